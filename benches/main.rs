@@ -28,6 +28,7 @@ mod hits_in_redis;
 mod hits_near;
 mod hits_over_http;
 mod kept;
+mod observed;
 mod outage;
 mod paired;
 mod parked;
@@ -56,6 +57,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("kept", kept::run),
     ("outage", outage::run),
     ("stats", statistics::run),
+    ("observed", observed::run),
     ("tags", tags::run),
     #[cfg(feature = "handover")]
     ("handover", handover::run),

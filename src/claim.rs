@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::key::Key;
 use crate::tag::Tags;
+use crate::trace::TraceParent;
 
 /// A request for a lease, to load a key or to lock it: the key and a unique token.
 ///
@@ -16,18 +17,25 @@ pub struct Claim {
     key: Key,
     token: Token,
     tags: Tags,
+    trace: Option<TraceParent>,
 }
 
 impl Claim {
     /// A new claim on a key.
     pub fn new(key: Key) -> Self {
-        Self { key, token: Token(Uuid::new_v4()), tags: Tags::none() }
+        Self { key, token: Token(Uuid::new_v4()), tags: Tags::none(), trace: None }
     }
 
     /// Sets the tags of the entry that is to be loaded, as far as they are known before the load.
     #[must_use]
     pub fn tagged(self, tags: Tags) -> Self {
         Self { tags, ..self }
+    }
+
+    /// Sets the trace in which the load runs. A store may give it to those that wait for the lease.
+    #[must_use]
+    pub fn traced(self, trace: Option<TraceParent>) -> Self {
+        Self { trace, ..self }
     }
 
     /// The key.
@@ -38,6 +46,11 @@ impl Claim {
     /// The tags that are known before the load.
     pub fn tags(&self) -> &Tags {
         &self.tags
+    }
+
+    /// The trace in which the load runs, if that is known.
+    pub fn trace(&self) -> Option<&TraceParent> {
+        self.trace.as_ref()
     }
 
     /// The token, which proves that a lease belongs to this claim.

@@ -7,7 +7,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
-    /// A failure of the source, or of this one request: a second one in a row tells. The default.
+    /// A failure of the source, or of this one request: only a second one in a row shows which. The
+    /// default.
     ///
     /// The caller of that load gets the error. Its waiters share one more load, with the request of
     /// one of them. If that load fails too, the key is in

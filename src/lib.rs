@@ -40,14 +40,16 @@
 //! | `bellwether-http` | `HttpCacheLayer`: a shared HTTP cache in front of axum routes, or of any `http` service |
 //! | `bellwether-grpc` | `GrpcCacheLayer`: a cache in front of tonic services |
 //! | `bellwether-lock` | nine distributed locks, `#[locked]`, and locks as the leases of a store |
+//! | `bellwether-opentelemetry` | the [statistics](stats) as OpenTelemetry instruments, and contexts that reach the loader |
 //!
 //! They are built on the public API of this crate, so a new version of axum, tonic or a database
 //! driver is a new version of one of them and not of this crate.
 //!
 //! # What is not promised
 //! Leases are for efficiency, not for correctness. In a fault a key may be loaded twice: for
-//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The stored
-//! data stays correct, because the store refuses outdated writes.
+//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The store
+//! refuses outdated writes, as long as it keeps the newer entry or the
+//! [invalidation](guide::invalidation) that outdates them.
 //!
 //! # Features
 //! | feature | default | what it adds |
@@ -87,6 +89,7 @@ pub mod stats;
 mod status;
 pub mod store;
 mod tag;
+pub mod trace;
 
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};
@@ -117,5 +120,5 @@ pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore, RedisWakeUps};
 pub use tag::{Tag, Tags, TooManyTags};

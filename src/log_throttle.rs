@@ -53,16 +53,16 @@ fn millis_of_process() -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Logs at level `warn`, at most every ten seconds at one place in the code, with the number of
-/// lines that were held back as the field `held_back`. It expands to `tracing::warn!`, so the crate
+/// Logs at level `warn`, with a target, at most every ten seconds at one place in the code, with the
+/// number of lines that were held back as the field `held_back`. It expands to `tracing::warn!`, so the crate
 /// that uses it depends on `tracing`.
 #[macro_export]
 macro_rules! warn_throttled {
-    ($($message:tt)+) => {{
+    (target: $target:literal, $($message:tt)+) => {{
         static LOG: $crate::adapter::LogThrottle =
             $crate::adapter::LogThrottle::once_per(std::time::Duration::from_secs(10));
         if let Some(held_back) = LOG.admit() {
-            tracing::warn!(held_back, $($message)+);
+            tracing::warn!(target: $target, held_back, $($message)+);
         }
     }};
 }

@@ -1,9 +1,16 @@
 //! Metrics: publishes [statistics](crate::stats) through the [`metrics`](metrics_facade) facade, to
 //! whatever recorder the program has installed.
 //!
-//! Nothing is counted here. Each call publishes a snapshot as absolute values, so nothing is lost or
-//! counted twice if the recorder comes late. Call the functions in the handler that renders the
-//! metrics, or in a task every ten seconds.
+//! Nothing is counted here. Each call publishes a snapshot: counters and gauges as absolute values, and
+//! of histograms what came since the last call. So nothing is lost or counted twice if the recorder
+//! comes late. Call the functions in the handler that renders the metrics, or in a task every ten
+//! seconds.
+//!
+//! Give the recorder the bounds of the histograms, [`HistogramStats::SECONDS`] for those whose names
+//! end with `_seconds`, and [`HistogramStats::CALLERS`] for `flight_callers`. Then it has the same counts
+//! as the snapshot. (For `metrics-exporter-prometheus`, that is
+//! `PrometheusBuilder::set_buckets_for_metric`; without buckets, it makes summaries.) The values that
+//! it gets are not the single ones, but add up to their sum.
 //!
 //! ```
 //! use bellwether::{MemoryStore, ReadThroughLayer, Key, metrics};
@@ -19,6 +26,10 @@
 //! };
 //! scrape();
 //! ```
+//!
+//! Call [`describe`] once, after the recorder is installed, for recorders that show what a metric is.
+//! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
+//! Prometheus, by these names.
 //!
 //! # Names
 //! All begin with `bellwether_`. Labels have few values, which are known before: keys, tags and
@@ -37,24 +48,34 @@
 //! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
 //! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
 //! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |
-//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`](crate::stats::MemoryStats) |
+//! | `load_duration_seconds` | histogram | `cache`, `result` | [`LoadTimeStats`](crate::stats::LoadTimeStats): how long loads took |
+//! | `wait_duration_seconds` | histogram | `cache`, `place` | [`WaitTimeStats`](crate::stats::WaitTimeStats): how long callers waited for the load that answered them, `here` or `elsewhere` |
+//! | `flight_callers` | histogram | `cache` | how many callers each flight had: the size of the stampedes that were held back |
+//! | `notice_lag_seconds` | histogram | `cache` | how long ago the load of another process had ended when its waiters here noticed |
+//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`] |
 //! | `store_evictions_total` | counter | `store` | the same |
 //! | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
 //! | `store_errors_total` | counter | `store`, `error` | those that failed |
+//! | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
 //! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
 //! | `near_entries`, `near_bytes` | gauge | `store` | the same |
 //! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
 
+mod describe;
+mod histograms;
+
 use metrics_facade::{counter, gauge};
 
-use crate::stats::{CacheStats, MemoryStats};
+pub use self::describe::describe;
+pub use self::histograms::publish_histogram;
+
+use crate::stats::{CacheStats, HistogramStats, MemoryStats};
 
 /// Publishes the statistics of a layer or cache under this name.
 pub fn publish_cache(name: &str, stats: &CacheStats) {
-    let CacheStats { requests, loads, wakes, leases, commits, refreshes, refused, invalidations } =
-        stats;
+    let CacheStats { requests, loads, wakes, leases, commits, refreshes, refused, .. } = stats;
     for (field, count) in requests.by_name() {
         let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
         let cache = name.to_owned();
@@ -69,7 +90,13 @@ pub fn publish_cache(name: &str, stats: &CacheStats) {
     each("bellwether_commits_total", "cache", name, "result", commits.by_name());
     each("bellwether_refreshes_total", "cache", name, "result", refreshes.by_name());
     each("bellwether_refused_total", "cache", name, "limit", refused.by_name());
-    each("bellwether_invalidations_total", "cache", name, "event", invalidations.by_name());
+    let invalidations = stats.invalidations.by_name();
+    each("bellwether_invalidations_total", "cache", name, "event", invalidations);
+    times("bellwether_load_duration_seconds", "cache", name, "result", stats.load_times.by_name());
+    times("bellwether_wait_duration_seconds", "cache", name, "place", stats.wait_times.by_name());
+    let cache = [("cache", name)];
+    publish_histogram("bellwether_flight_callers", &cache, &stats.flight_callers);
+    publish_histogram("bellwether_notice_lag_seconds", &cache, &stats.notice_lag);
 }
 
 /// Publishes the statistics of a `MemoryStore` under this name.
@@ -91,6 +118,9 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
         stats.operations.by_name(),
     );
     each("bellwether_store_errors_total", "store", name, "error", stats.errors.by_name());
+    let operation_times = stats.operation_times.by_name();
+    let duration = "bellwether_store_operation_duration_seconds";
+    times(duration, "store", name, "operation", operation_times);
     set("bellwether_store_up", name, u64::from(!stats.is_down));
     count("bellwether_store_connects_total", name, stats.connects);
     count("bellwether_store_outages_total", name, stats.outages);
@@ -116,6 +146,19 @@ fn each(
 ) {
     for (value, count) in counts {
         counter!(metric, owner => name.to_owned(), label => value).absolute(count);
+    }
+}
+
+/// Publishes histograms that differ in one label.
+fn times(
+    metric: &'static str,
+    owner: &'static str,
+    name: &str,
+    label: &'static str,
+    histograms: impl Iterator<Item = (&'static str, HistogramStats)>,
+) {
+    for (value, stats) in histograms {
+        publish_histogram(metric, &[(owner, name), (label, value)], &stats);
     }
 }
 

@@ -160,7 +160,7 @@ mod tests {
         let status = response.status();
         let told = response.headers().get("cache-status").map(|it| it.to_str().unwrap().to_owned());
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, told.unwrap_or_default() + &String::from_utf8(body.to_vec()).unwrap())
+        (status, told.unwrap_or_default() + std::str::from_utf8(&body).unwrap())
     }
 
     #[tokio::test]

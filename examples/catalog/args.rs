@@ -34,13 +34,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "D", default_value_t = 20)]
     #[arg(value_parser = value_parser!(u64).range(0..=5_000))]
     load_ms: u64,
+
+    /// Starts a Prometheus that collects the metrics and checks the alert rules, if there is one
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "127.0.0.1:9090")]
+    pub(crate) observe: Option<String>,
+
+    /// Prints the way of each request from outside: through the server, the cache and the database
+    #[arg(long)]
+    pub(crate) trace: bool,
 }
 
 impl Args {
     /// Ends the process, with exit code 2, if the command line makes no sense.
     pub(crate) fn from_command_line() -> Self {
-        // URLs are checked here and not by clap, whose messages repeat the value: it may hold a
-        // password.
+        // URLs are checked here and not by clap, whose messages repeat the whole value: it may hold
+        // a password.
         Self::parse().checked().unwrap_or_else(|message| {
             Self::command().error(ErrorKind::ValueValidation, message).exit()
         })
@@ -52,8 +61,12 @@ impl Args {
 
     fn checked(self) -> Result<Self, String> {
         if self.store != "memory" {
-            RedisOptions::new(&self.store)
-                .map_err(|fault| format!("--store is neither `memory` nor a Redis URL: {fault}"))?;
+            RedisOptions::new(&self.store).map_err(|fault| {
+                let shown = tables::shown(&self.store);
+                format!(
+                    "--store {shown}: neither `memory` nor like redis://127.0.0.1:6379: {fault}"
+                )
+            })?;
         }
         self.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
         Ok(self)
@@ -66,6 +79,28 @@ mod tests {
 
     fn args(line: &str) -> Result<Args, String> {
         Args::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?.checked()
+    }
+
+    #[test]
+    fn a_complaint_names_the_flag_and_its_value_and_the_reason() {
+        for (flag, value, reason) in [
+            ("--store", "127.0.0.1:6379", "neither `memory` nor like redis://"),
+            ("--database-url", "oracle://db/shop", "does not start with sqlite:"),
+            ("--load-ms", "6000", "is not in 0..=5000"),
+        ] {
+            let complaint = args(&format!("catalog {flag} {value}")).err().unwrap();
+            for part in [flag, value, reason] {
+                assert!(complaint.contains(part), "{part} is missing: {complaint}");
+            }
+        }
+    }
+
+    #[test]
+    fn observing_needs_no_address() {
+        let observe = |line| args(line).ok().unwrap().observe;
+        assert_eq!(observe("catalog"), None);
+        assert_eq!(observe("catalog --observe").as_deref(), Some("127.0.0.1:9090"));
+        assert_eq!(observe("catalog --observe=127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
     }
 
     #[test]

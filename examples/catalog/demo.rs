@@ -24,12 +24,13 @@ pub(crate) struct Demo {
     stage: Mutex<()>,
 }
 
-/// A burst, both ways.
+/// A burst, all ways.
 #[derive(Serialize)]
 pub(crate) struct Bursts {
     callers: usize,
     product: u32,
     unprotected: Burst,
+    plain: Burst,
     protected: Burst,
 }
 
@@ -78,14 +79,16 @@ impl Demo {
         }
     }
 
-    /// A thousand callers of one product that is not cached, first unprotected and then protected.
+    /// A thousand callers of one product that is not cached: without bellwether, and then with it.
     pub(crate) async fn burst(self: &Arc<Self>) -> Bursts {
         let _stage = self.stage.lock().await;
-        let unprotected = self.burst_of(Way::Unprotected).await;
         // A stopped store has no answer either, which is as good.
         let _ = self.shop.invalidate(PRODUCT).await;
+        // One after the other, so that they do not disturb each other.
+        let unprotected = self.burst_of(Way::Unprotected).await;
+        let plain = self.burst_of(Way::Plain).await;
         let protected = self.burst_of(Way::Protected).await;
-        Bursts { callers: CALLERS, product: PRODUCT, unprotected, protected }
+        Bursts { callers: CALLERS, product: PRODUCT, unprotected, plain, protected }
     }
 
     /// Removes a product from the cache, and asks for it twice.
@@ -104,7 +107,7 @@ impl Demo {
 
     /// Queries, milliseconds, and whether it failed.
     async fn ask_once(&self) -> (u64, f64, bool) {
-        let queries = || self.shop.source.protected.queries_for(PRODUCT);
+        let queries = || self.shop.source.of(Way::Protected).queries_for(PRODUCT);
         let before = queries();
         let began = Instant::now();
         let answer = self.shop.product(Way::Protected, PRODUCT).await;

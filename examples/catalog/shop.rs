@@ -1,4 +1,4 @@
-//! The catalog as it is asked, in both ways, with what protects it.
+//! The catalog as it is asked, in all ways, with what protects it.
 //!
 //! The cache keeps parts of answers: products one by one, pages of a search as lists of SKUs, and
 //! the tree of categories. So a page of a search loads only the products that no other page has
@@ -6,16 +6,22 @@
 
 use std::time::{Duration, Instant};
 
+use bellwether::stats::CacheStats;
 use bellwether::{Cache, CacheBuilder, CacheStatus, Cacheability, ConfigError};
 use serde::Serialize;
 
 use crate::Fault;
 use crate::catalog::Product;
-use crate::meter::Meter;
+use crate::plain::PlainCaches;
 use crate::source::{Category, QueryError, Search, Source};
 use crate::switch::SwitchedStore;
+use crate::timings::{Histogram, Locked, Timings};
 use crate::traffic;
 use crate::way::Way;
+
+const PRODUCTS: &str = "product";
+const PAGES: &str = "search";
+const CATEGORIES: &str = "categories";
 
 /// Short, so that the page shows answers that run out.
 const TTL: Duration = Duration::from_secs(10);
@@ -33,8 +39,11 @@ const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)]
 pub(crate) struct Shop {
     pub(crate) source: Source,
     pub(crate) store: SwitchedStore,
-    pub(crate) unprotected: Meter,
-    pub(crate) protected: Meter,
+    /// Of each way, in the order of [`Way::ALL`].
+    timings: [Locked<Timings>; 3],
+    /// How long callers waited that another caller's load has answered.
+    waits: Locked<Histogram>,
+    plain: PlainCaches,
     products: Cache<Option<Product>>,
     pages: Cache<Vec<u32>>,
     categories: Cache<Vec<Category>>,
@@ -56,32 +65,45 @@ pub(crate) struct Page {
 
 impl Shop {
     pub(crate) fn open(source: Source, store: SwitchedStore) -> Result<Self, ConfigError> {
-        let products = cache("product", &store, TTL)?
+        let products = cache(PRODUCTS, &store, TTL)?
             .not_found_ttl(NOT_FOUND_TTL)
             .classify(product_verdict)
             .build();
-        let pages = cache("search", &store, TTL)?.build();
-        let categories = cache("categories", &store, CATEGORIES_TTL)?.build();
-        let [unprotected, protected] = [(); 2].map(|()| Meter::default());
-        Ok(Self { source, store, unprotected, protected, products, pages, categories })
+        let pages = cache(PAGES, &store, TTL)?.build();
+        let categories = cache(CATEGORIES, &store, CATEGORIES_TTL)?.build();
+        let plain = PlainCaches::new(TTL, CATEGORIES_TTL);
+        let (timings, waits) = Default::default();
+        Ok(Self { source, store, timings, waits, plain, products, pages, categories })
     }
 
     /// Asks for all that the traffic asks for, so that nothing of it is cold.
     pub(crate) async fn warm_up(&self) {
-        for sku in traffic::products() {
-            let _ = self.product(Way::Protected, sku).await;
+        for way in [Way::Plain, Way::Protected] {
+            for sku in traffic::products() {
+                let _ = self.product(way, sku).await;
+            }
+            for search in traffic::searches() {
+                let _ = self.search(way, search).await;
+            }
+            let _ = self.categories(way).await;
         }
-        for search in traffic::searches() {
-            let _ = self.search(Way::Protected, search).await;
-        }
-        let _ = self.categories(Way::Protected).await;
     }
 
-    pub(crate) fn meter(&self, way: Way) -> &Meter {
-        match way {
-            Way::Unprotected => &self.unprotected,
-            Way::Protected => &self.protected,
-        }
+    /// What each cache has done, by its name.
+    pub(crate) fn stats(&self) -> [(&'static str, CacheStats); 3] {
+        [
+            (PRODUCTS, self.products.stats()),
+            (PAGES, self.pages.stats()),
+            (CATEGORIES, self.categories.stats()),
+        ]
+    }
+
+    pub(crate) fn timings(&self, way: Way) -> Timings {
+        self.timings[way as usize].lock().clone()
+    }
+
+    pub(crate) fn waits(&self) -> Histogram {
+        self.waits.lock().clone()
     }
 
     /// One product, if there is such a one.
@@ -90,36 +112,35 @@ impl Shop {
         way: Way,
         sku: u32,
     ) -> Result<Found<Option<Product>>, Fault> {
-        self.metered(way, async {
-            match way {
-                Way::Unprotected => {
-                    let mut found = self.source.unprotected.products(vec![sku]).await?;
-                    Ok(Found { value: found.remove(&sku), status: None })
-                }
+        let database = self.source.of(way).clone();
+        self.timed(way, async {
+            Ok(match way {
+                Way::Unprotected => database.products(vec![sku]).await?.remove(&sku).into(),
+                Way::Plain => self.plain.product(&database, sku).await?.into(),
                 Way::Protected => {
-                    let database = self.source.protected.clone();
                     let load = async move || {
                         Ok::<_, QueryError>(database.products(vec![sku]).await?.remove(&sku))
                     };
-                    self.ask(self.products.get_or_load(sku, load).with_status()).await
+                    self.ask(self.products.get_or_load(sku, load).with_status()).await?
                 }
-            }
+            })
         })
         .await
     }
 
     /// A page of a search: the SKUs by one query, and their products by another.
     pub(crate) async fn search(&self, way: Way, search: Search) -> Result<Found<Page>, Fault> {
-        self.metered(way, async {
-            let page = search.page;
+        let page = search.page;
+        let database = self.source.of(way).clone();
+        self.timed(way, async {
             let (products, status) = match way {
                 Way::Unprotected => {
-                    let skus = self.source.unprotected.search(&search).await?;
-                    let mut found = self.source.unprotected.products(skus.clone()).await?;
+                    let skus = database.search(&search).await?;
+                    let mut found = database.products(skus.clone()).await?;
                     (skus.iter().filter_map(|sku| found.remove(sku)).collect(), None)
                 }
+                Way::Plain => (self.plain.search(&database, &search).await?, None),
                 Way::Protected => {
-                    let database = self.source.protected.clone();
                     let key = (search.words.clone(), search.category.unwrap_or(0), page);
                     let load = async move || database.search(&search).await;
                     let skus = self.ask(self.pages.get_or_load(key, load).with_status()).await?;
@@ -133,18 +154,16 @@ impl Shop {
 
     /// All categories.
     pub(crate) async fn categories(&self, way: Way) -> Result<Found<Vec<Category>>, Fault> {
-        self.metered(way, async {
-            match way {
-                Way::Unprotected => {
-                    let value = self.source.unprotected.categories().await?;
-                    Ok(Found { value, status: None })
-                }
+        let database = self.source.of(way).clone();
+        self.timed(way, async {
+            Ok(match way {
+                Way::Unprotected => database.categories().await?.into(),
+                Way::Plain => self.plain.categories(&database).await?.into(),
                 Way::Protected => {
-                    let database = self.source.protected.clone();
                     let load = async move || database.categories().await;
-                    self.ask(self.categories.get_or_load((), load).with_status()).await
+                    self.ask(self.categories.get_or_load((), load).with_status()).await?
                 }
-            }
+            })
         })
         .await
     }
@@ -152,13 +171,14 @@ impl Shop {
     /// Changes a price, and invalidates the product: a request that starts after this has returned
     /// gets the new price. Says whether there is such a product.
     pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, Fault> {
-        let is_there = self.source.protected.set_price(sku, price_cents).await?;
+        let is_there = self.source.of(Way::Protected).set_price(sku, price_cents).await?;
         self.invalidate(sku).await?;
         Ok(is_there)
     }
 
-    /// Invalidates a product.
+    /// Invalidates a product. The plain cache forgets it in this process.
     pub(crate) async fn invalidate(&self, sku: u32) -> Result<(), Fault> {
+        self.plain.invalidate(sku);
         self.products.invalidate(sku).await?;
         Ok(())
     }
@@ -166,10 +186,10 @@ impl Shop {
     /// Products through the cache, in the order of their SKUs. One query loads all that miss.
     async fn products(&self, skus: Vec<u32>) -> Result<Vec<Product>, Fault> {
         let mut products = Vec::with_capacity(skus.len());
-        let database = self.source.protected.clone();
+        let database = self.source.of(Way::Protected).clone();
         let load = async move |skus| database.products(skus).await;
         for (product, status) in self.products.get_or_load_many(skus, load).with_status().await {
-            self.protected.note_status(&status);
+            self.note(&status);
             products.extend(product?);
         }
         Ok(products)
@@ -180,19 +200,33 @@ impl Shop {
         answer: impl Future<Output = (Result<T, E>, CacheStatus)>,
     ) -> Result<Found<T>, Fault> {
         let (value, status) = answer.await;
-        self.protected.note_status(&status);
+        self.note(&status);
         Ok(Found { value: value.map_err(Into::into)?, status: Some(status) })
     }
 
-    async fn metered<T>(
+    /// Counts a wait. All else is in [`stats`](Self::stats).
+    fn note(&self, status: &CacheStatus) {
+        if let CacheStatus::Collapsed { waited, .. } = status {
+            self.waits.lock().note(*waited);
+        }
+    }
+
+    async fn timed<T>(
         &self,
         way: Way,
         answer: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let began = Instant::now();
         let answer = answer.await;
-        self.meter(way).note(began.elapsed(), answer.is_ok());
+        self.timings[way as usize].lock().note(began.elapsed(), answer.is_ok());
         answer
+    }
+}
+
+/// An answer for which bellwether was not asked.
+impl<T> From<T> for Found<T> {
+    fn from(value: T) -> Self {
+        Self { value, status: None }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyPool, Row};
 use tokio::time::sleep;
+use tracing::instrument;
 
 use crate::Fault;
 use crate::catalog::Product;
@@ -62,10 +63,10 @@ pub(crate) struct Connections {
     url: Arc<str>,
 }
 
-/// The database, for both ways.
+/// The database, for all ways.
 pub(crate) struct Source {
-    pub(crate) unprotected: Connections,
-    pub(crate) protected: Connections,
+    /// Of each way, in the order of [`Way::ALL`].
+    connections: [Connections; 3],
     pub(crate) weather: Arc<Weather>,
 }
 
@@ -86,7 +87,12 @@ struct Queries {
 
 impl Source {
     pub(crate) async fn open(url: Option<&str>, load_time: Duration) -> Result<Self, Fault> {
-        let url: Arc<str> = TABLES.prepare(url, None).await?.into();
+        let prepared = TABLES.prepare(url, None).await;
+        let named = |fault: Fault| match url {
+            Some(url) => Fault::from(format!("--database-url {}: {fault}", tables::shown(url))),
+            None => fault,
+        };
+        let url: Arc<str> = prepared.map_err(named)?.into();
         let weather = Weather { load_time, slow: false.into(), broken: false.into() };
         let weather = Arc::new(weather);
         let connections = async || {
@@ -95,16 +101,13 @@ impl Source {
             let weather = Arc::clone(&weather);
             Ok::<_, Fault>(Connections { pool, queries, weather, url: Arc::clone(&url) })
         };
-        let unprotected = connections().await?;
-        let protected = connections().await?;
-        Ok(Self { unprotected, protected, weather })
+        let open = async || connections().await.map_err(named);
+        let connections = [open().await?, open().await?, open().await?];
+        Ok(Self { connections, weather })
     }
 
     pub(crate) fn of(&self, way: Way) -> &Connections {
-        match way {
-            Way::Unprotected => &self.unprotected,
-            Way::Protected => &self.protected,
-        }
+        &self.connections[way as usize]
     }
 }
 
@@ -126,6 +129,7 @@ impl Connections {
     }
 
     /// One query for any number of products. SKUs without a product are left out.
+    #[instrument(name = "query", skip_all, fields(of = "products", skus = skus.len()))]
     pub(crate) async fn products(
         &self,
         skus: Vec<u32>,
@@ -141,6 +145,7 @@ impl Connections {
     }
 
     /// The SKUs of one page of the result.
+    #[instrument(name = "query", skip_all, fields(of = "search"))]
     pub(crate) async fn search(&self, search: &Search) -> Result<Vec<u32>, QueryError> {
         let mut connection = self.connection(&[]).await?;
         let sql = tables::placeholders(&self.url, &search_sql(search));
@@ -153,6 +158,7 @@ impl Connections {
     }
 
     /// All categories, as a tree of three levels.
+    #[instrument(name = "query", skip_all, fields(of = "categories"))]
     pub(crate) async fn categories(&self) -> Result<Vec<Category>, QueryError> {
         let mut connection = self.connection(&[]).await?;
         // A department is the child of 0: not all databases give NULL as a number.

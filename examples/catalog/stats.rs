@@ -3,18 +3,25 @@
 
 use std::sync::atomic::Ordering;
 
+use bellwether::stats::CacheStats;
 use serde::Serialize;
 
 use crate::demo::Demo;
-use crate::meter::Counts;
 use crate::switch::State;
+use crate::timings::{Histogram, Timings};
 use crate::way::Way;
 
 /// All of them at one moment.
 #[derive(Serialize)]
 pub(crate) struct Stats {
     unprotected: Side,
+    plain: Side,
     protected: Side,
+    outcomes: Outcomes,
+    loads: Loads,
+    wakes: Wakes,
+    /// The waits of callers that were answered by another caller's load.
+    waits: Histogram,
     store: Store,
     slow: bool,
     broken: bool,
@@ -27,7 +34,34 @@ struct Side {
     /// How many queries wait for a connection to the database right now.
     queued: u64,
     #[serde(flatten)]
-    counts: Counts,
+    timings: Timings,
+}
+
+/// How requests for bellwether's caches ended.
+#[derive(Default, Serialize)]
+struct Outcomes {
+    hit: u64,
+    stale: u64,
+    collapsed: u64,
+    led: u64,
+    bypass: u64,
+    failed: u64,
+}
+
+/// Calls of the loaders.
+#[derive(Default, Serialize)]
+struct Loads {
+    started: u64,
+    failed: u64,
+    /// Loads in the background that have failed, of which no caller knows.
+    failed_refreshes: u64,
+}
+
+/// What ended waits for the load of another process.
+#[derive(Default, Serialize)]
+struct Wakes {
+    push: u64,
+    pause: u64,
 }
 
 #[derive(Serialize)]
@@ -40,13 +74,26 @@ struct Store {
 impl Stats {
     pub(crate) fn of(demo: &Demo) -> Self {
         let weather = &demo.shop.source.weather;
-        Self {
-            unprotected: Side::of(demo, Way::Unprotected),
-            protected: Side::of(demo, Way::Protected),
+        let [unprotected, plain, protected] = Way::ALL.map(|way| Side::of(demo, way));
+        let mut stats = Self {
+            unprotected,
+            plain,
+            protected,
+            outcomes: Outcomes::default(),
+            loads: Loads::default(),
+            wakes: Wakes::default(),
+            waits: demo.shop.waits(),
             store: Store::of(demo),
             slow: weather.slow.load(Ordering::Relaxed),
             broken: weather.broken.load(Ordering::Relaxed),
+        };
+        for (_, cache) in demo.shop.stats() {
+            stats.outcomes.add(&cache);
+            stats.loads.add(&cache);
+            stats.wakes.push += cache.wakes.push;
+            stats.wakes.pause += cache.wakes.pause;
         }
+        stats
     }
 }
 
@@ -55,7 +102,28 @@ impl Side {
         let connections = demo.shop.source.of(way);
         let queries = connections.queries();
         let queued = connections.queued();
-        Self { queries, queued, counts: demo.shop.meter(way).counts() }
+        Self { queries, queued, timings: demo.shop.timings(way) }
+    }
+}
+
+impl Outcomes {
+    fn add(&mut self, cache: &CacheStats) {
+        let requests = &cache.requests;
+        self.hit += requests.hits();
+        self.stale += requests.stale();
+        self.collapsed += requests.collapsed();
+        self.led += requests.led();
+        self.bypass += requests.bypassed();
+        self.failed += requests.failed();
+    }
+}
+
+impl Loads {
+    fn add(&mut self, cache: &CacheStats) {
+        let ended = &cache.loads.ended;
+        self.started += cache.loads.started.total();
+        self.failed += ended.failed + ended.timed_out + ended.panicked;
+        self.failed_refreshes += cache.refreshes.failed;
     }
 }
 

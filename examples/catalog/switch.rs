@@ -9,9 +9,12 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
     Watch,
 };
-use bellwether::{Key, MemoryStore, RedisOptions, StoreError, StoreErrorKind, Tag, Tags};
+use bellwether::{
+    Key, MemoryStore, RedisOptions, RedisStore, StoreError, StoreErrorKind, Tag, Tags, metrics,
+};
 
 use crate::Fault;
+use crate::tables;
 
 /// How many answers the memory store holds.
 const ENTRIES: usize = 100_000;
@@ -24,9 +27,15 @@ pub(crate) struct SwitchedStore(Arc<Inner>);
 
 struct Inner {
     store: Box<dyn Store>,
-    kind: &'static str,
+    kind: Kind,
     stopped: AtomicBool,
     state: AtomicU8,
+}
+
+/// The store as its own type, which has the statistics.
+enum Kind {
+    Memory(MemoryStore),
+    Redis(RedisStore),
 }
 
 /// The state of the store after the last operation.
@@ -43,20 +52,33 @@ pub(crate) enum State {
 impl SwitchedStore {
     pub(crate) async fn open(place: &str) -> Result<Self, Fault> {
         if place == "memory" {
-            return Ok(Self::around(MemoryStore::new(ENTRIES), "memory"));
+            let store = MemoryStore::new(ENTRIES);
+            return Ok(Self::around(store.clone(), Kind::Memory(store)));
         }
-        let store = RedisOptions::new(place)?.namespace("catalog")?.near(NEAR)?.connect().await?;
-        Ok(Self::around(store, "Redis"))
+        let store = RedisOptions::new(place)?.namespace("catalog")?.near(NEAR)?.connect().await;
+        let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(place)))?;
+        Ok(Self::around(store.clone(), Kind::Redis(store)))
     }
 
-    fn around(store: impl Store, kind: &'static str) -> Self {
+    fn around(store: impl Store, kind: Kind) -> Self {
         let stopped = false.into();
         let state = (State::Up as u8).into();
         Self(Arc::new(Inner { store: Box::new(store), kind, stopped, state }))
     }
 
     pub(crate) fn kind(&self) -> &'static str {
-        self.0.kind
+        match self.0.kind {
+            Kind::Memory(_) => "memory",
+            Kind::Redis(_) => "Redis",
+        }
+    }
+
+    /// Publishes what the store has done as metrics.
+    pub(crate) fn publish(&self) {
+        match &self.0.kind {
+            Kind::Memory(store) => metrics::publish_memory_store("memory", &store.stats()),
+            Kind::Redis(store) => metrics::publish_redis_store("redis", &store.stats()),
+        }
     }
 
     pub(crate) fn state(&self) -> State {

@@ -1,4 +1,4 @@
-//! A modest traffic that goes on by itself, the same on both ways, so that there is something to
+//! A modest traffic that goes on by itself, the same on all ways, so that there is something to
 //! see.
 
 use std::sync::Arc;

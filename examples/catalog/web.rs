@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderName, StatusCode};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::IntervalStream;
+use tracing::{Instrument, info_span};
 
 use crate::Fault;
 use crate::demo::{Demo, Switch};
+use crate::figures::Figures;
 use crate::page;
 use crate::shop::Found;
 use crate::source::Search;
@@ -29,6 +32,9 @@ use crate::way::Way;
 const HIGHEST_PRICE_CENTS: i64 = 2_000_000_000;
 /// How often the page has new figures.
 const PACE: Duration = Duration::from_millis(500);
+
+/// What a browser shows as text.
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type Shared = State<Arc<Demo>>;
 
@@ -57,7 +63,9 @@ struct Position {
     on: bool,
 }
 
-pub(crate) fn routes(demo: Arc<Demo>) -> Router {
+pub(crate) fn routes(demo: Arc<Demo>, figures: Figures) -> Router {
+    let metrics =
+        async move |State(demo): Shared| ([(header::CONTENT_TYPE, TEXT)], figures.render(&demo));
     Router::new()
         .route("/", get(async || Html(page::html())))
         .route("/api/categories", get(categories))
@@ -65,10 +73,19 @@ pub(crate) fn routes(demo: Arc<Demo>) -> Router {
         .route("/api/search", get(search))
         .route("/stats", get(async |State(demo): Shared| Json(Stats::of(&demo))))
         .route("/events", get(events))
+        .route("/metrics", get(metrics))
         .route("/demo/burst", post(async |State(demo): Shared| Json(demo.burst().await)))
         .route("/demo/invalidate", post(invalidate))
         .route("/demo/{switch}", post(set))
+        .layer(middleware::from_fn(traced))
         .with_state(demo)
+}
+
+/// Answers a request in a span, whose children are the loads and queries that it begins.
+async fn traced(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method(), request.uri().path());
+    let span = info_span!("request", %method, path);
+    next.run(request).instrument(span).await
 }
 
 async fn product(
@@ -78,7 +95,7 @@ async fn product(
 ) -> Response {
     match demo.shop.product(protection.way(), sku).await {
         Ok(Found { value: Some(product), status }) => answer(product, status),
-        Ok(Found { value: None, .. }) => no_such_product(sku),
+        Ok(Found { value: None, status }) => (head(status), no_such_product(sku)).into_response(),
         Err(fault) => unavailable(&fault),
     }
 }
@@ -145,11 +162,11 @@ async fn events(State(demo): Shared) -> Sse<impl Stream<Item = Result<Event, Inf
 
 /// An answer, and in its head how it came about.
 fn answer(value: impl Serialize, status: Option<CacheStatus>) -> Response {
-    let status = status.map(|status| [(CACHE_STATUS, status.to_string())]);
-    match status {
-        Some(head) => (head, Json(value)).into_response(),
-        None => Json(value).into_response(),
-    }
+    (head(status), Json(value)).into_response()
+}
+
+fn head(status: Option<CacheStatus>) -> Option<[(HeaderName, String); 1]> {
+    status.map(|status| [(CACHE_STATUS, status.to_string())])
 }
 
 fn no_such_product(sku: u32) -> Response {

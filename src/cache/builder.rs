@@ -27,7 +27,7 @@ pub struct CacheBuilder<V, C = Json> {
 }
 
 impl<V> Cache<V> {
-    /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`].
+    /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`](crate::Key::of).
     ///
     /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
     /// a load.

@@ -9,6 +9,7 @@ use super::state::lock;
 use super::table::{Flights, Full, Slot};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
+use crate::trace::CallerSpan;
 
 /// The part of a caller in a flight.
 #[derive(Debug)]
@@ -43,24 +44,32 @@ impl<L> Flights<L> {
     }
 
     /// Joins the flight of this key, or opens one. A waiter that `fails_fast` is also woken when
-    /// the phase of the flight changes.
-    pub(crate) fn join(self: &Arc<Self>, key: &Key, fails_fast: bool) -> Role<L> {
+    /// the phase of the flight changes. The span of a waiter is linked to the load that it waits
+    /// for.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        key: &Key,
+        fails_fast: bool,
+        span: &CallerSpan,
+    ) -> Role<L> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
         if let Some(Slot::Flight(flight)) = shard.get(&digest) {
-            return match Waiter::register(flight, fails_fast, false, self.bounds.waiters) {
-                Some(waiter) => Role::Joined(waiter),
-                None => Role::Refused(Full::Waiters),
-            };
+            let most = self.bounds.waiters;
+            let joined = Waiter::register(flight, fails_fast, false, most, span);
+            drop(shard);
+            let Some((waiter, load)) = joined else { return Role::Refused(Full::Waiters) };
+            load.inspect(|load| load.link(span));
+            return Role::Joined(waiter);
         }
         let Some(flight) = self.open(&mut shard, digest) else {
             return Role::Refused(Full::Flights);
         };
-        let waiter = Waiter::register(&flight, fails_fast, true, self.bounds.waiters);
+        let waiter = Waiter::register(&flight, fails_fast, true, self.bounds.waiters, span);
         drop(shard);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
         match waiter {
-            Some(waiter) => Role::Opened(leader, waiter),
+            Some((waiter, _)) => Role::Opened(leader, waiter),
             None => Role::Refused(Full::Waiters),
         }
     }

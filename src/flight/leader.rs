@@ -35,6 +35,10 @@ impl<L> Leader<L> {
         self
     }
 
+    pub(super) fn flight(&self) -> &Flight<L> {
+        &self.flight
+    }
+
     pub(crate) fn key(&self) -> &Key {
         &self.key
     }
@@ -210,10 +214,10 @@ impl<L> Drop for Leader<L> {
         self.flights.close(&self.key.digest(), &self.flight);
         let mut state = lock(&self.flight.state);
         state.closed = true;
-        let fallback = state.fallback.take();
+        let left = (state.fallback.take(), state.load.take());
         let mut wakers = state.take_wakers(|_| true);
         drop(state);
-        drop(fallback);
+        drop(left);
         // The waiter that runs first opens the next flight, with its own request. It is picked at
         // random: a sender whose request broke this load must not be able to choose the next one
         // too.

@@ -22,13 +22,15 @@
 //!
 //! # Files
 //! `state` is one flight, `table` maps keys to flights, `leader` and `waiter` are the two sides of
-//! a flight, `join` gives them to callers, and `awaited` names what a waiter waits for.
+//! a flight, `join` gives them to callers, `awaited` names what a waiter waits for, and `traces` links
+//! their spans to the load.
 
 mod awaited;
 mod join;
 mod leader;
 mod state;
 mod table;
+mod traces;
 mod waiter;
 
 pub(crate) use awaited::Awaited;

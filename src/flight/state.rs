@@ -8,6 +8,8 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::trace::{CallerSpan, LoadTrace};
+
 /// One flight: its waiters, and their answers. `L` is an outcome.
 pub(super) struct Flight<L> {
     /// Guards the waiters and their answers: held for a few operations on them, never across an
@@ -39,6 +41,10 @@ pub(super) struct FlightState<L> {
     pub(super) since: Instant,
     /// The lease of another process, while the flight waits for it.
     pub(super) lease: Option<SeenLease>,
+    /// The load that the waiters wait for, if it is traced.
+    pub(super) load: Option<LoadTrace>,
+    /// How many callers have joined so far.
+    pub(super) callers: u64,
     pub(super) slots: Slab<WaiterSlot<L>>,
 }
 
@@ -88,6 +94,8 @@ pub(super) struct WaiterSlot<L> {
     /// waiter without an outcome needs no room for one.
     pub(super) answer: Option<Arc<L>>,
     pub(super) waker: Option<Waker>,
+    /// The span in which it waits.
+    pub(super) span: CallerSpan,
 }
 
 /// Called with each phase of a flight, while no lock is held.
@@ -120,6 +128,8 @@ impl<L> Flight<L> {
             fallback: None,
             since: Instant::now(),
             lease: None,
+            load: None,
+            callers: 0,
             slots: Slab::new(),
         };
         Self { state: Mutex::new(state), abandoned: Notify::new(), joined: Notify::new() }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::awaited::Awaited;
 use super::state::{Flight, Phase, WaiterSlot, lock};
+use crate::trace::{CallerSpan, LoadTrace};
 
 /// A caller in a flight. Dropping it leaves the flight.
 pub(crate) struct Waiter<L> {
@@ -26,23 +27,28 @@ pub(crate) enum Completion<L> {
 }
 
 impl<L> Waiter<L> {
-    /// Joins a flight, under the lock of the flight's shard. `None` if it has `most` waiters.
+    /// Joins a flight, under the lock of the flight's shard. Gives the load that it waits for now, if
+    /// that is traced. `None` if the flight has `most` waiters.
     pub(super) fn register(
         flight: &Arc<Flight<L>>,
         fails_fast: bool,
         opener: bool,
         most: usize,
-    ) -> Option<Self> {
+        span: &CallerSpan,
+    ) -> Option<(Self, Option<LoadTrace>)> {
         let mut state = lock(&flight.state);
         if state.slots.len() >= most {
             return None;
         }
         let joined = state.generations;
-        let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None };
+        let span = span.clone();
+        let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None, span };
         let slot = state.slots.insert(slot);
+        state.callers += 1;
+        let load = state.load.clone();
         drop(state);
         flight.joined.notify_one();
-        Some(Self { flight: Arc::clone(flight), slot, opener })
+        Some((Self { flight: Arc::clone(flight), slot, opener }, load))
     }
 
     /// Waits for an outcome. The task that polled last is woken.

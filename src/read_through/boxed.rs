@@ -194,7 +194,7 @@ impl<Req, R, E> fmt::Debug for BoxBatchReadThrough<Req, R, E> {
 /// The future of a request to a service in a box.
 ///
 /// # Cancel safety
-/// As [`ResponseFuture`](super::ResponseFuture).
+/// As [`ResponseFuture`](crate::ResponseFuture).
 #[must_use = "futures do nothing unless polled"]
 pub struct BoxResponseFuture<R, E>(BoxFuture<'static, AnswerWithStatus<R, E>>);
 

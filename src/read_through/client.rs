@@ -8,7 +8,7 @@ use std::time::Duration;
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
-use super::future::ResponseFuture;
+use super::future::{AloneLoad, ResponseFuture};
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
 use super::lookup::{Lookup, RequestOptions};
@@ -18,8 +18,7 @@ use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::log_throttle::warn_throttled;
-use crate::stats::{CacheStats, RequestEvent};
+use crate::stats::{CacheStats, RequestEvent, RequestRecord, StoreFailure};
 use crate::status::CacheStatus;
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
@@ -84,18 +83,42 @@ impl<C> CacheClient<C> {
         self.0.read(entry)
     }
 
-    /// A fresh, decoded answer that this process has: a hit without a future.
+    /// A fresh, decoded answer that this process has: a hit without a future. It is not counted:
+    /// see [`count_hit`](Self::count_hit).
     pub fn cached<R>(&self, key: &Key) -> Option<(R, CacheStatus)>
     where
         C: Codec<R>,
     {
         match self.0.peek(key) {
-            Peeked::Hit(answer, fresh_for) => {
-                self.0.statistics.request(RequestEvent::HitLocal);
-                Some((answer, CacheStatus::Hit { fresh_for }))
-            }
+            Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
             _ => None,
         }
+    }
+
+    /// Counts a request that was answered at once, by what [`cached`](Self::cached) gave.
+    pub fn count_hit(&self) {
+        self.0.statistics.request(RequestEvent::HitLocal);
+    }
+
+    /// Begins a request that takes several lookups, or none. It counts once, by the status with
+    /// which it [ends](RequestRecord::end). Its lookups are [parts](RequestOptions::part_of) of it.
+    pub fn begin(&self) -> RequestRecord {
+        RequestRecord::begin(Arc::clone(&self.0.statistics))
+    }
+
+    /// Calls a loader for one request past the cache: counts the load, and runs it in a span. It
+    /// counts as a load without a lease, of a request without a key or for a key whose answers are
+    /// not kept.
+    pub fn load_alone<S, Req>(
+        &self,
+        key: Option<&Key>,
+        loader: S,
+        request: Req,
+    ) -> AloneLoad<S, Req>
+    where
+        S: Service<Req>,
+    {
+        AloneLoad::new(loader, request, key, &self.0.statistics)
     }
 
     /// Answers a request with the entry of a key, or by the one load of that key.
@@ -143,24 +166,34 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
+        let request = self.begin();
         if key.byte_len() > Key::MAX_BYTES {
+            request.count(RequestEvent::FailedMisuse);
             return Err(CacheError::key_too_long(key));
         }
-        let found = match self.0.peek(key) {
-            Peeked::Hit(answer, _) => return Ok(Some(answer)),
-            Peeked::Entry(entry) => Some(entry),
-            Peeked::Miss => None,
-            Peeked::Unknown => {
-                let found = self.0.store.lookup(key.clone()).await;
-                found.map_err(|error| CacheError::store(key, &error))?
+        let (found, hit) = match self.0.peek(key) {
+            Peeked::Hit(answer, _) => {
+                request.count(RequestEvent::HitLocal);
+                return Ok(Some(answer));
             }
+            Peeked::Entry(entry) => (Some(entry), RequestEvent::HitLocal),
+            Peeked::Miss => (None, RequestEvent::Missed),
+            Peeked::Unknown => match self.0.store.lookup(key.clone()).await {
+                Ok(found) => (found, RequestEvent::HitStore),
+                Err(error) => {
+                    request.count(RequestEvent::FailedStore);
+                    return Err(CacheError::store(key, &error));
+                }
+            },
         };
         let fresh = found.filter(|entry| entry.is_fresh() && entry.as_marker().is_none());
-        Ok(fresh.and_then(|entry| {
+        let answer = fresh.and_then(|entry| {
             let status = core::hit(&entry);
             let (answer, _) = self.0.answer::<R, Infallible>(key, entry, status)?;
             answer.ok()
-        }))
+        });
+        request.count(if answer.is_some() { hit } else { RequestEvent::Missed });
+        Ok(answer)
     }
 
     /// A handle to the stored entries.
@@ -194,7 +227,7 @@ impl<C> CacheClient<C> {
             Peek::Unknown => match self.0.store.lookup(key.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
-                    warn_throttled!(%error, "the store failed: the lookup counts as a miss");
+                    self.0.statistics.store_failed(StoreFailure::Lookup, &error);
                     None
                 }
             },
@@ -267,7 +300,7 @@ impl<C> CacheClient<C> {
             }
             Ok(_) => None,
             Err(error) => {
-                warn_throttled!(%error, "the store failed: an answer is not stored");
+                self.0.statistics.store_failed(StoreFailure::Replacement, &error);
                 None
             }
         }
@@ -287,11 +320,12 @@ impl<C> CacheClient<C> {
 
     fn commit(&self, lease: Lease, draft: Draft) -> impl Future<Output = bool> + use<C> {
         let committed = self.0.store.commit(lease, draft);
+        let statistics = Arc::clone(&self.0.statistics);
         async move {
             match committed.await {
                 Ok(outcome) => outcome == Commit::Stored,
                 Err(error) => {
-                    warn_throttled!(%error, "the store failed: an answer may not be stored");
+                    statistics.store_failed(StoreFailure::Replacement, &error);
                     false
                 }
             }
@@ -300,7 +334,7 @@ impl<C> CacheClient<C> {
 
     async fn abandon(&self, lease: Lease) {
         if let Err(error) = self.0.store.abandon(lease.into_claim()).await {
-            tracing::debug!(%error, "the store failed: a lease ends when it lapses");
+            tracing::debug!(target: "bellwether::load", cache = &**self.0.statistics.name(), %error, "the store failed: a lease ends when it lapses");
         }
     }
 }

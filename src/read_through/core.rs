@@ -103,13 +103,6 @@ impl Loads {
         }
     }
 
-    /// Warns that the layer stores nothing: once, since the program may want that.
-    pub(crate) fn warn_without_ttl(&self, key: &Key) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%key, "answers are not stored: the layer has no ttl");
-        }
-    }
-
     /// How many keys are under way.
     pub(crate) fn len(&self) -> usize {
         let others: usize = self.of_other_types.others().values().map(Self::len).sum();
@@ -205,6 +198,14 @@ impl<C> Core<C> {
         Some((self.codec.restore(entry.value().decoded_as()?, &status), fresh_for))
     }
 
+    /// Warns that the layer stores nothing: once, since the program may want that.
+    pub(crate) fn warn_without_ttl(&self, key: &Key) {
+        if !self.loads.has_warned.swap(true, Ordering::Relaxed) {
+            let cache = &**self.statistics.name();
+            tracing::warn!(target: "bellwether::load", cache, %key, "answers are not stored: the layer has no ttl");
+        }
+    }
+
     /// A permit to load individually, for a request whose key has private answers.
     pub(crate) fn bypass(&self, key: &Key, options: &RequestOptions) -> Option<BypassPermit> {
         let coalesces = options.returns_bypass || options.is_forced;
@@ -283,7 +284,11 @@ impl<C> Core<C> {
         let decode = || entry.value().decoded(|bytes| self.codec.decode(bytes));
         // A panic of the decoder counts as an entry that cannot be decoded.
         let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
-        decoded.inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded")).ok()
+        let cache = &**self.statistics.name();
+        let log = |error: &BoxError| {
+            tracing::debug!(target: "bellwether::load", cache, %error, "an entry that cannot be decoded");
+        };
+        decoded.inspect_err(log).ok()
     }
 }
 

@@ -17,8 +17,8 @@ use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
-/// [`ReadThroughLayer::handle`](super::ReadThroughLayer::handle) makes one before there is a
-/// loader. One from [`ReadThrough::handle`](super::ReadThrough::handle) can also [`prefetch`].
+/// [`ReadThroughLayer::handle`](crate::ReadThroughLayer::handle) makes one before there is a
+/// loader. One from [`ReadThrough::handle`](crate::ReadThrough::handle) can also [`prefetch`].
 ///
 /// [`prefetch`]: Handle::prefetch
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Removes all entries of [clearable](super::ReadThroughLayer::clearable) layers over this store
+    /// Removes all entries of [clearable](crate::ReadThroughLayer::clearable) layers over this store
     /// (with `RedisStore`: of its namespace), as by [`invalidate_tag`](Self::invalidate_tag).
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
+use tracing::Instrument;
 
 use super::core::Core;
 use super::error_rules::ErrorFacts;
@@ -33,6 +34,7 @@ use crate::shared_error::SharedError;
 use crate::stats::{LoadReason, RunningLoad};
 use crate::store::Failure;
 use crate::tag::{Tags, TooManyTags};
+use crate::trace::CallerSpan;
 
 /// How a load ended.
 #[derive(Debug)]
@@ -122,6 +124,13 @@ impl FailedLoad {
     }
 }
 
+/// Why a load runs, and the span of the caller that opened it.
+#[derive(Debug)]
+pub(crate) struct LoadCause {
+    pub(crate) why: LoadReason,
+    pub(crate) trigger: CallerSpan,
+}
+
 /// Loads for a flight, until the load ends or the policy cancels it.
 ///
 /// # Cancel safety
@@ -131,7 +140,7 @@ pub(crate) async fn load<S, Req, C>(
     core: &Core<C>,
     leader: &Leader<Outcome>,
     when_abandoned: WhenAbandoned,
-    why: LoadReason,
+    cause: LoadCause,
 ) -> LoaderAnswer
 where
     S: Service<Req>,
@@ -143,7 +152,7 @@ where
         // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader.key(), why) => outcome,
+        outcome = call(job, core, leader, cause) => outcome,
     };
     core.loads.note_load_time(began.elapsed());
     outcome
@@ -162,22 +171,26 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
 async fn call<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
-    key: &Key,
-    why: LoadReason,
+    leader: &Leader<Outcome>,
+    LoadCause { why, trigger }: LoadCause,
 ) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
-    let mut running = core.statistics.load(Some(key), why);
+    let key = leader.key();
+    let mut running = core.statistics.load(Some(key), why, &trigger);
+    drop(trigger);
+    let span = running.span().clone();
+    let announced = leader.announce_load(&span);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
         Ok(classified(core.codec.keep(response), core, key, Some(&mut running)))
     });
     // The panic drops the loader, so no broken state of it is seen again.
-    let answer = match AssertUnwindSafe(called).catch_unwind().await {
+    let answer = match AssertUnwindSafe(called).catch_unwind().instrument(span).await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
@@ -186,6 +199,7 @@ where
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
     };
+    drop(announced);
     running.end(answer.result());
     answer
 }
@@ -287,7 +301,7 @@ pub(super) fn classified<R, C: Codec<R>>(
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => {
             if freshness.ttl.is_zero() {
-                core.loads.warn_without_ttl(key);
+                core.warn_without_ttl(key);
             }
             freshness.lifetimes(jitter())
         }
@@ -311,7 +325,7 @@ pub(super) fn classified<R, C: Codec<R>>(
     let tags = match Tags::new(core.codec.tags(&kept)) {
         Ok(tags) => tags,
         Err(many) => {
-            warn_too_many_tags(key, many);
+            warn_too_many_tags(core, key, many);
             return not_stored(kept, AnswerStorage::Uncacheable);
         }
     };
@@ -331,8 +345,8 @@ fn not_stored<K: Send + Sync + 'static>(kept: K, storage: AnswerStorage) -> Load
 }
 
 /// Says that an answer is not stored, because of its tags.
-pub(super) fn warn_too_many_tags(key: &Key, many: TooManyTags) {
-    warn_throttled!(%key, "an answer is not stored: it has {many}");
+pub(super) fn warn_too_many_tags<C>(core: &Core<C>, key: &Key, many: TooManyTags) {
+    warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, "an answer is not stored: it has {many}");
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
@@ -349,10 +363,10 @@ fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<
     match core.codec.encode(kept, &mut buffer) {
         Ok(()) => return Some(buffer.into_bytes()),
         Err(_) if buffer.is_over() => {
-            warn_throttled!(%key, most, "an answer is too large to be stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, most, "an answer is too large to be stored")
         }
         Err(error) => {
-            warn_throttled!(%key, %error, "an answer cannot be encoded, and is not stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, %error, "an answer cannot be encoded, and is not stored")
         }
     }
     None

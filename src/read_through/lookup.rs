@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::stats::{NotedEvent, RequestRecord};
 use crate::tag::Tags;
 
 /// What a request asks of the cache: a key, and options for this request.
@@ -46,6 +47,8 @@ pub struct RequestOptions {
     pub(crate) returns_bypass: bool,
     /// Its tags, in addition to those that the layer gives it.
     pub(crate) tags: Tags,
+    /// It is one of several lookups of a request, which counts once: where it notes its end.
+    pub(crate) noted: Option<NotedEvent>,
 }
 
 impl Lookup {
@@ -78,6 +81,12 @@ impl Lookup {
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { options: RequestOptions { deadline: Some(deadline), ..self.options }, ..self }
+    }
+
+    /// It is one of the lookups of this request of an adapter, and does not count by itself.
+    #[must_use]
+    pub fn part_of(self, request: &RequestRecord) -> Self {
+        Self { options: self.options.part_of(request), ..self }
     }
 
     /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and
@@ -121,6 +130,12 @@ impl RequestOptions {
     #[must_use]
     pub fn retry_private(self, yes: bool) -> Self {
         Self { retries_private: yes, ..self }
+    }
+
+    /// It is one of the lookups of this request, and does not count by itself.
+    #[must_use]
+    pub fn part_of(self, request: &RequestRecord) -> Self {
+        Self { noted: Some(request.noted().clone()), ..self }
     }
 
     /// Where the request would load without being coalesced, its call ends with an error and the

@@ -7,6 +7,7 @@ use super::load::{self, AnswerStorage, LoaderAnswer};
 use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};
 use crate::key::Key;
+use crate::stats::InvalidationEvent;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Value};
 use crate::tag::Tags;
 
@@ -41,7 +42,8 @@ impl<C> CacheClient<C> {
             Ok(Put::Refused) => self.store().invalidate(key.clone()).await.map(|_| false),
             Err(error) => Err(error),
         };
-        put.map_err(|error| CacheError::store(&key, &error))
+        let counted = self.core().statistics.changed(InvalidationEvent::Put, put);
+        counted.map_err(|error| CacheError::store(&key, &error))
     }
 
     /// What a store gets of an answer. `None` if the answer must not or cannot be stored.
@@ -58,7 +60,8 @@ impl<C> CacheClient<C> {
             ) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let tags = tags.union(&own);
-                let tags = tags.inspect_err(|many| load::warn_too_many_tags(key, *many)).ok()?;
+                let tags =
+                    tags.inspect_err(|many| load::warn_too_many_tags(core, key, *many)).ok()?;
                 let tags = core.tags.and_everything(&tags);
                 Some(Draft::new(value, core.codec.id(), lifetimes).tagged(tags))
             }

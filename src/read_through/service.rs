@@ -59,7 +59,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 
     /// What the services of this layer have done in this process: as
-    /// [`Handle::stats`](super::Handle::stats).
+    /// [`Handle::stats`](crate::Handle::stats).
     pub fn stats(&self) -> CacheStats {
         self.core.statistics.read()
     }

@@ -7,13 +7,14 @@ use tower::Service;
 
 use super::core::Core;
 use super::job::LentJob;
-use super::load::{AnswerStorage, FailedLoad, LoaderAnswer, load};
+use super::load::{AnswerStorage, FailedLoad, LoadCause, LoaderAnswer, load};
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};
 use crate::flight::Leader;
 use crate::stats::LoadReason;
 use crate::status::BypassReason;
+use crate::trace::CallerSpan;
 
 /// Loads without a lease, and completes the callers that had given up before the load began. The
 /// answer is not stored: without a lease, an invalidation during the load cannot be detected.
@@ -39,7 +40,8 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let key = leader.key().digest();
     let before = core.loads.unshared_failures.times(&key);
     let when_abandoned = core.policy.when_abandoned;
-    match load(job, &core, &leader, when_abandoned, LoadReason::WaitRanOut).await {
+    let cause = LoadCause { why: LoadReason::WaitRanOut, trigger: CallerSpan::default() };
+    match load(job, &core, &leader, when_abandoned, cause).await {
         LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);

@@ -1,11 +1,12 @@
 //! The statistics of a layer.
 
 use super::counters::counters;
+use super::histogram::{HistogramStats, time_histograms};
 
 /// What a layer and all its services have done in this process. Made by
 /// [`Handle::stats`](crate::Handle::stats) and
 /// [`ReadThroughLayer::stats`](crate::ReadThroughLayer::stats).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CacheStats {
     /// How requests ended.
@@ -24,6 +25,36 @@ pub struct CacheStats {
     pub refused: LimitStats,
     /// Changes through handles.
     pub invalidations: InvalidationStats,
+    /// How long loads took, by their result.
+    pub load_times: LoadTimeStats,
+    /// How long callers waited for the load of another caller that answered them.
+    pub wait_times: WaitTimeStats,
+    /// How many callers each flight had: the size of the stampedes that were held back. A caller
+    /// that asks again is in several flights. Flights that no caller has joined are left out.
+    pub flight_callers: HistogramStats,
+    /// For how long a load of another process had ended when a flight noticed it: what the answers
+    /// of other processes lose against a load of one's own. By the store's clock, so it does not
+    /// depend on clocks of processes.
+    pub notice_lag: HistogramStats,
+}
+
+impl Default for CacheStats {
+    fn default() -> Self {
+        Self {
+            requests: RequestStats::default(),
+            loads: LoadStats::default(),
+            wakes: WakeStats::default(),
+            leases: LeaseStats::default(),
+            commits: CommitStats::default(),
+            refreshes: RefreshStats::default(),
+            refused: LimitStats::default(),
+            invalidations: InvalidationStats::default(),
+            load_times: LoadTimeStats::default(),
+            wait_times: WaitTimeStats::default(),
+            flight_callers: HistogramStats::none(&HistogramStats::CALLERS),
+            notice_lag: HistogramStats::default(),
+        }
+    }
 }
 
 counters! {
@@ -84,6 +115,8 @@ counters! {
         /// Failed because the program uses the cache wrongly: a key that is too long, too many tags,
         /// or no runtime.
         failed_misuse: FailedMisuse,
+        /// A [`Cache::get`](crate::Cache::get) that found nothing: it loads nothing.
+        missed: Missed,
         /// Its caller left before it was answered.
         left: Left,
     }
@@ -126,7 +159,7 @@ impl RequestStats {
     /// Requests that ended with an error.
     pub fn failed(&self) -> u64 {
         let answered = self.hits() + self.stale() + self.led() + self.collapsed() + self.bypassed();
-        self.total() - answered - self.left
+        self.total() - answered - self.missed - self.left
     }
 }
 
@@ -202,6 +235,48 @@ counters! {
     }
 }
 
+time_histograms! {
+    /// How long loads took, by their result.
+    pub struct LoadTimeStats by LoadResult {
+        /// Those that ended with an answer that can be shared.
+        succeeded: Succeeded,
+        /// Those that ended with the answer that there is none.
+        not_found: NotFound,
+        /// Those that ended with an answer that is private to its caller.
+        private: Private,
+        /// Those that ended with an error, or with an answer that counts as a failure.
+        failed: Failed,
+        /// Those that reached the limit.
+        timed_out: TimedOut,
+        /// Those that panicked.
+        panicked: Panicked,
+        /// Those that were dropped before they ended.
+        cancelled: Cancelled,
+    }
+}
+
+/// Where the load ran that a caller waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitPlace {
+    Here,
+    Elsewhere,
+}
+
+impl WaitPlace {
+    pub(crate) const COUNT: usize = 2;
+}
+
+time_histograms! {
+    /// How long callers waited for the load of another caller that answered them. Each request that
+    /// counts as [collapsed](RequestStats::collapsed) is in one of them.
+    pub struct WaitTimeStats by WaitPlace {
+        /// For a load of this process.
+        here: Here,
+        /// For a load of another process.
+        elsewhere: Elsewhere,
+    }
+}
+
 counters! {
     /// What ended waits for the load of another process. If many end by a pause, push messages do
     /// not arrive: waiters poll.
@@ -270,6 +345,8 @@ counters! {
         invalidated: Invalidated,
         /// Keys that were expired.
         expired: Expired,
+        /// Keys whose values were [put](crate::Cache::put), stored or not: an older value is gone.
+        put: Put,
         /// Tags that were invalidated. To clear a layer is to invalidate the tag of all its entries.
         invalidated_tags: InvalidatedTags,
         /// Tags that were expired.
@@ -294,6 +371,7 @@ mod tests {
                 stats.collapsed(),
                 stats.bypassed(),
                 stats.failed(),
+                stats.missed,
                 stats.left,
             ];
             assert_eq!((stats.total(), groups.iter().sum::<u64>()), (1, 1), "{stats:?}");

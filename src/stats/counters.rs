@@ -22,6 +22,12 @@ impl<const N: usize> Default for Counters<N> {
     }
 }
 
+/// An event that a counter counts.
+pub(crate) trait CountedEvent {
+    /// The name of the field of its counter.
+    fn field(self) -> &'static str;
+}
+
 /// Defines a snapshot and the events that it counts: a field and a variant for each.
 macro_rules! counters {
     (
@@ -62,6 +68,12 @@ macro_rules! counters {
         impl $Event {
             /// How many events there are.
             pub(crate) const COUNT: usize = [$( Self::$Variant, )+].len();
+        }
+
+        impl $crate::stats::counters::CountedEvent for $Event {
+            fn field(self) -> &'static str {
+                match self { $( Self::$Variant => stringify!($field), )+ }
+            }
         }
     };
 }

@@ -36,35 +36,47 @@
 //! - Each call of the loader is counted once when it starts, and once when it ends.
 //!   [`LoadStats::running`] is the difference.
 //! - The caller that leads a load is never counted as collapsed.
+//! - Each load that has ended is in [`load_times`](CacheStats::load_times), and each caller that was
+//!   collapsed in [`wait_times`](CacheStats::wait_times).
 //!
 //! A snapshot is not one moment: requests that end while it is taken may be in one counter and not
 //! yet in another.
 
 mod cache_stats;
 mod counters;
+mod histogram;
 mod hot_keys;
+mod layer_log;
 #[cfg(feature = "redis")]
 mod operations;
 mod recorder;
+mod request_record;
+mod running_load;
 mod store_stats;
 mod striped;
 
 pub use self::cache_stats::{
     CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
-    LoadStartStats, LoadStats, RefreshStats, RequestStats, WakeStats,
+    LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
+pub use self::histogram::{HistogramStats, TimeHistogram};
 pub use self::hot_keys::HotKey;
+pub use self::request_record::RequestRecord;
 pub use self::store_stats::MemoryStats;
 #[cfg(feature = "redis")]
-pub use self::store_stats::{NearStats, OperationStats, StoreErrorStats};
+pub use self::store_stats::{NearStats, OperationStats, OperationTimeStats, StoreErrorStats};
 pub use self::striped::StripedCounter;
 
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
-    RequestEvent, WakeEvent,
+    RequestEvent, WaitPlace, WakeEvent,
 };
+pub(crate) use self::counters::CountedEvent;
+pub(crate) use self::layer_log::StoreFailure;
 #[cfg(feature = "redis")]
 pub(crate) use self::operations::OperationCounters;
-pub(crate) use self::recorder::{RunningLoad, Statistics};
+pub(crate) use self::recorder::Statistics;
+pub(crate) use self::request_record::NotedEvent;
+pub(crate) use self::running_load::RunningLoad;
 #[cfg(feature = "redis")]
 pub(crate) use self::store_stats::StoreOperation;

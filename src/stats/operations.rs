@@ -1,25 +1,40 @@
 //! The recorder of a store's operations.
 
+use std::future::Future;
+
+use tokio::time::Instant;
+
 use super::counters::Counters;
-use super::store_stats::{OperationStats, StoreErrorEvent, StoreErrorStats, StoreOperation};
+use super::histogram::TimeHistograms;
+use super::store_stats::StoreOperation;
+use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats};
 use crate::error::{StoreError, StoreErrorKind};
 
-/// The operations of a store, and how many of them have failed.
+/// The operations of a store, how long they took, and how many of them have failed.
 #[derive(Debug, Default)]
 pub(crate) struct OperationCounters {
     operations: Counters<{ StoreOperation::COUNT }>,
+    times: TimeHistograms<{ StoreOperation::COUNT }>,
     errors: Counters<{ StoreErrorEvent::COUNT }>,
 }
 
 impl OperationCounters {
-    /// Counts an operation that has ended, and gives its result back.
-    pub(crate) fn noted<T>(
+    /// Waits for an operation, counts it, and gives its result back. One that is dropped before its
+    /// end is not counted.
+    pub(crate) async fn counted<T>(
         &self,
         operation: StoreOperation,
-        result: Result<T, StoreError>,
+        result: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let began = Instant::now();
+        let result = result.await;
+        self.times.note(operation as usize, began.elapsed());
         self.operations.add(operation as usize);
         result.inspect_err(|error| self.errors.add(event(error.kind()) as usize))
+    }
+
+    pub(crate) fn times(&self) -> OperationTimeStats {
+        OperationTimeStats::read(|operation| self.times.read(operation))
     }
 
     pub(crate) fn operations(&self) -> OperationStats {

@@ -2,19 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
     LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
-    LoadStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WakeEvent, WakeStats,
+    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WaitPlace,
+    WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
+use super::histogram::{Histogram, TimeHistogram, TimeHistograms};
 use super::hot_keys::{HotKey, HotKeys};
+use super::layer_log::{LOAD, LayerLog, StoreFailure};
+use super::running_load::RunningLoad;
 use super::striped::Striped;
 use crate::key::Key;
-use crate::log_throttle::LogThrottle;
+use crate::trace::CallerSpan;
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
 #[derive(Debug)]
@@ -29,23 +32,12 @@ pub(crate) struct Statistics {
     refreshes: Counters<{ RefreshEvent::COUNT }>,
     refused: Counters<{ LimitEvent::COUNT }>,
     invalidations: Counters<{ InvalidationEvent::COUNT }>,
+    load_times: TimeHistograms<{ LoadResult::COUNT }>,
+    wait_times: TimeHistograms<{ WaitPlace::COUNT }>,
+    flight_callers: Histogram,
+    notice_lag: TimeHistogram,
     hot_keys: HotKeys,
-    log: Log,
-}
-
-/// What may be logged now: each layer has throttles of its own, so that one does not hide what
-/// another one has to say.
-#[derive(Debug)]
-struct Log {
-    failed_refreshes: LogThrottle,
-    refused: [LogThrottle; LimitEvent::COUNT],
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        let throttle = || LogThrottle::once_per(LOG_EVERY);
-        Self { failed_refreshes: throttle(), refused: [(); LimitEvent::COUNT].map(|()| throttle()) }
-    }
+    log: LayerLog,
 }
 
 impl Statistics {
@@ -64,8 +56,12 @@ impl Statistics {
             refreshes: Counters::default(),
             refused: Counters::default(),
             invalidations: Counters::default(),
+            load_times: TimeHistograms::default(),
+            wait_times: TimeHistograms::default(),
+            flight_callers: Histogram::of_callers(),
+            notice_lag: TimeHistogram::default(),
             hot_keys: HotKeys::default(),
-            log: Log::default(),
+            log: LayerLog::default(),
         })
     }
 
@@ -79,11 +75,40 @@ impl Statistics {
         self.requests.add(event as usize);
     }
 
-    /// A load starts. Its end is counted when the value is dropped.
-    pub(crate) fn load(self: &Arc<Self>, key: Option<&Key>, why: LoadReason) -> RunningLoad {
+    /// A load starts. Its end is counted when the value is dropped. `trigger` is the span of the
+    /// caller that opened it.
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        key: Option<&Key>,
+        why: LoadReason,
+        trigger: &CallerSpan,
+    ) -> RunningLoad {
         self.started.add(why as usize);
         key.inspect(|key| self.hot_keys.count(key));
-        RunningLoad { statistics: Arc::clone(self), result: None, is_not_found: false }
+        RunningLoad::begin(Arc::clone(self), key, why, trigger)
+    }
+
+    /// A load has ended, after this time.
+    pub(super) fn load_ended(&self, result: LoadResult, took: Duration) {
+        self.load_times.note(result as usize, took);
+        self.ended.add(result as usize);
+    }
+
+    /// A request was answered by the load of another caller, after this wait.
+    pub(crate) fn waited(&self, place: WaitPlace, waited: Duration) {
+        self.wait_times.note(place as usize, waited);
+    }
+
+    /// A flight has ended that so many callers had joined.
+    pub(crate) fn flight(&self, callers: u64) {
+        if callers > 0 {
+            self.flight_callers.note_callers(callers);
+        }
+    }
+
+    /// A load of another process had ended for this long when a flight that waited for it noticed.
+    pub(crate) fn noticed(&self, lag: Duration) {
+        self.notice_lag.note(lag);
     }
 
     pub(crate) fn wake(&self, event: WakeEvent) {
@@ -105,19 +130,18 @@ impl Statistics {
     /// A load in the background has failed, which no caller notices.
     pub(crate) fn refresh_failed(&self, key: &Key, error: &dyn fmt::Display) {
         self.refresh(RefreshEvent::Failed);
-        if let Some(held_back) = self.log.failed_refreshes.admit() {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, %key, %error, held_back, "a refresh in the background failed");
-        }
+        self.log.refresh_failed(&self.name, key, error);
     }
 
     /// A limit has refused a caller.
     pub(crate) fn refuse(&self, limit: LimitEvent) {
         self.refused.add(limit as usize);
-        if let Some(held_back) = self.log.refused[limit as usize].admit() {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, ?limit, held_back, "a limit is reached: callers are refused");
-        }
+        self.log.refused(&self.name, limit);
+    }
+
+    /// The store has failed.
+    pub(crate) fn store_failed(&self, failure: StoreFailure, error: &dyn fmt::Display) {
+        self.log.store_failed(&self.name, failure, error);
     }
 
     /// A lease was lost during its load.
@@ -156,6 +180,10 @@ impl Statistics {
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),
+            load_times: LoadTimeStats::read(|result| self.load_times.read(result)),
+            wait_times: WaitTimeStats::read(|place| self.wait_times.read(place)),
+            flight_callers: self.flight_callers.read(),
+            notice_lag: self.notice_lag.read(),
         }
     }
 
@@ -163,43 +191,3 @@ impl Statistics {
         self.hot_keys.hottest()
     }
 }
-
-/// A load that has started. If it is dropped without a result, it counts as cancelled, or as
-/// panicked if a panic drops it.
-#[derive(Debug)]
-pub(crate) struct RunningLoad {
-    statistics: Arc<Statistics>,
-    result: Option<LoadResult>,
-    is_not_found: bool,
-}
-
-impl RunningLoad {
-    /// Notes that the answer is that there is none.
-    pub(crate) fn note_not_found(&mut self) {
-        self.is_not_found = true;
-    }
-
-    /// The load has ended.
-    pub(crate) fn end(mut self, result: LoadResult) {
-        self.result = Some(match result {
-            LoadResult::Succeeded if self.is_not_found => LoadResult::NotFound,
-            result => result,
-        });
-    }
-}
-
-impl Drop for RunningLoad {
-    fn drop(&mut self) {
-        let result = self.result.unwrap_or_else(|| match thread::panicking() {
-            true => LoadResult::Panicked,
-            false => LoadResult::Cancelled,
-        });
-        self.statistics.ended.add(result as usize);
-    }
-}
-
-/// The target of log messages about loads.
-const LOAD: &str = "bellwether::load";
-
-/// How often a layer logs one kind of message at most.
-const LOG_EVERY: Duration = Duration::from_secs(10);

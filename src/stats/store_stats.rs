@@ -5,6 +5,8 @@ use std::time::Duration;
 
 #[cfg(feature = "redis")]
 use super::counters::counters;
+#[cfg(feature = "redis")]
+use super::histogram::{HistogramStats, time_histograms};
 
 /// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +14,7 @@ use super::counters::counters;
 pub struct MemoryStats {
     /// How many entries are kept, including expired ones that were not removed yet.
     pub entries: u64,
-    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryStore::max_bytes) says.
+    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryOptions::max_bytes) says.
     pub bytes: u64,
     /// Entries that were removed before their end, to make room for others. If it grows, the store
     /// is too small for what it is asked for.
@@ -42,6 +44,33 @@ counters! {
     /// Operations of a store that have ended, successful or not.
     pub struct OperationStats counts StoreOperation {
         /// Reads of an entry. Copies of the near tier are not counted.
+        lookup: Lookup,
+        /// Requests for a lease.
+        acquire: Acquire,
+        /// Renewals of a lease.
+        renew: Renew,
+        /// Writes of an entry.
+        commit: Commit,
+        /// Reports of a failed load.
+        fail: Fail,
+        /// Releases of a lease without an entry.
+        abandon: Abandon,
+        /// Invalidations of a key.
+        invalidate: Invalidate,
+        /// Expirations of a key.
+        expire: Expire,
+        /// Invalidations of a tag.
+        invalidate_tag: InvalidateTag,
+        /// Expirations of a tag.
+        expire_tag: ExpireTag,
+    }
+}
+
+#[cfg(feature = "redis")]
+time_histograms! {
+    /// How long operations of a store took, successful or not, with all their requests.
+    pub struct OperationTimeStats by StoreOperation {
+        /// Reads of an entry. Copies of the near tier are not timed.
         lookup: Lookup,
         /// Requests for a lease.
         acquire: Acquire,

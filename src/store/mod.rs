@@ -71,6 +71,7 @@ pub use crate::claim::{Claim, Token};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::tag::{Tag, Tags};
+use crate::trace::TraceParent;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///
@@ -234,6 +235,8 @@ pub enum Acquire {
         remaining: Duration,
         /// The entry that was not acceptable, stale or fresh.
         stale: Option<Entry>,
+        /// The [trace](Claim::trace) of the claim that holds it, if the store knows it.
+        trace: Option<TraceParent>,
     },
     /// A recent load failed, and this caller must not load yet.
     Failed {

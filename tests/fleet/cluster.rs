@@ -17,7 +17,7 @@ const CALLERS: usize = 250;
 /// Enough keys to be on all nodes.
 const KEYS: u64 = 8;
 
-fn calls(cluster: &RedisCluster) -> Calls {
+pub(crate) fn calls(cluster: &RedisCluster) -> Calls {
     let is_primary =
         |node: &&RedisServer| node.info("replication", "role").as_deref() == Some("master");
     Calls::on(cluster.nodes().iter().filter(is_primary))

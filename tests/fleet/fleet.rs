@@ -45,6 +45,13 @@ impl Fleet {
         Setup::over(self.redis.url(), &self.database)
     }
 
+    /// The address for a user with such rights to commands, and to all names and channels.
+    pub(crate) fn url_of_user(&self, rights: &[&str]) -> String {
+        let user = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~*", "&*"];
+        self.redis.command(&[&user, rights].concat());
+        format!("redis://bw:secret@127.0.0.1:{}", self.redis.port())
+    }
+
     /// A setup in which waiters find the value by a push message, or not at all.
     pub(crate) fn setup_without_pauses(&self) -> Setup {
         Setup { lease_ms: 60_000, pause_ms: Some(60_000), ..self.setup() }

@@ -40,4 +40,5 @@ mod leaving;
 mod loader_down;
 mod sums;
 mod tags;
+mod untracked;
 mod wake_up;

@@ -163,8 +163,10 @@ async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
-    let mut stage = Stage::set(|fleet| Setup { resp2: true, ..fleet.setup() }).await;
+async fn waiters_without_messages_find_the_value_by_their_pauses() {
+    let silent = |fleet: &Fleet| fleet.url_of_user(&["+@all", "-subscribe"]);
+    let setup = |fleet: &Fleet| Setup { url: silent(fleet), resp2: true, ..fleet.setup() };
+    let mut stage = Stage::set(setup).await;
     stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     for waiter in reports(&stage.waiters).await {

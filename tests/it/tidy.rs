@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     (
         "adapter",
         &[
@@ -44,14 +44,14 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "tag",
         ],
     ),
-    ("claim", &["key", "tag"]),
+    ("claim", &["key", "tag", "trace"]),
     ("codec", &["error", "lifetimes", "status", "tag"]),
     ("config_error", &[]),
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["config_error", "key", "shared_error", "tag"]),
     ("error_class", &[]),
-    ("flight", &["jitter", "key"]),
+    ("flight", &["jitter", "key", "trace"]),
     ("guide", &[]),
     ("jitter", &[]),
     ("key", &[]),
@@ -79,11 +79,12 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "status",
             "store",
             "tag",
+            "trace",
         ],
     ),
     ("redis", &["store"]),
     ("shared_error", &[]),
-    ("stats", &["error", "key", "log_throttle"]),
+    ("stats", &["error", "key", "log_throttle", "status", "trace"]),
     ("status", &[]),
     (
         "store",
@@ -100,13 +101,15 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "log_throttle",
             "stats",
             "tag",
+            "trace",
         ],
     ),
     ("tag", &["key"]),
+    ("trace", &[]),
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 19] = [
+const ADAPTERS: [(&str, &str); 20] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
@@ -116,6 +119,7 @@ const ADAPTERS: [(&str, &str); 19] = [
     ("blake3", "src/key.rs"),
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
+    ("opentelemetry", "crates/opentelemetry/src/"),
     ("postcard", "crates/body/src/ src/codec.rs"),
     ("percent_encoding", "crates/http/src/uri_template.rs"),
     ("quick_cache", "src/store/redis/near/"),

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 pub(super) fn status_of(error: BoxError) -> Status {
     let is_of_source = is_unreachable(&*error);
     let mut status = Status::try_from_error(error).unwrap_or_else(|error| {
-        tracing::debug!(%error, "the service behind the cache failed");
+        tracing::debug!(target: "bellwether::grpc", %error, "the service behind the cache failed");
         Status::unavailable("the service failed")
     });
     if is_of_source {
@@ -81,7 +81,7 @@ impl<E> IntoStatus for Error<E> {
             Self::Load(error) => status_in(&*error).unwrap_or_else(|| match is_not_found {
                 true => Status::not_found("there is no such thing"),
                 false => {
-                    warn_throttled!(%error, "a load failed");
+                    warn_throttled!(target: "bellwether::grpc", %error, "a load failed");
                     Status::unavailable("the source failed")
                 }
             }),

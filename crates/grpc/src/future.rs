@@ -6,7 +6,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bellwether::BoxError;
+use bellwether::adapter::AloneLoad;
+use bellwether::stats::RequestRecord;
+use bellwether::{BoxError, BypassReason, CacheStatus};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -15,7 +17,6 @@ use http_body::Body as HttpBody;
 use pin_project::pin_project;
 use tonic::body::Body;
 use tower::Service;
-use tower::util::Oneshot;
 
 use super::error_status::status_of;
 
@@ -23,7 +24,7 @@ use super::error_status::status_of;
 ///
 /// # Cancel safety
 /// Dropping it does not affect other callers, as with
-/// [`ResponseFuture`](bellwether::read_through::ResponseFuture). A request that bypasses the cache is
+/// [`ResponseFuture`](bellwether::ResponseFuture). A request that bypasses the cache is
 /// dropped with it.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
@@ -38,7 +39,7 @@ where
     S: Service<Request<Body>>,
 {
     /// The request bypasses the cache.
-    Bypass(#[pin] Oneshot<S, Request<Body>>),
+    Bypass(#[pin] AloneLoad<S, Request<Body>>, Option<RequestRecord>),
     /// The request is answered by the cache.
     Cached(BoxFuture<'static, Response<CacheBody<B>>>),
 }
@@ -47,8 +48,8 @@ impl<S, B> GrpcResponseFuture<S, B>
 where
     S: Service<Request<Body>>,
 {
-    pub(super) fn bypass(answered: Oneshot<S, Request<Body>>) -> Self {
-        Self(State::Bypass(answered))
+    pub(super) fn bypass(answered: AloneLoad<S, Request<Body>>, record: RequestRecord) -> Self {
+        Self(State::Bypass(answered, Some(record)))
     }
 
     pub(super) fn cached(answered: BoxFuture<'static, Response<CacheBody<B>>>) -> Self {
@@ -66,22 +67,35 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Ok(match self.project().0.project() {
-            StateProjection::Bypass(answered) => bypass_response(ready!(answered.poll(cx))),
+            StateProjection::Bypass(answered, record) => {
+                let answered = ready!(answered.poll(cx));
+                match record.take() {
+                    Some(record) => bypass_response(answered, record),
+                    None => panic!("polled after it was ready"),
+                }
+            }
             StateProjection::Cached(answered) => ready!(answered.as_mut().poll(cx)),
         }))
     }
 }
 
 /// The response to a request that bypassed the cache.
-pub(super) fn bypass_response<B, E>(answered: Result<Response<B>, E>) -> Response<CacheBody<B>>
+pub(super) fn bypass_response<B, E>(
+    answered: Result<Response<B>, E>,
+    record: RequestRecord,
+) -> Response<CacheBody<B>>
 where
     B: HttpBody<Data = Bytes>,
     E: Into<BoxError>,
 {
-    match answered {
+    let status = CacheStatus::Bypass(BypassReason::NoKey);
+    record.end(&status);
+    let mut response = match answered {
         Ok(response) => response.map(CacheBody::passing),
         Err(error) => status_of(error.into()).into_http(),
-    }
+    };
+    response.extensions_mut().insert(status);
+    response
 }
 
 impl<S, B> fmt::Debug for GrpcResponseFuture<S, B>

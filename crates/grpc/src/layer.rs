@@ -104,10 +104,11 @@ impl<S> Layer<S> for GrpcCacheLayer {
     type Service = GrpcCache<S>;
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
-        let most = CacheClient::new(&self.layer).max_entry_bytes();
-        let fetch = GrpcFetch { inner, most };
+        let client = CacheClient::new(&self.layer);
+        let fetch = GrpcFetch { inner, most: client.max_entry_bytes() };
         GrpcCache {
             cache: self.layer.layer(fetch),
+            client,
             methods: Arc::clone(&self.methods),
             max_request_bytes: self.max_request_bytes,
             shows_status: self.shows_status,

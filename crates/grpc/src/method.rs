@@ -41,7 +41,9 @@ pub struct CachedMethod {
 
 /// The function that makes the tags of a request of its message.
 #[derive(Clone)]
-struct TagsOfMessage(Arc<dyn Fn(&[u8]) -> Option<Vec<Tag>> + Send + Sync>);
+struct TagsOfMessage(Arc<DecodeTags>);
+
+type DecodeTags = dyn Fn(&[u8]) -> Option<Vec<Tag>> + Send + Sync;
 
 impl CachedMethod {
     /// Answers with status `OK` are fresh for this long, at most 366 days. Zero stores nothing:

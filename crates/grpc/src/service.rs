@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bellwether::BoxError;
+use bellwether::adapter::CacheClient;
+use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Lookup, ReadThrough, Tag};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
@@ -17,7 +19,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tower::{Service, ServiceExt};
+use tower::Service;
 
 use super::answer::GrpcCodec;
 use super::deadline::{GRPC_TIMEOUT, deadline};
@@ -36,6 +38,8 @@ use super::method::{CachedMethod, Methods};
 #[derive(Clone)]
 pub struct GrpcCache<S> {
     pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
+    /// Counts requests.
+    pub(super) client: CacheClient<GrpcCodec>,
     pub(super) methods: Arc<Methods>,
     pub(super) max_request_bytes: usize,
     pub(super) shows_status: bool,
@@ -77,16 +81,19 @@ where
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
+        let record = self.client.begin();
         let method = self.methods.get(request.uri().path()).cloned();
         let (parts, body) = request.into_parts();
         match method.filter(|method| method.takes(&parts)) {
             Some(method) => {
                 let unread = UnreadRequest { deadline: deadline(&parts.headers), method, parts };
-                GrpcResponseFuture::cached(Box::pin(self.clone().read(unread, body)))
+                let answered = self.clone().read(unread, body, record);
+                GrpcResponseFuture::cached(Box::pin(answered))
             }
             None => {
                 let request = Request::from_parts(parts, Body::new(body));
-                GrpcResponseFuture::bypass(self.get_ref().clone().oneshot(request))
+                let inner = self.get_ref().clone();
+                GrpcResponseFuture::bypass(self.client.load_alone(None, inner, request), record)
             }
         }
     }
@@ -99,6 +106,13 @@ struct UnreadRequest {
     parts: Parts,
 }
 
+/// The message of a request, with its prefix, and the tags that it tells.
+struct TaggedMessage {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+    tags: Vec<Tag>,
+}
+
 impl<S, B> GrpcCache<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
@@ -109,7 +123,12 @@ where
 {
     /// Answers from the cache if the body is one message. If not, the request bypasses the cache with
     /// what was read and the rest.
-    async fn read<R>(mut self, unread: UnreadRequest, body: R) -> Response<CacheBody<B>>
+    async fn read<R>(
+        mut self,
+        unread: UnreadRequest,
+        body: R,
+        record: RequestRecord,
+    ) -> Response<CacheBody<B>>
     where
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
@@ -119,7 +138,10 @@ where
                 if is_whole && unread.method.takes_message(&data) =>
             {
                 match unread.method.tags_of(&data) {
-                    Some(tags) => return self.ask(unread, data, trailers, tags).await,
+                    Some(tags) => {
+                        let message = TaggedMessage { data, trailers, tags };
+                        return self.ask(unread, message, record).await;
+                    }
                     None => Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers)),
                 }
             }
@@ -129,25 +151,28 @@ where
             Some(ReadBody::Continues { begun, rest } | ReadBody::Pauses { begun, rest }) => {
                 Body::new(CacheBody::resumed(begun, rest))
             }
+            // Its caller has left, and the record counts that.
             None => return Status::cancelled("the request body failed").into_http(),
         };
         let request = Request::from_parts(unread.parts, body);
-        bypass_response(self.get_mut().oneshot(request).await)
+        let inner = self.get_ref().clone();
+        bypass_response(self.client.load_alone(None, inner, request).await, record)
     }
 
     async fn ask(
         &mut self,
         unread: UnreadRequest,
-        message: Bytes,
-        trailers: Option<HeaderMap>,
-        tags: Vec<Tag>,
+        message: TaggedMessage,
+        record: RequestRecord,
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
+        let TaggedMessage { data: message, trailers, tags } = message;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
         let ask = match deadline {
             Some(deadline) => Lookup::of(key).deadline(deadline),
             None => Lookup::of(key),
         };
+        let ask = ask.part_of(&record);
         // A load is for all its waiters, so it has no caller's timeout, and no encoding that another
         // caller may not know.
         parts.headers.remove(GRPC_TIMEOUT);
@@ -162,18 +187,20 @@ where
                 Err(error) => (status_for_caller(&error).into_http(), status),
             },
         };
-        self.shown(response, &status)
+        record.end(&status);
+        self.shown(response, status)
     }
 
     fn shown(
         &self,
         mut response: Response<CacheBody<B>>,
-        status: &CacheStatus,
+        status: CacheStatus,
     ) -> Response<CacheBody<B>> {
         let value = self.shows_status.then(|| HeaderValue::try_from(status.to_string()));
         if let Some(Ok(value)) = value {
             response.headers_mut().append(CACHE_STATUS, value);
         }
+        response.extensions_mut().insert(status);
         response
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn answer<B>(
     if age > 0 || !report.is_of_this_request() {
         response.headers_mut().insert(header::AGE, age.into());
     }
-    report.add_to(response.headers_mut());
+    report.add_to(&mut response);
     response
 }
 
@@ -120,7 +120,7 @@ pub(super) fn passed<B>(
         let headers = rules::not_modified_headers(response.headers());
         response = with(StatusCode::NOT_MODIFIED, headers, no_body());
     }
-    report.add_to(response.headers_mut());
+    report.add_to(&mut response);
     response
 }
 
@@ -137,6 +137,6 @@ pub(super) fn refusal<B>(
     if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&status) {
         insert(headers, header::RETRY_AFTER, "1");
     }
-    report.add_to(headers);
+    report.add_to(&mut response);
     response
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::SystemTime;
 
 use bellwether::BoxError;
-use bellwether::adapter::BypassPermit;
+use bellwether::adapter::{BypassPermit, CacheClient};
 use bellwether::{BypassReason, CacheStatus, Key};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use tower::{Service, ServiceExt};
 
 use super::answer;
 use super::cache_request::CacheRequest;
-use super::codec::{Disposition, OriginInfo};
+use super::codec::{Disposition, HttpCodec, OriginInfo};
 use super::complete_response::CompleteResponse;
 use super::exchange::{Exchange, NextStep};
 use super::mode::StorageDecision;
@@ -29,6 +29,7 @@ use super::target::Target;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S, ReqB, B>(
+    client: CacheClient<HttpCodec>,
     inner: S,
     request: Request<ReqB>,
     why: &'static str,
@@ -38,14 +39,15 @@ where
     S::Error: Into<BoxError>,
 {
     let has_conditions = rules::asks_if_modified(request.headers());
-    let answered = inner.oneshot(request).await.map_err(Into::into).and_then(|response| {
+    let answered = client.load_alone(None, inner, request).await;
+    let answered = answered.map_err(Into::into).and_then(|response| {
         origin::check_not_modified(response.status(), has_conditions).map(|()| response)
     });
     match answered {
         Ok(response) => {
             let report = Report::forwarded(why, response.status());
             let mut response = response.map(CacheBody::passing);
-            report.add_to(response.headers_mut());
+            report.add_to(&mut response);
             response
         }
         Err(error) => refusal::of_origin(&*error),
@@ -80,7 +82,7 @@ where
             pending.0 = None;
             let report = Report::forwarded("method", response.status());
             let mut response = response.map(CacheBody::passing);
-            report.add_to(response.headers_mut());
+            report.add_to(&mut response);
             response
         }
         // The origin may have processed the request, so dropping `pending` invalidates its target.
@@ -175,7 +177,8 @@ where
     let is_head = parts.method == Method::HEAD;
     let request_time = SystemTime::now();
     let asked = is_head.then(|| parts.clone());
-    let response = forward(inner, Request::from_parts(parts, body), why).await;
+    let request = Request::from_parts(parts, body);
+    let response = forward(shared.client.clone(), inner, request, why).await;
     let times = Times { request_time, response_time: SystemTime::now() };
     let status = response.status();
     let headers = response.headers();
@@ -227,7 +230,10 @@ where
 {
     let (mut fetch_request, _) = exchange.fetch_request::<ReqB>();
     fetch_request.is_alone = true;
-    let found = match exchange.fetch.clone().oneshot(fetch_request).await {
+    let client = exchange.fetch.shared.client.clone();
+    let key = fetch_request.key.clone();
+    let loaded = client.load_alone(Some(&key), exchange.fetch.clone(), fetch_request).await;
+    let found = match loaded {
         Ok(found) => found,
         Err(error) => return refusal::of_origin(&*error),
     };
@@ -236,7 +242,7 @@ where
         NextStep::Fetch(..) | NextStep::Alone | NextStep::Bypass => {
             let (fetch_request, _) = exchange.fetch_request::<ReqB>();
             let request = fetch_request.request(exchange.cache_request.parts.headers.clone());
-            forward(exchange.fetch.inner.clone(), request, "bypass").await
+            forward(client, exchange.fetch.inner.clone(), request, "bypass").await
         }
     }
 }

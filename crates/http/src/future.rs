@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use bellwether::BoxError;
 use bellwether::adapter::RequestOptions;
+use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Error};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use super::cache_request::FetchRequest;
 use super::codec::CacheAnswer;
 use super::exchange::{Exchange, NextStep};
 use super::origin::Origin;
+use super::shared::LayerState;
 
 /// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
 ///
@@ -38,6 +40,8 @@ pub struct HttpResponseFuture<S, ReqB, B> {
     state: State<S, B>,
     /// A field that clients do not get.
     hidden: Option<Arc<HeaderName>>,
+    /// The request in the statistics, until it is counted.
+    record: Option<RequestRecord>,
     /// Requests to the origin are made with an empty body of this type.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -76,17 +80,25 @@ enum State<S, B> {
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
-    pub(super) fn new(begun: Beginning<S, B>, hidden: Option<Arc<HeaderName>>) -> Self
+    pub(super) fn new(begun: Beginning<S, B>, shared: &LayerState) -> Self
     where
         S: Origin<ReqB, B>,
         ReqB: Default + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self { state: begin::<_, ReqB, _>(begun), hidden, body: PhantomData }
+        let hidden = shared.tag_fields.hidden();
+        if let Beginning::Ready(response) = begun {
+            shared.client.count_hit();
+            let state = State::Ready(Some(response));
+            return Self { state, hidden, record: None, body: PhantomData };
+        }
+        let mut record = Some(shared.client.begin());
+        let state = begin::<_, ReqB, _>(begun, &mut record);
+        Self { state, hidden, record, body: PhantomData }
     }
 }
 
-fn begin<S, ReqB, B>(begun: Beginning<S, B>) -> State<S, B>
+fn begin<S, ReqB, B>(begun: Beginning<S, B>, record: &mut Option<RequestRecord>) -> State<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
@@ -94,11 +106,14 @@ where
 {
     match begun {
         Beginning::Fetching(exchange) => {
-            let fetching = ask::<_, ReqB, _>(&exchange, exchange.fetch_request());
+            let fetching = ask::<_, ReqB, _>(&exchange, exchange.fetch_request(), record.as_ref());
             State::Fetching(exchange, fetching)
         }
         Beginning::Forwarding(forwarding) => State::Forwarding(forwarding),
-        Beginning::Ready(response) => State::Ready(Some(response)),
+        Beginning::Ready(response) => {
+            record.take().into_iter().for_each(RequestRecord::hit);
+            State::Ready(Some(response))
+        }
         Beginning::DerivingKey(deriving) => State::DerivingKey(deriving),
     }
 }
@@ -106,6 +121,7 @@ where
 fn ask<S, ReqB, B>(
     exchange: &Exchange<S>,
     (fetch_request, options): (FetchRequest<ReqB>, RequestOptions),
+    record: Option<&RequestRecord>,
 ) -> PendingAnswer<B>
 where
     S: Origin<ReqB, B>,
@@ -113,6 +129,10 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = fetch_request.key.clone();
+    let options = match record {
+        Some(record) => options.part_of(record),
+        None => options,
+    };
     Box::pin(
         exchange
             .fetch
@@ -136,7 +156,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let mut response = ready!(poll_response::<_, ReqB, _>(this.state, cx));
+        let mut response = ready!(this.state.poll_response::<ReqB>(this.record, cx));
+        if let Some(record) = this.record.take() {
+            let status = response.extensions().get::<CacheStatus>();
+            record.end(status.unwrap_or(&CacheStatus::Failed));
+        }
         if let Some(name) = this.hidden {
             response.headers_mut().remove(&**name);
         }
@@ -144,46 +168,54 @@ where
     }
 }
 
-fn poll_response<S, ReqB, B>(
-    state: &mut State<S, B>,
-    cx: &mut Context<'_>,
-) -> Poll<Response<CacheBody<B>>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    loop {
-        *state = match state {
-            State::Ready(response) => match response.take() {
-                Some(response) => return Poll::Ready(response),
-                None => panic!("polled after it was ready"),
-            },
-            State::DerivingKey(deriving) => begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx))),
-            State::Forwarding(forwarding) => return forwarding.poll_unpin(cx),
-            State::Fetching(exchange, fetching) => {
-                let (answer, status) = ready!(fetching.as_mut().poll(cx));
-                match exchange.answered::<ReqB, B>(answer, &status) {
-                    NextStep::Answer(response) => return Poll::Ready(response),
-                    NextStep::Fetch(fetch_request, options) => {
-                        *fetching = ask(exchange, (fetch_request, options));
-                        continue;
-                    }
-                    NextStep::Alone => {
-                        State::Forwarding(Box::pin(bypass::fetch_uncoalesced::<_, ReqB, _>(
-                            exchange.clone(),
-                        )))
-                    }
-                    NextStep::Bypass => {
-                        let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
-                        let request = fetch_request
-                            .request(fetch_request.cache_request.parts.headers.clone());
-                        let inner = exchange.fetch.inner.clone();
-                        State::Forwarding(Box::pin(bypass::forward(inner, request, "bypass")))
+impl<S, B> State<S, B> {
+    fn poll_response<ReqB>(
+        &mut self,
+        record: &mut Option<RequestRecord>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Response<CacheBody<B>>>
+    where
+        S: Origin<ReqB, B>,
+        ReqB: Default + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        loop {
+            *self = match self {
+                Self::Ready(response) => match response.take() {
+                    Some(response) => return Poll::Ready(response),
+                    None => panic!("polled after it was ready"),
+                },
+                Self::DerivingKey(deriving) => {
+                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)), record)
+                }
+                Self::Forwarding(forwarding) => return forwarding.poll_unpin(cx),
+                Self::Fetching(exchange, fetching) => {
+                    let (answer, status) = ready!(fetching.as_mut().poll(cx));
+                    match exchange.answered::<ReqB, B>(answer, &status) {
+                        NextStep::Answer(response) => return Poll::Ready(response),
+                        NextStep::Fetch(fetch_request, options) => {
+                            *fetching = ask(exchange, (fetch_request, options), record.as_ref());
+                            continue;
+                        }
+                        NextStep::Alone => {
+                            Self::Forwarding(Box::pin(bypass::fetch_uncoalesced::<_, ReqB, _>(
+                                exchange.clone(),
+                            )))
+                        }
+                        NextStep::Bypass => {
+                            let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
+                            let request = fetch_request
+                                .request(fetch_request.cache_request.parts.headers.clone());
+                            let inner = exchange.fetch.inner.clone();
+                            let client = exchange.fetch.shared.client.clone();
+                            Self::Forwarding(Box::pin(bypass::forward(
+                                client, inner, request, "bypass",
+                            )))
+                        }
                     }
                 }
             }
-        };
+        }
     }
 }
 

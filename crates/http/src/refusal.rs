@@ -11,7 +11,7 @@ use super::report::Report;
 
 /// 502: the origin gave no response. Its error is logged and not sent, since it may hold anything.
 pub(super) fn of_origin<B>(error: &(dyn std::error::Error + 'static)) -> Response<CacheBody<B>> {
-    warn_throttled!(%error, "the origin gave no response");
+    warn_throttled!(target: "bellwether::http", %error, "the origin gave no response");
     refused(StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
 }
 
@@ -36,7 +36,7 @@ pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
 
 fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
     let (status, text, reason) = reason(error);
-    warn_throttled!(%error, "the cache answered with an error");
+    warn_throttled!(target: "bellwether::http", %error, "the cache answered with an error");
     refused(status, text, reason)
 }
 

@@ -56,7 +56,7 @@ impl<E> From<Error<E>> for CacheRejection {
                 Self { status: StatusCode::NOT_FOUND, text: "there is no such thing\n" }
             }
             Error::Load(error) => {
-                warn_throttled!(%error, "a load failed");
+                warn_throttled!(target: "bellwether::http", %error, "a load failed");
                 Self { status: StatusCode::BAD_GATEWAY, text: "the source failed\n" }
             }
             Error::Cache(error) => error.into(),
@@ -66,7 +66,7 @@ impl<E> From<Error<E>> for CacheRejection {
 
 impl From<CacheError> for CacheRejection {
     fn from(error: CacheError) -> Self {
-        warn_throttled!(%error, "the cache has no answer");
+        warn_throttled!(target: "bellwether::http", %error, "the cache has no answer");
         let (status, text, _) = refusal::reason(&error);
         Self { status, text }
     }

@@ -3,14 +3,16 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use bellwether::{CacheStatus, StaleReason};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use bellwether::{BypassReason, CacheStatus, StaleReason};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::codec::OriginInfo;
 
 /// How an answer came about. The key is not part of it, since it may hold secrets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Report {
+    /// The same, for the program: an extension of the response.
+    cache_status: CacheStatus,
     /// Served from the store, without a request to the origin.
     is_hit: bool,
     /// Why the origin was asked.
@@ -34,9 +36,23 @@ pub(super) enum LookupKind {
 }
 
 impl Report {
+    fn new(cache_status: CacheStatus) -> Self {
+        Self {
+            cache_status,
+            is_hit: false,
+            forwarded: None,
+            status: None,
+            is_stored: false,
+            is_collapsed: false,
+            ttl: None,
+            detail: None,
+        }
+    }
+
     /// For a request that was forwarded to the origin.
     pub(super) fn forwarded(why: &'static str, status: StatusCode) -> Self {
-        Self { forwarded: Some(why), status: Some(status), ..Self::default() }
+        let bypass = Self::new(CacheStatus::Bypass(BypassReason::NoKey));
+        Self { forwarded: Some(why), status: Some(status), ..bypass }
     }
 
     /// For a response that was passed through and not stored.
@@ -51,13 +67,19 @@ impl Report {
 
     /// For a response of the cache itself.
     pub(super) fn failed(why: &str) -> Self {
-        Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..Self::default() }
+        let failed = Self::new(CacheStatus::Failed);
+        Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..failed }
     }
 
     /// For a stored response that was found outside of a load. `ttl` is in seconds, and negative if
     /// it is stale.
     pub(super) fn hit(ttl: i64) -> Self {
-        Self { is_hit: true, ttl: Some(ttl), ..Self::default() }
+        let time = Duration::from_secs(ttl.unsigned_abs());
+        let cache_status = match ttl < 0 {
+            true => CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: time },
+            false => CacheStatus::Hit { fresh_for: Some(time) },
+        };
+        Self { is_hit: true, ttl: Some(ttl), ..Self::new(cache_status) }
     }
 
     /// For an answer of the cache.
@@ -68,16 +90,17 @@ impl Report {
             LookupKind::Target => "uri-miss",
             LookupKind::Variant => "vary-miss",
         };
+        let stored = Self::new(status.clone());
         let cache_request =
-            Self { forwarded: Some(forwarded), status: origin.status, ..Self::default() };
+            Self { forwarded: Some(forwarded), status: origin.status, ..stored.clone() };
         match status {
-            CacheStatus::Hit { .. } => Self { is_hit: true, ..Self::default() },
+            CacheStatus::Hit { .. } => Self { is_hit: true, ..stored },
             CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
-                Self { is_hit: true, detail: Some("revalidating".to_owned()), ..Self::default() }
+                Self { is_hit: true, detail: Some("revalidating".to_owned()), ..stored }
             }
             CacheStatus::Stale { why, .. } => {
                 let detail = Some(why.to_string());
-                Self { forwarded: Some("stale"), detail, ..Self::default() }
+                Self { forwarded: Some("stale"), detail, ..stored }
             }
             CacheStatus::Led { stored } => Self { is_stored: *stored, ..cache_request },
             CacheStatus::Collapsed { place, .. } => {
@@ -97,13 +120,15 @@ impl Report {
         Self { ttl: Some(seconds), ..self }
     }
 
-    /// Appends it to the entries of caches nearer to the origin.
-    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+    /// Appends it to the entries of caches nearer to the origin, and replaces the extension of
+    /// those.
+    pub(super) fn add_to<B>(&self, response: &mut Response<B>) {
+        response.extensions_mut().insert(self.cache_status.clone());
         let mut member = String::with_capacity(64);
         if write!(member, "{self}").is_ok()
             && let Ok(value) = HeaderValue::try_from(member)
         {
-            headers.append(CACHE_STATUS, value);
+            response.headers_mut().append(CACHE_STATUS, value);
         }
     }
 }

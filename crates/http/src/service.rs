@@ -90,7 +90,7 @@ where
                 }
             }
         };
-        HttpResponseFuture::new(begun, fetch.shared.tag_fields.hidden())
+        HttpResponseFuture::new(begun, &fetch.shared)
     }
 }
 
@@ -242,6 +242,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     Beginning::Forwarding(Box::pin(bypass::forward(
+        fetch.shared.client.clone(),
         fetch.inner.clone(),
         Request::from_parts(parts, body),
         why,

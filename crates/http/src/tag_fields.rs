@@ -86,6 +86,7 @@ impl Default for TagFields {
 
 fn unreadable() -> Vec<String> {
     warn_throttled!(
+        target: "bellwether::http",
         "a field that should list cache groups is not a list of strings: it is ignored"
     );
     Vec::new()

@@ -286,8 +286,7 @@ mod tests {
     fn an_origin_is_known_by_its_scheme_and_by_a_request_that_states_none() {
         let target = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap();
         let meets = |one: &Target, other: &Target| one.possible_origins().contains(&other.origin());
-        let [http, https, unstated] =
-            ["http://a:80/x", "https://A:443/y", "a"].map(|uri| target(uri));
+        let [http, https, unstated] = ["http://a:80/x", "https://A:443/y", "a"].map(target);
         assert!(meets(&http, &http) && meets(&https, &https) && meets(&unstated, &unstated));
         assert!(meets(&http, &unstated) && meets(&https, &unstated));
         assert!(meets(&unstated, &http) && meets(&unstated, &https));

@@ -136,9 +136,9 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         match self.0.store.acquire(asking, READ_LEASE, accept).await? {
             Acquire::Lead { lease, stale, .. } => {
                 self.0.store.abandon(lease.into_claim()).await?;
-                Ok(Acquire::Busy { remaining, stale })
+                Ok(Acquire::Busy { remaining, stale, trace: None })
             }
-            Acquire::Busy { stale, .. } => Ok(Acquire::Busy { remaining, stale }),
+            Acquire::Busy { stale, trace, .. } => Ok(Acquire::Busy { remaining, stale, trace }),
             found_or_failed => Ok(found_or_failed),
         }
     }
@@ -217,7 +217,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
                 match this.0.lock.release(claim.clone()).await {
                     Ok(_) => return,
                     Err(error) if error.is_transient() => {
-                        warn_throttled!(%key, %error, "the lock of a lease was not released");
+                        warn_throttled!(target: "bellwether::lock", %key, %error, "the lock of a lease was not released");
                     }
                     Err(_) => return,
                 }

@@ -30,7 +30,7 @@ use super::{TakeOver, Token, Watch, Watchers};
 /// use bellwether_lock::{Attempt, LocalLock, Lock, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), bellwether::LockError> {
+/// # async fn main() -> Result<(), bellwether_lock::LockError> {
 /// let lock = LocalLock::new();
 /// let claim = Claim::new(Key::of("stock").with(42));
 /// let request = Request::new(claim.clone(), Duration::from_secs(30));

@@ -182,7 +182,7 @@ impl Release {
                 return Err(error);
             }
             Err(error) => {
-                warn_throttled!(key = %claim.key(), %error, "a lock was not released");
+                warn_throttled!(target: "bellwether::lock", key = %claim.key(), %error, "a lock was not released");
                 Err(error)
             }
         };

@@ -90,7 +90,7 @@ impl<'a> Verification<'a> {
                 Ok(Renew::Held) => self.due = None,
                 // Only an answered verification subscribes to changes.
                 Err(error) => {
-                    tracing::debug!(%error, "a lock was not verified");
+                    tracing::debug!(target: "bellwether::lock", %error, "a lock was not verified");
                     self.due = Some(Instant::now() + LONGEST_PAUSE.min(self.lease / 12));
                 }
             }

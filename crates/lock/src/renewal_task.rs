@@ -65,6 +65,7 @@ impl ActiveHold {
         let dues = [verified, hold.until(), Some(asked_at + lease / 3)].into_iter().flatten();
         let due = dues.fold(granted_at + max_hold, Instant::min);
         let context = Arc::clone(&duty.context);
+        context.counters.note_held();
         let runtime = duty.runtime.clone();
         let is_due = due <= granted_at || hold.session().is_some();
         let active = Arc::new(Self {
@@ -100,7 +101,9 @@ impl ActiveHold {
     }
 
     fn take_duty(&self) -> Option<ReleaseDuty> {
-        self.duty().release.take()
+        let duty = self.duty().release.take()?;
+        duty.context.counters.note_released();
+        Some(duty)
     }
 
     /// Marks the hold as lost, unless it is being released.
@@ -183,7 +186,7 @@ impl RenewalTask {
             return;
         }
         self.context.counters.note_lost();
-        warn_throttled!(key = %self.claim.key(), "a lock was lost while it was held");
+        warn_throttled!(target: "bellwether::lock", key = %self.claim.key(), "a lock was lost while it was held");
         let mut stage = self.context.stage.subscribe();
         tokio::select! {
             biased;
@@ -232,7 +235,7 @@ impl RenewalTask {
                         // The lease has not ended: it is renewed again before it does.
                         Err(error) => {
                             context.counters.note_renewal(false);
-                            warn_throttled!(key = %claim.key(), %error, "a lock was not renewed");
+                            warn_throttled!(target: "bellwether::lock", key = %claim.key(), %error, "a lock was not renewed");
                             renewal = Renewal::due(Instant::now() + *lease / 12);
                         }
                     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bellwether::stats::{HistogramStats, TimeHistogram};
 use tokio::time::Instant;
 
 use super::error::{LockError, LockErrorKind};
@@ -11,7 +12,7 @@ use super::error::{LockError, LockErrorKind};
 /// [`Locks::stats`](super::Locks::stats).
 ///
 /// Counters only grow. Each attempt is counted once, when it ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LockStats {
     /// Attempts that got their key.
@@ -26,12 +27,16 @@ pub struct LockStats {
     pub left: u64,
     /// How long all attempts have waited, together.
     pub waited: Duration,
+    /// How long each attempt took, whatever came of it.
+    pub wait_times: HistogramStats,
     /// Renewals of a hold.
     pub renewed: u64,
     /// Renewals that failed. They are repeated until the lease ends.
     pub renewals_failed: u64,
     /// Holds that were lost before their holder released them.
     pub lost: u64,
+    /// How many keys this process holds right now, or has lost and not yet released.
+    pub held: u64,
     /// How many keys this process holds, waits for, or is releasing.
     pub keys: u64,
 }
@@ -46,9 +51,11 @@ pub(super) struct LockCounters {
     left: AtomicU64,
     /// In nanoseconds.
     waited: AtomicU64,
+    wait_times: TimeHistogram,
     renewed: AtomicU64,
     renewals_failed: AtomicU64,
     lost: AtomicU64,
+    held: AtomicU64,
 }
 
 impl LockCounters {
@@ -65,6 +72,16 @@ impl LockCounters {
         add(&self.lost, 1);
     }
 
+    /// A key is held from now on.
+    pub(super) fn note_held(&self) {
+        add(&self.held, 1);
+    }
+
+    /// A key that was held is released from now on.
+    pub(super) fn note_released(&self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(super) fn read(&self, keys: usize) -> LockStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LockStats {
@@ -74,9 +91,11 @@ impl LockCounters {
             failed: read(&self.failed),
             left: read(&self.left),
             waited: Duration::from_nanos(read(&self.waited)),
+            wait_times: self.wait_times.read(),
             renewed: read(&self.renewed),
             renewals_failed: read(&self.renewals_failed),
             lost: read(&self.lost),
+            held: read(&self.held),
             keys: keys as u64,
         }
     }
@@ -103,8 +122,9 @@ impl CountedAttempt<'_> {
 impl Drop for CountedAttempt<'_> {
     fn drop(&mut self) {
         add(self.result, 1);
-        let waited = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        add(&self.counters.waited, waited);
+        let waited = self.began.elapsed();
+        self.counters.wait_times.note(waited);
+        add(&self.counters.waited, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

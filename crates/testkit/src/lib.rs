@@ -6,6 +6,8 @@
 //! | [`caches`] | | layers over such a loader, requests to them, and what another process does |
 //! | [`clock`] | | the clock that all processes of a machine share |
 //! | [`error_chain`] | | the causes of an error |
+//! | [`recorder`] | | a recorder of the `metrics` facade |
+//! | [`spans`] | | a subscriber that records spans, their parents and their links |
 //! | [`wait`] | | waiting for what cannot be awaited |
 //! | [`servers`] | `servers` | Redis, MariaDB, PostgreSQL and ZooKeeper, each started for one test |
 //! | [`faults`] | `servers` | a proxy that does what bad networks and bad servers do |
@@ -35,10 +37,12 @@ pub mod loaders;
 pub mod locks;
 #[cfg(feature = "servers")]
 pub mod processes;
+pub mod recorder;
 #[cfg(feature = "servers")]
 pub mod seeds;
 #[cfg(feature = "servers")]
 pub mod servers;
+pub mod spans;
 pub mod wait;
 
 /// The root of the workspace, where `scripts` and `target` are.

@@ -1,5 +1,5 @@
 'use strict';
-const SIDES = ['unprotected', 'protected'];
+const SIDES = ['unprotected', 'plain', 'protected'];
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
   hit: 'Cached and fresh: served at once.',
@@ -44,9 +44,9 @@ function niceTop(value) {
 }
 
 function drawCharts() {
-  const both = SIDES.map(rates);
-  scale = niceTop(Math.max(1, ...both.flat()));
-  SIDES.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), both[index]));
+  const each = SIDES.map(rates);
+  scale = niceTop(Math.max(1, ...each.flat()));
+  SIDES.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), each[index]));
 }
 
 /* The newest point comes in from beyond the right edge. */
@@ -85,18 +85,22 @@ function showFigures(now, then) {
     $(`${side}-errors`).classList.toggle('alarm', one.errors > before.errors);
     text(`${side}-queries`, number.format(one.queries));
   }
-  const [without, protectedOnes] = SIDES.map(side => now[side].queries);
-  text('spared', without ? `${(Math.max(0, 1 - protectedOnes / without) * 100).toFixed(1)} %` : '–');
+  const without = now.unprotected.queries;
+  text('spared', without ? `${(Math.max(0, 1 - now.protected.queries / without) * 100).toFixed(1)} %` : '–');
+  const { loads, wakes } = now;
+  text('loads', `${number.format(loads.started)} (${number.format(loads.failed)})`);
+  text('refreshes', number.format(loads.failed_refreshes));
+  text('wakes', `${number.format(wakes.push)} (${number.format(wakes.pause)})`);
 }
 
 function showOutcomes(now, then) {
   const seconds = Math.max(0.5, (now.at - then.at) / 1000);
-  const recent = Object.keys(OUTCOMES).map(name => now.protected.outcomes[name] - then.protected.outcomes[name]);
+  const recent = Object.keys(OUTCOMES).map(name => now.outcomes[name] - then.outcomes[name]);
   const all = sum(recent) || 1;
   Object.keys(OUTCOMES).forEach((name, index) => {
     $(`mix-${name}`).style.width = `${recent[index] / all * 100}%`;
     text(`${name}-rate`, rate(recent[index] / seconds));
-    text(`${name}-total`, number.format(now.protected.outcomes[name]));
+    text(`${name}-total`, number.format(now.outcomes[name]));
   });
 }
 
@@ -133,7 +137,7 @@ function show(figures) {
   showFigures(figures, then);
   showOutcomes(figures, then);
   showBars('latency', SIDES.map(side => minus(figures[side].latency, then[side].latency)));
-  const { waits } = figures.protected;
+  const { waits } = figures;
   showBars('waits', [waits]);
   const waited = sum(waits);
   text('waits-note', waited
@@ -152,10 +156,11 @@ function run(side, name, burst, most) {
 }
 
 function showBurst(bursts) {
-  const { unprotected, protected: protectedOne, callers, product } = bursts;
-  const most = Math.max(unprotected.queries, protectedOne.queries);
-  $('result').innerHTML = `<p class="verdict">${number.format(callers)} callers, product ${number.format(product)}, not in the cache:</p>
-    ${run('unprotected', 'Unprotected', unprotected, most)}${run('protected', 'Protected', protectedOne, most)}`;
+  const { callers, product } = bursts;
+  const names = { unprotected: 'Unprotected', plain: 'Plain cache', protected: 'Protected' };
+  const most = Math.max(...SIDES.map(side => bursts[side].queries));
+  $('result').innerHTML = `<p class="verdict">${number.format(callers)} callers, product ${number.format(product)}, in no cache:</p>
+    ${SIDES.map(side => run(side, names[side], bursts[side], most)).join('')}`;
 }
 
 function showInvalidation({ product, queries, millis: times, failed }) {

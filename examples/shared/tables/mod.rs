@@ -4,6 +4,7 @@
 //! its answers with.
 
 mod create;
+mod shown;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::{AnyConnection, AnyPool, Executor, Row};
 use tokio::time::timeout;
+
+pub(crate) use self::shown::shown;
 
 use crate::Fault;
 use crate::catalog::Product;
@@ -64,16 +67,17 @@ pub(crate) async fn connect(
     pool.map_err(unreachable)
 }
 
-/// Complains about a URL without repeating it.
+/// Complains about a URL without repeating what may be secret in it.
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let refuse = |reason: &str| Err(format!("--database-url {}: {reason}", shown(url)));
     let known = ["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"];
     if !known.iter().any(|scheme| url.starts_with(scheme)) {
-        return Err("--database-url does not start with sqlite:, postgres: or mysql:".to_owned());
+        return refuse("it does not start with sqlite:, postgres: or mysql:");
     }
     if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
-        return Err("--database-url: a database in memory cannot be shared".to_owned());
+        return refuse("a database in memory cannot be shared");
     }
-    AnyConnectOptions::from_str(url).map(drop).map_err(|fault| format!("--database-url: {fault}"))
+    AnyConnectOptions::from_str(url).map(drop).or_else(|fault| refuse(&fault.to_string()))
 }
 
 /// Placeholders as this database writes them: `?`, or in PostgreSQL `$1`, `$2`...
@@ -123,6 +127,15 @@ async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_url_is_named_with_the_reason_and_without_its_password() {
+        for url in ["oracle://me:secret@db/shop", "postgres://me:secret@db:port/shop"] {
+            let complaint = check_url(url).unwrap_err();
+            assert!(complaint.starts_with("--database-url "), "{complaint}");
+            assert!(complaint.contains("db") && !complaint.contains("secret"), "{complaint}");
+        }
+    }
 
     #[test]
     fn placeholders_are_numbered_for_postgres() {

@@ -14,15 +14,16 @@ use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Phase};
 use crate::jitter::jitter;
-use crate::log_throttle::warn_throttled;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core;
 use crate::read_through::failure_cache::RememberedFailure;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
+use crate::stats::StoreFailure;
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
+use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker, Remaining};
+use crate::trace::LoadTrace;
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
@@ -37,7 +38,10 @@ where
         let term = self.core.policy.first_term();
         match self.core.store.acquire(claim, term, memory.accept).await {
             Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory),
-            Ok(Acquire::Busy { remaining, stale }) => self.busy(asked, remaining, stale, memory),
+            Ok(Acquire::Busy { remaining, stale, trace }) => {
+                trace.inspect(|trace| self.leader.wait_for_load(LoadTrace::Remote(trace.clone())));
+                self.busy(asked, remaining, stale, memory)
+            }
             Ok(Acquire::Failed { failure, remaining, stale }) => {
                 self.failing(asked, &failure, remaining, stale, memory)
             }
@@ -45,7 +49,7 @@ where
                 self.led(asked, lease, stale, failures, probe.as_ref(), memory)
             }
             Err(error) => {
-                warn_throttled!(%error, "the store failed: loading without a lease");
+                self.core.statistics.store_failed(StoreFailure::Lease, &error);
                 let hold = match error.kind() {
                     // The store was not asked.
                     StoreErrorKind::Down => LeaseHold::StoreDown,
@@ -67,7 +71,7 @@ where
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {
-                warn_throttled!(%error, "the store failed: the remaining waiters ask it themselves");
+                self.core.statistics.store_failed(StoreFailure::LaterLookup, &error);
                 self.gone(memory.accept, memory)
             }
         }
@@ -100,9 +104,19 @@ where
                 TaskEvent::Uncacheable { accept, known: self.known(), memory }
             }
             None => match self.value_of(entry, memory.waited) {
-                Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(entry), memory },
+                Some(outcome) => {
+                    self.note_lag(entry, memory.waited);
+                    TaskEvent::Found { asked, outcome, due: self.due(entry), memory }
+                }
                 None => TaskEvent::Unreadable { accept, memory },
             },
+        }
+    }
+
+    /// Counts how long ago the load ended that this flight has waited for.
+    fn note_lag(&self, entry: &Entry, waited: bool) {
+        if let (true, Remaining::Known(left)) = (waited, entry.remaining()) {
+            self.core.statistics.noticed(entry.lifetimes().life().saturating_sub(left));
         }
     }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::future::pending;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,16 +18,17 @@ use crate::codec::Codec;
 use crate::error::{BoxError, FailureCause};
 use crate::flight::{Generation, Leader, Phase};
 use crate::lifetimes::Lifetimes;
-use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
 use crate::read_through::core::{self, Core};
-use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope, LoaderAnswer};
+use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope};
+use crate::read_through::load::{LoadCause, LoaderAnswer};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
-use crate::stats::LeaseEvent;
+use crate::stats::{LeaseEvent, StoreFailure};
 use crate::status::BypassReason;
 use crate::store::{Commit, Draft, Failure, Marker, Renew, Value};
 use crate::tag::Tags;
+use crate::trace::CallerSpan;
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 
@@ -38,15 +40,21 @@ where
 {
     /// Loads, and completes every other waiter with `meanwhile`.
     pub(super) async fn load(
-        &self,
+        &mut self,
         hold: FlightHold,
         meanwhile: Option<Outcome>,
         memory: FlightMemory,
     ) -> TaskEvent {
         let fallback = memory.fallback.as_ref();
+        let why = self.load_reason(&hold);
+        let trigger = match self.background {
+            Some(_) => mem::take(&mut self.opener),
+            None => CallerSpan::default(),
+        };
+        let cause = LoadCause { why, trigger };
         let end = tokio::select! {
             biased;
-            end = self.load_under(&hold, fallback) => end,
+            end = self.load_under(&hold, cause, fallback) => end,
             never = complete_others(&self.leader, meanwhile.as_ref()) => match never {},
         };
         TaskEvent::LoadEnded { hold, end, memory }
@@ -55,6 +63,7 @@ where
     async fn load_under(
         &self,
         hold: &FlightHold,
+        cause: LoadCause,
         fallback: Option<&StaleFallback>,
     ) -> FlightLoadEnd {
         if !self.job.is_there() {
@@ -71,10 +80,9 @@ where
         let began = self.leader.generation();
         let started = Instant::now();
         let when_abandoned = self.core.policy.when_abandoned;
-        let why = self.load_reason(hold);
         let answer = tokio::select! {
             biased;
-            answer = load::load(job, &self.core, &self.leader, when_abandoned, why) => answer,
+            answer = load::load(job, &self.core, &self.leader, when_abandoned, cause) => answer,
             never = renewing(&self.core, hold) => match never {},
         };
         match answer {
@@ -126,7 +134,7 @@ where
     fn unless_too_many(&self, decision: AnswerStorage, tags: &Tags) -> AnswerStorage {
         match (self.claim.tags().union(tags), &decision) {
             (Err(many), AnswerStorage::Store(..)) => {
-                load::warn_too_many_tags(self.leader.key(), many);
+                load::warn_too_many_tags(&self.core, self.leader.key(), many);
                 AnswerStorage::Uncacheable
             }
             _ => decision,
@@ -243,7 +251,7 @@ where
             }
             Ok(Commit::Superseded) => TaskEvent::Superseded { began, outcome, memory },
             Err(error) => {
-                warn_throttled!(%error, "the store failed: a loaded answer may not be stored");
+                self.core.statistics.store_failed(StoreFailure::Commit, &error);
                 TaskEvent::CommitFailed { began, outcome }
             }
         }
@@ -255,7 +263,7 @@ where
         match self.core.store.commit(granted.lease, marker.draft).await {
             Ok(_) => TaskEvent::Released,
             Err(error) => {
-                warn_throttled!(%error, "the store failed: callers of other processes may wait for a private answer");
+                self.core.statistics.store_failed(StoreFailure::Marker, &error);
                 TaskEvent::Unacknowledged
             }
         }
@@ -269,7 +277,7 @@ where
                 TaskEvent::Released
             }
             Err(error) => {
-                tracing::debug!(%error, "a failure is remembered by this process only");
+                tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a failure is remembered by this process only");
                 TaskEvent::Unacknowledged
             }
         }
@@ -279,7 +287,7 @@ where
         let claim =
             granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
         if let Err(error) = self.core.store.abandon(claim).await {
-            tracing::debug!(%error, "the lease lapses by itself");
+            tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "the lease lapses by itself");
         }
         TaskEvent::Released
     }
@@ -352,7 +360,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
                 statistics.lease_lost(lease.key());
                 return pending().await;
             }
-            Err(error) => warn_throttled!(%error, "a lease could not be renewed"),
+            Err(error) => statistics.store_failed(StoreFailure::Renewal, &error),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
+use tracing::{Instrument, Span};
 
 use super::core::Core;
 use super::job::LentJob;
@@ -22,6 +23,7 @@ use crate::policy::Backoff;
 use crate::stats::{LoadReason, WakeEvent};
 use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
 use crate::tag::Tags;
+use crate::trace::CallerSpan;
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
@@ -34,6 +36,9 @@ pub(crate) struct FlightTask<S, Req, C> {
     purpose: Purpose,
     /// Set while no caller waits for the load: why it loads.
     background: Option<LoadReason>,
+    /// The span of the caller that opened the flight. A flight in the background keeps it until it
+    /// loads or waits, since the load follows from it.
+    opener: CallerSpan,
 }
 
 /// What the protocol carries in a running flight.
@@ -128,14 +133,15 @@ where
         job: LentJob<S, Req>,
         purpose: Purpose,
         tags: Tags,
+        opener: CallerSpan,
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
         let backoff = core.policy.backoff(!watch.is_silent());
-        let claim = Claim::new(key.clone()).tagged(tags);
+        let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
         let background = purpose.background();
-        Self { core, leader, job, claim, watch, backoff, purpose, background }
+        Self { core, leader, job, claim, watch, backoff, purpose, background, opener }
     }
 
     /// Runs the protocol until the flight is closed.
@@ -157,10 +163,19 @@ where
 
     async fn work(mut self, begin: TaskState) {
         let mut state = begin;
-        while let Some(event) = self.perform(state).await {
+        loop {
+            let span = self.span();
+            let Some(event) = self.perform(state).instrument(span).await else { break };
             self.count(&event);
             state = self.take(step::next(event));
         }
+        self.core.statistics.flight(self.leader.callers());
+    }
+
+    /// The span in which it runs: that of its opener, but none in the background. Otherwise the span
+    /// of a request that has its answer would go on.
+    fn span(&self) -> Span {
+        if self.background.is_some() { Span::none() } else { self.opener.span() }
     }
 
     /// Performs the actions of a step, and returns the next state.
@@ -221,6 +236,9 @@ where
     /// Waits for a change of the key, for a delay, or until the last waiter leaves: then there is
     /// no reason to wait for the load of another process.
     async fn wait(&mut self, left: Duration, memory: FlightMemory) -> TaskEvent {
+        if self.background.is_some() {
+            self.opener = CallerSpan::default();
+        }
         self.leader.wait_for_lease(left);
         let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };

@@ -6,8 +6,8 @@ use super::pending_request::PendingRequest;
 use super::state::AnswerWithStatus;
 use crate::codec::Codec;
 use crate::error::{CacheErrorKind, Error};
-use crate::stats::RequestEvent;
-use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
+use crate::stats::{RequestEvent, WaitPlace};
+use crate::status::{CacheStatus, LoadLocation};
 
 impl<S, Req, C> PendingRequest<S, Req, C>
 where
@@ -20,41 +20,34 @@ where
         let event = match answer {
             (_, CacheStatus::Hit { .. }) if !self.has_asked => RequestEvent::HitLocal,
             (Err(error), CacheStatus::Failed) => failure(error),
-            (_, status) => event(status),
+            (_, status) => RequestEvent::of(status),
         };
-        self.core.statistics.request(event);
+        if let (_, CacheStatus::Collapsed { place, waited }) = answer {
+            let place = match place {
+                LoadLocation::Local => WaitPlace::Here,
+                LoadLocation::Remote => WaitPlace::Elsewhere,
+            };
+            self.core.statistics.waited(place, *waited);
+        }
+        self.end(event);
+    }
+}
+
+impl<S, Req, C> PendingRequest<S, Req, C> {
+    fn end(&self, event: RequestEvent) {
+        self.span.end(event, self.begun.elapsed());
+        match &self.options.noted {
+            Some(noted) => noted.note(event),
+            None => self.core.statistics.request(event),
+        }
     }
 }
 
 impl<S, Req, C> Drop for PendingRequest<S, Req, C> {
     fn drop(&mut self) {
         if !self.is_counted {
-            self.core.statistics.request(RequestEvent::Left);
+            self.end(RequestEvent::Left);
         }
-    }
-}
-
-fn event(status: &CacheStatus) -> RequestEvent {
-    match status {
-        CacheStatus::Hit { .. } => RequestEvent::HitStore,
-        CacheStatus::Stale { why, .. } => match why {
-            StaleReason::Revalidating => RequestEvent::StaleRevalidating,
-            StaleReason::LoadFailed => RequestEvent::StaleLoadFailed,
-            StaleReason::LoadSlow => RequestEvent::StaleLoadSlow,
-            StaleReason::WaitRanOut => RequestEvent::StaleWaitRanOut,
-            StaleReason::NoRoom => RequestEvent::StaleNoRoom,
-        },
-        CacheStatus::Led { stored: true } => RequestEvent::LedStored,
-        CacheStatus::Led { stored: false } => RequestEvent::LedUnstored,
-        CacheStatus::Collapsed { place: LoadLocation::Local, .. } => RequestEvent::CollapsedLocal,
-        CacheStatus::Collapsed { place: LoadLocation::Remote, .. } => RequestEvent::CollapsedRemote,
-        CacheStatus::Bypass(why) => match why {
-            BypassReason::NoKey => RequestEvent::BypassedNoKey,
-            BypassReason::NotKept => RequestEvent::BypassedNotKept,
-            BypassReason::StoreFailed => RequestEvent::BypassedStoreFailed,
-            BypassReason::WaitRanOut => RequestEvent::BypassedWaitRanOut,
-        },
-        CacheStatus::Failed => RequestEvent::FailedLoader,
     }
 }
 

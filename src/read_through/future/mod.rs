@@ -2,12 +2,13 @@
 //! in them, and `giving_up` how a wait ends without an outcome.
 
 mod accounting;
+mod alone_load;
 mod bounded_lookup;
 mod bounded_wait;
 mod fallback;
 mod giving_up;
-mod individual_load;
 mod pending_request;
+mod request_span;
 mod state;
 mod transitions;
 
@@ -21,9 +22,10 @@ use pin_project::pin_project;
 use tokio::time::Instant;
 use tower::Service;
 
+pub use self::alone_load::AloneLoad;
+
 pub(super) use self::state::AnswerWithStatus;
 
-use self::individual_load::IndividualLoad;
 use self::pending_request::PendingRequest;
 use self::state::{Start, State};
 use super::core::{Core, Peeked};
@@ -37,7 +39,7 @@ use crate::key::Key;
 use crate::stats::RequestEvent;
 use crate::status::{BypassReason, CacheStatus};
 
-/// The future of one request. Made by [`ReadThrough`](super::ReadThrough).
+/// The future of one request. Made by [`ReadThrough`](crate::ReadThrough).
 ///
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its
@@ -82,8 +84,8 @@ where
             return Self::settled(late());
         }
         statistics.request(RequestEvent::BypassedNoKey);
-        let load = IndividualLoad::boxed(service, request, None, statistics);
-        let bypassing = State::Loading(load, BypassReason::NoKey);
+        let load = AloneLoad::new(service, request, None, statistics);
+        let bypassing = State::Loading(Box::pin(load), BypassReason::NoKey);
         Self { request: None, state: bypassing, deadline: boxed(&options) }
     }
 
@@ -108,15 +110,19 @@ where
         request: Req,
         options: RequestOptions,
     ) -> Self {
+        let count = |event| match &options.noted {
+            Some(noted) => noted.note(event),
+            None => core.statistics.request(event),
+        };
         if key.byte_len() > Key::MAX_BYTES {
-            core.statistics.request(RequestEvent::FailedMisuse);
+            count(RequestEvent::FailedMisuse);
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
         let peeked = if options.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
-                core.statistics.request(RequestEvent::HitLocal);
+                count(RequestEvent::HitLocal);
                 let hit = State::Hit(Some(answer), fresh_for);
                 return Self { request: None, state: hit, deadline: None };
             }
@@ -127,6 +133,7 @@ where
         let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
             Err(many) => {
+                count(RequestEvent::FailedMisuse);
                 let error = CacheError::too_many_tags(&key, many);
                 return Self::settled((Err(error.into()), CacheStatus::Failed));
             }

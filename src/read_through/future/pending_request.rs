@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tracing::Instrument;
 
 use super::bounded_wait::BoundedWait;
 use super::fallback::FoundFallback;
+use super::request_span::RequestSpan;
 use super::state::State;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};
@@ -29,6 +31,7 @@ use crate::read_through::uncached_load::load_uncached;
 use crate::status::{CacheStatus, LoadLocation};
 use crate::store::{Accept, Entry};
 use crate::tag::Tags;
+use crate::trace::CallerSpan;
 
 /// A request that has no answer yet.
 pub(super) struct PendingRequest<S, Req, C> {
@@ -56,6 +59,8 @@ pub(super) struct PendingRequest<S, Req, C> {
     pub(super) has_asked: bool,
     /// Its answer is in the statistics.
     pub(super) is_counted: bool,
+    /// The span in which it waits, from when it has asked.
+    pub(super) span: RequestSpan,
 }
 
 impl<S, Req, C> PendingRequest<S, Req, C>
@@ -89,6 +94,14 @@ where
             listener: None,
             has_asked: false,
             is_counted: false,
+            span: RequestSpan::default(),
+        }
+    }
+
+    /// It has no answer yet, and asks for one.
+    pub(super) fn asks(&mut self) {
+        if !mem::replace(&mut self.has_asked, true) {
+            self.span = RequestSpan::begin(self.core.statistics.name(), &self.key);
         }
     }
 
@@ -107,8 +120,7 @@ where
         let Ok(runtime) = Handle::try_current() else { return };
         if let Some(leader) = self.core.loads.flights.open_in_background(&self.key) {
             let job = LentJob::new(self.job.take());
-            let task = self.task(leader, job, Purpose::Refresh(accept));
-            runtime.spawn(task.run().in_current_span());
+            runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
         }
     }
 
@@ -130,7 +142,7 @@ where
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         self.is_uncached = true;
-        let waiter = match self.core.loads.uncached.join(&self.key, false) {
+        let waiter = match self.core.loads.uncached.join(&self.key, false, self.span.caller()) {
             Role::Joined(waiter) => waiter,
             Role::Opened(leader, waiter) => {
                 let job = self.lend();
@@ -162,7 +174,11 @@ where
         purpose: Purpose,
     ) -> FlightTask<S, Req, C> {
         let leader = leader.with_listener(self.listener.clone());
-        FlightTask::new(Arc::clone(&self.core), leader, job, purpose, self.tags.clone())
+        let opener = match self.has_asked {
+            true => self.span.caller().clone(),
+            false => CallerSpan::current(),
+        };
+        FlightTask::new(Arc::clone(&self.core), leader, job, purpose, self.tags.clone(), opener)
     }
 
     pub(super) fn answer_with(

@@ -6,9 +6,9 @@ use std::time::Duration;
 use pin_project::pin_project;
 use tower::Service;
 
+use super::alone_load::AloneLoad;
 use super::bounded_lookup::BoundedLookup;
 use super::bounded_wait::BoundedWait;
-use super::individual_load::IndividualLoad;
 use crate::error::Error;
 use crate::status::{BypassReason, CacheStatus};
 use crate::store::Entry;
@@ -27,7 +27,7 @@ where
     Waiting(#[pin] BoundedWait),
     /// Polls the loader itself, because the request bypasses the cache, for this reason. In a box,
     /// so that a waiter needs no room for a loader's future.
-    Loading(Pin<Box<IndividualLoad<S, Req>>>, BypassReason),
+    Loading(Pin<Box<AloneLoad<S, Req>>>, BypassReason),
     /// Answered from this process: the answer, and how much longer it is fresh. The next poll takes
     /// it. Most answers are of this kind, so it is kept small.
     Hit(Option<S::Response>, Option<Duration>),

@@ -21,24 +21,22 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
-use tracing::Instrument;
 
+use super::alone_load::AloneLoad;
 use super::bounded_lookup::{BoundedLookup, LookupEnd};
 use super::bounded_wait::WaitEnd;
 use super::fallback::FoundFallback;
-use super::individual_load::IndividualLoad;
 use super::pending_request::PendingRequest;
 use super::state::{AnswerWithStatus, Start, State, StateProjection};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
-use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
 use crate::read_through::job::Job;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::shared_error::SharedError;
-use crate::stats::LimitEvent;
+use crate::stats::{LimitEvent, StoreFailure};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
 
@@ -58,6 +56,8 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
         loop {
+            let span = request.as_ref().map(|request| request.span.own()).unwrap_or_default();
+            let _entered = span.enter();
             let next = match (self.as_mut().project(), request.as_mut()) {
                 (StateProjection::Hit(answer, fresh_for), _) => {
                     let status = CacheStatus::Hit { fresh_for: *fresh_for };
@@ -135,7 +135,7 @@ where
     }
 
     fn look_up(&mut self) -> State<S, Req> {
-        self.has_asked = true;
+        self.asks();
         if self.is_late() {
             return self.out_of_time(None);
         }
@@ -159,7 +159,7 @@ where
             LookupEnd::Answered(Ok(Some(entry))) => self.consider(entry),
             LookupEnd::Answered(Ok(None)) => self.join(None),
             LookupEnd::Answered(Err(error)) => {
-                warn_throttled!(%error, "the store failed: the lookup counts as a miss");
+                self.core.statistics.store_failed(StoreFailure::Lookup, &error);
                 self.join(Some(error))
             }
             LookupEnd::RanOut => self.give_up_lookup(),
@@ -194,7 +194,7 @@ where
 
     /// Opens or joins the flight of its key.
     fn join(&mut self, store_failed: Option<StoreError>) -> State<S, Req> {
-        self.has_asked = true;
+        self.asks();
         if self.is_late() {
             return self.out_of_time(None);
         }
@@ -210,7 +210,8 @@ where
             true => (&self.core.loads.forced, Purpose::ForceRefresh),
             false => (&self.core.loads.flights, Purpose::Answer),
         };
-        let waiter = match flights.join(&self.key, self.core.policy.wait.is_fail_fast()) {
+        let fails_fast = self.core.policy.wait.is_fail_fast();
+        let waiter = match flights.join(&self.key, fails_fast, self.span.caller()) {
             Role::Joined(waiter) => {
                 if let Some(listener) = &self.listener {
                     listener(Phase::Waiting);
@@ -221,8 +222,8 @@ where
                 let job = self.lend();
                 let task = self.task(leader, job, purpose);
                 match store_failed {
-                    Some(error) => runtime.spawn(task.run_after(error).in_current_span()),
-                    None => runtime.spawn(task.run().in_current_span()),
+                    Some(error) => runtime.spawn(task.run_after(error)),
+                    None => runtime.spawn(task.run()),
                 };
                 waiter
             }
@@ -300,8 +301,8 @@ where
         match self.take_job() {
             Some(Job { service, request }) => {
                 let statistics = &self.core.statistics;
-                let load = IndividualLoad::boxed(service, request, Some(&self.key), statistics);
-                State::Loading(load, why)
+                let load = AloneLoad::new(service, request, Some(&self.key), statistics);
+                State::Loading(Box::pin(load), why)
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }

@@ -17,7 +17,7 @@ use crate::store::{Accept, Acquire, Commit, Failure, Renew};
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
-        Acquire::Busy { remaining, stale: None } if remaining <= LONG => Ok(()),
+        Acquire::Busy { remaining, stale: None, .. } if remaining <= LONG => Ok(()),
         other => Err(Deviation::new(format!("gave {other:?} while another claim held the lease"))),
     }
 }

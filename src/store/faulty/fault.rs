@@ -199,7 +199,7 @@ impl Lies for Option<Entry> {
 impl Lies for Acquire {
     fn by(lie: &Lie) -> Option<Self> {
         let Lie::Busy(remaining) = *lie else { return None };
-        Some(Self::Busy { remaining, stale: None })
+        Some(Self::Busy { remaining, stale: None, trace: None })
     }
 }
 

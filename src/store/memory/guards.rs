@@ -10,6 +10,7 @@ use super::tags::MemoryTag;
 use crate::key::Key;
 use crate::store::clock::{Moment, later};
 use crate::store::{Claim, Failure, Token};
+use crate::trace::TraceParent;
 
 /// The guards of a shard, bounded by count.
 ///
@@ -44,6 +45,7 @@ pub(super) struct RecentFailure {
 pub(super) struct ActiveLease {
     pub(super) token: Token,
     pub(super) until: Instant,
+    pub(super) trace: Option<TraceParent>,
     /// The tags of the claim, which are not forgotten while it holds.
     pub(super) _tags: Vec<Arc<MemoryTag>>,
 }
@@ -207,7 +209,8 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted = ActiveLease { token: claim.token(), until, _tags: Vec::new() };
+            let granted =
+                ActiveLease { token: claim.token(), until, trace: None, _tags: Vec::new() };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

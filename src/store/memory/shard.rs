@@ -118,6 +118,7 @@ impl MemoryShard {
         };
         let busy =
             self.guards.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
+        let trace = busy.and_then(|granted| granted.trace.clone());
         let busy = busy.map(|granted| now.until(granted.until));
         let failed = self.guards.failed(claim.key(), now);
         if let Some(failed) = failed.filter(|_| accept != Accept::Nothing)
@@ -126,7 +127,7 @@ impl MemoryShard {
             return Acquire::Failed { failure: failed.failure.clone(), remaining, stale };
         }
         if let Some(remaining) = busy {
-            return Acquire::Busy { remaining, stale };
+            return Acquire::Busy { remaining, stale, trace };
         }
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));
@@ -136,7 +137,8 @@ impl MemoryShard {
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let _tags = tags.into_iter().map(|view| view.tag).collect();
         let guard = self.guards.at(claim.key(), now);
-        guard.lease = Some(ActiveLease { token: claim.token(), until, _tags });
+        let trace = claim.trace().cloned();
+        guard.lease = Some(ActiveLease { token: claim.token(), until, trace, _tags });
         if probe.is_none() {
             guard.failed = None;
         }

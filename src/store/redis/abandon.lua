@@ -8,6 +8,9 @@
 local gives = 0
 for number, name in ipairs(KEYS) do
   local lease, token = peek(name), string.sub(ARGV[1], 16 * number - 15, 16 * number)
-  if lease and string.sub(lease, 1, 16) == token then gives = gives + redis.call('DEL', name) end
+  if lease and string.sub(lease, 1, 16) == token then
+    gives = gives + redis.call('DEL', name)
+    tell_waiters(name, lease)
+  end
 end
 return gives

@@ -2,16 +2,17 @@
 -- holds the lease.
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
--- ARGV   1 token, 16 bytes   2 term in ms
+-- ARGV   1 token, 16 bytes, and the trace of its load, or nothing   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and failures are ignored, or the
 --            fence of the one entry that is not acceptable, as bytes
 --        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
 --            caller does not know that clock
 --        5 tokens whose leases this caller may take over, 16 bytes each
---        6 watermark and 7 failed, if they are not among the KEYS
+--        6 the mark to leave at a lease that the caller waits for, or ''
+--        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
---            its remaining life}                                        busy
+--            its remaining life, and the trace of the load if it has one} busy
 --        {3, now, fence, stale entry or false, its remaining life,
 --            failures in a row, the failure that other callers share
 --            while this one probes, or false}                           lead
@@ -27,19 +28,20 @@
 --
 -- One script, because between a read and a lease in two steps, another process could load the key
 -- and finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
--- busy or failed to changes.
+-- busy or failed to changes. A caller to which the server reports none leaves a mark instead.
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
+local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 -- Whether no other flight can hold a lease under this token.
-local function is_ours(token)
-  if token == ARGV[1] then return true end
+local function is_ours(other)
+  if other == token then return true end
   for start = 1, #ARGV[5], 16 do
-    if token == string.sub(ARGV[5], start, start + 15) then return true end
+    if other == string.sub(ARGV[5], start, start + 15) then return true end
   end
   return false
 end
-local watermark_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
+local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
 -- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
 -- full server would accept all writes of the script.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
@@ -53,11 +55,16 @@ if readable(entry) then
   stored = fence_at(entry, 29)
 end
 if remaining == 0 then entry = false end
-local lease, busy = peek(KEYS[2]), false
-if lease_fence(lease) and not is_ours(string.sub(lease, 1, 16)) then
+local lease, busy, marks = peek(KEYS[2]), false, ''
+if lease_fence(lease) and is_ours(string.sub(lease, 1, 16)) then
+  marks = marks_of(lease)
+elseif lease_fence(lease) then
   local left = lease_left(KEYS[2], lease)
   -- A value without an expiry is not a lease of ours.
-  if left >= 0 then busy = left end
+  if left >= 0 then
+    busy = left
+    leave_mark(KEYS[2], lease, ARGV[6])
+  end
 end
 local failed, failures, shared = peek(failed_name), 0, false
 if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
@@ -77,7 +84,7 @@ end
 if busy then
   watch(KEYS[1])
   watch(KEYS[2])
-  return {2, now, busy, entry, remaining}
+  return {2, now, busy, entry, remaining, lease_trace(lease)}
 end
 if is_there == '' then entry = '' end
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
@@ -88,6 +95,7 @@ local fence = math.max(number(peek(watermark_name)) + 1, stored + 1, now)
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence
 -- becomes the watermark then, and a lapsed lease stores nothing.
 if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
-redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
+local taken = token .. struct.pack('>I8I8', fence, ARGV[2]) .. trace
+redis.call('SET', KEYS[2], taken .. marks, 'PX', ARGV[2])
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

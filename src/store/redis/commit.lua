@@ -42,5 +42,6 @@ elseif not superseded then
 end
 if holds then redis.call('DEL', KEYS[2]) end
 if not superseded then redis.call('DEL', failed_name) end
+if holds or not (superseded or set.err) then tell_waiters(KEYS[2], lease) end
 if set.err then return set end
 return superseded and 0 or 1

@@ -11,5 +11,6 @@ if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
 -- Protected, so that the lease ends even if the server is out of memory.
 local set = redis.pcall('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('DEL', KEYS[1])
+tell_waiters(KEYS[1], lease)
 if set.err then return set end
 return 1

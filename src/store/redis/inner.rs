@@ -8,7 +8,7 @@ use super::client::{RedisClient, RedisOptions, Route, Setup};
 use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::scripts::StoreScripts;
-use super::stats::RedisStats;
+use super::stats::{RedisStats, RedisWakeUps};
 use super::unacknowledged::Unacknowledged;
 use crate::key::Digest;
 use crate::stats::OperationCounters;
@@ -44,6 +44,7 @@ impl Inner {
             observer: near.as_ref().map(|near| Arc::clone(near) as _),
             reads_clock: true,
             plain,
+            publishes: true,
         };
         let client = RedisClient::with(options, setup);
         let lookups = |route| {
@@ -67,9 +68,19 @@ impl Inner {
             pushes: self.client.pushes(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             operations: self.operations.operations(),
+            operation_times: self.operations.times(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
+            wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
+        }
+    }
+
+    fn wake_ups(&self) -> RedisWakeUps {
+        match (self.client.is_tracked(), self.client.is_subscribed()) {
+            (true, _) => RedisWakeUps::Tracking,
+            (false, true) => RedisWakeUps::Messages,
+            (false, false) => RedisWakeUps::Polling,
         }
     }
 

@@ -25,4 +25,5 @@ if ARGV[2] == '1' and stale > 0 then
 else
   redis.call('DEL', KEYS[1])
 end
+tell_waiters(KEYS[2], lease)
 return readable(entry) and 1 or 0

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::client::RedisOptions;
-pub use self::stats::RedisStats;
+pub use self::stats::{RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
 use self::tags::TagChange;
@@ -41,15 +41,17 @@ use crate::tag::{Tag, Tags};
 /// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
 /// For a key with [tags](crate::Tag), the begin and the end of a load are two commands each. A
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
-/// tracking). If the server refuses tracking, waiters poll. With [`near`](RedisOptions::near), this
-/// process also keeps copies of the entries that it reads, and a lookup is a script that also gives
-/// the remaining life.
+/// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
+/// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads, and a
+/// lookup is a script that also gives the remaining life.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
-/// with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of its own,
-/// `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread, and lives
-/// an hour or two longer than its longest entry. Nothing lists the entries of a tag.
+/// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
+/// the same with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of
+/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// and lives as long as the longest of its entries, and up to an hour longer. Nothing lists the
+/// entries of a tag.
 ///
 /// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,
@@ -71,8 +73,9 @@ use crate::tag::{Tag, Tags};
 /// # Permissions
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
-/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused. A cluster
-/// needs `+cluster|slots +asking` as well.
+/// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
+/// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
+/// `+cluster|slots +asking` as well.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -131,7 +134,8 @@ impl RedisStore {
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is
-    /// what the options request. If it is false, waiters poll, and the near tier keeps no copies.
+    /// what the options request. If it is false, the near tier keeps no copies, and waiters are told
+    /// by messages or poll: see [`RedisStats::wake_ups`].
     pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }
@@ -157,8 +161,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &Tags::none()).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -167,7 +173,8 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+                .counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept))
+                .await
         })
     }
 
@@ -175,14 +182,14 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+            inner.operations.counted(StoreOperation::Renew, inner.renew(&claim, term)).await
         })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+            inner.operations.counted(StoreOperation::Commit, inner.commit(lease, draft)).await
         })
     }
 
@@ -191,52 +198,62 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
+                .await
         })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
         })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+            inner.operations.counted(StoreOperation::Invalidate, inner.invalidate(key, false)).await
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+            inner.operations.counted(StoreOperation::Expire, inner.invalidate(key, true)).await
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &tags).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner.operations.counted(StoreOperation::Lookup, inner.lookup(&key, &tags)).await
         })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
-            inner.operations.noted(StoreOperation::InvalidateTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::InvalidateTag,
+                    inner.change_tag(&tag, TagChange::Invalidate),
+                )
+                .await
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
-            inner.operations.noted(StoreOperation::ExpireTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::ExpireTag,
+                    inner.change_tag(&tag, TagChange::Expire { over: spread }),
+                )
+                .await
         })
     }
 }

@@ -24,6 +24,7 @@ use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
 use crate::store::{Remaining, Renew, Token};
+use crate::trace::TraceParent;
 
 impl Inner {
     /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is
@@ -99,12 +100,14 @@ impl Inner {
         term: Duration,
         accept: Accept,
     ) -> Vec<Vec<u8>> {
+        let trace = claim.trace().map_or("", TraceParent::as_str);
         vec![
-            token(claim.token()),
+            [claim.token().as_bytes(), trace.as_bytes()].concat(),
             number(millis(term)),
             acceptable(accept),
             self.latest_arrival(digest),
             self.unacknowledged.tokens(digest),
+            self.client.mark(),
         ]
     }
 
@@ -132,8 +135,8 @@ impl Inner {
                 let fence = envelope::fence(&found.sealed);
                 Acquire::Found(readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?)
             }
-            Acquired::Busy { remaining, stale } => {
-                Acquire::Busy { remaining, stale: readable(stale) }
+            Acquired::Busy { remaining, stale, trace } => {
+                Acquire::Busy { remaining, stale: readable(stale), trace }
             }
             Acquired::Failed { record, remaining, stale } => {
                 let failure = record::read(&record).ok_or(UnreadableReply::Failure)?;
@@ -310,7 +313,7 @@ impl Inner {
 
     fn note_unreadable(&self, key: &Key, what: &dyn fmt::Display) {
         self.unreadable.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(%key, "counts as a miss: {what}");
+        tracing::debug!(target: "bellwether::store", %key, "counts as a miss: {what}");
     }
 }
 

@@ -76,7 +76,7 @@ impl ReleaseTask {
             }
             // Without other requests, this one detects that the server is back.
             if let Err(error) = store.give_up_unacknowledged().await {
-                tracing::debug!(%error, "leases that no flight holds are not given up yet");
+                tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
             }
             let is_back = store.client.is_back();
             drop(store);

@@ -8,7 +8,7 @@
 -- renewed.
 local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
-local renewed = string.sub(lease, 1, 24) .. struct.pack('>I8', ARGV[2])
+local renewed = string.sub(lease, 1, 24) .. struct.pack('>I8', ARGV[2]) .. string.sub(lease, 33)
 -- A full server refuses to write the new term. The lease is still renewed.
 if renewed ~= lease and not redis.pcall('SET', KEYS[1], renewed, 'PX', ARGV[2]).err then return 1 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])

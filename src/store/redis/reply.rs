@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::client::RedisValue as Value;
 use super::tag_value::TagValue;
+use crate::trace::TraceParent;
 
 /// An entry in the reply of a script.
 #[derive(Debug, PartialEq)]
@@ -34,7 +35,7 @@ pub(super) struct AcquireReply {
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found(Found),
-    Busy { remaining: Duration, stale: Option<Found> },
+    Busy { remaining: Duration, stale: Option<Found>, trace: Option<TraceParent> },
     Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
     Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
@@ -116,6 +117,13 @@ impl Acquired {
             Value::Int(2) => Some(Self::Busy {
                 remaining: millis(&next()?)?,
                 stale: Found::of(next()?, &next()?),
+                // The script gives what another process has written there.
+                trace: match next() {
+                    Some(Value::Bytes(trace)) => {
+                        str::from_utf8(&trace).ok().and_then(TraceParent::parse)
+                    }
+                    _ => None,
+                },
             }),
             Value::Int(3) => Some(Self::Lead {
                 fence: next()?.whole()?,
@@ -149,6 +157,24 @@ fn millis(value: &Value) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_none() {
+        let busy = |trace| {
+            let fields = [Value::Int(2), Value::Int(1), Value::Int(7), Value::Nil, Value::Int(0)];
+            let reply = fields.into_iter().chain(trace).collect();
+            match AcquireReply::read(Value::Array(reply)).and_then(|reply| reply.answer) {
+                Some(Acquired::Busy { trace, .. }) => trace,
+                other => panic!("{other:?}"),
+            }
+        };
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(busy(Some(Value::Bytes(good.into()))), TraceParent::parse(good));
+        let bad = [Value::Bytes(b"\xff\xfe".to_vec()), Value::Bytes(vec![b'0'; 55]), Value::Int(1)];
+        for trace in bad.map(Some).into_iter().chain([None]) {
+            assert_eq!(busy(trace), None);
+        }
+    }
 
     #[test]
     fn replies_that_make_no_sense_are_refused() {

@@ -1,27 +1,48 @@
 //! The statistics of a `RedisStore`.
 
-use crate::stats::{NearStats, OperationStats, StoreErrorStats};
+use crate::stats::{NearStats, OperationStats, OperationTimeStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RedisStats {
     /// Attempts to connect, successful or not.
     pub connects: u64,
     /// How often the server was taken to be down.
     pub outages: u64,
-    /// Push messages of the server about changes, and disconnections.
+    /// Push messages of the server about changes, and disconnections; and messages that scripts
+    /// published to this process.
     pub pushes: u64,
     /// Entries that could not be read and counted as misses: damaged, of a newer version of this
     /// crate, of another key, or of a foreign type.
     pub unreadable: u64,
     /// Operations that have ended, successful or not.
     pub operations: OperationStats,
+    /// How long they took.
+    pub operation_times: OperationTimeStats,
     /// Those of them that have failed, by the kind of the error. Each failed request for a layer is
     /// in one of them; without the store, layers load for themselves.
     pub errors: StoreErrorStats,
     /// Whether the circuit breaker is open: see [`RedisStore::is_down`](super::RedisStore::is_down).
     pub is_down: bool,
+    /// How waiters learn that a lease has ended.
+    pub wake_ups: RedisWakeUps,
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
+}
+
+/// How waiters learn that the lease of another process has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RedisWakeUps {
+    /// The server reports changes (RESP3 client tracking). Until the first connection, this is what
+    /// the options request.
+    Tracking,
+    /// The script that ends the lease publishes a message, because the server refuses tracking or
+    /// the options do not request it.
+    Messages,
+    /// They read again after pauses of up to 250 ms, because the server refuses messages, too, or
+    /// the subscription is not open.
+    #[default]
+    Polling,
 }

@@ -212,9 +212,9 @@ impl Inner {
                 };
                 Acquire::Found(entry)
             }
-            Acquire::Busy { remaining, stale } => {
+            Acquire::Busy { remaining, stale, trace } => {
                 let stale = self.judge_stale(stale, claim, &mut known).await;
-                Acquire::Busy { remaining, stale }
+                Acquire::Busy { remaining, stale, trace }
             }
             Acquire::Failed { failure, remaining, stale } => {
                 let stale = self.judge_stale(stale, claim, &mut known).await;
@@ -237,7 +237,7 @@ impl Inner {
     ) -> Option<Entry> {
         let judged = self.judge(stale?, claim.tags(), known, &claim.key().digest()).await;
         // An entry whose tags cannot be read may have been invalidated.
-        judged.inspect_err(|error| tracing::debug!(%error, "a stale entry is not used")).ok()?
+        judged.inspect_err(|error| tracing::debug!(target: "bellwether::store", %error, "a stale entry is not used")).ok()?
     }
 
     /// Prepares to read tags together with an entry.

@@ -17,16 +17,16 @@ use tower::{Layer, Service, service_fn};
 
 use crate::support::store::{UNREACHABLE, local, remote};
 
+/// What is counted, by name.
+type Counts = Vec<(&'static str, u64)>;
+
 /// The reasons and the results of all loads.
-fn counted(loads: &LoadStats) -> (Vec<(&'static str, u64)>, Vec<(&'static str, u64)>) {
+fn counted(loads: &LoadStats) -> (Counts, Counts) {
     let more = |(_, count): &(&str, u64)| *count > 0;
     (loads.started.by_name().filter(more).collect(), loads.ended.by_name().filter(more).collect())
 }
 
-fn one(
-    reason: &'static str,
-    result: &'static str,
-) -> (Vec<(&'static str, u64)>, Vec<(&'static str, u64)>) {
+fn one(reason: &'static str, result: &'static str) -> (Counts, Counts) {
     (vec![(reason, 1)], vec![(result, 1)])
 }
 
@@ -56,7 +56,7 @@ async fn answers_are_counted_by_their_class() {
         (Cacheability::Failure, "failed"),
     ];
     for (class, result) in classes {
-        let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class.clone());
+        let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class);
         let cached = layer.layer(Loader::new());
         settled(vec![ask(&cached, 1)]).await;
         assert_eq!(counted(&cached.stats().loads), one("miss", result));

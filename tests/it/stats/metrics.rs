@@ -1,56 +1,11 @@
 //! What is published through the `metrics` facade is what the statistics say.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
-
 use bellwether::MemoryStore;
 use bellwether::metrics::{publish_cache, publish_memory_store};
 use bellwether_testkit::caches::{answer, answers, burst, cached};
 use bellwether_testkit::loaders::Loader;
-use metrics_facade::atomics::AtomicU64;
-use metrics_facade::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    with_local_recorder,
-};
-
-/// Every counter and gauge, by its name and labels.
-#[derive(Default)]
-struct Recorded(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
-
-impl Recorded {
-    fn cell(&self, key: &Key) -> Arc<AtomicU64> {
-        let labels = key.labels().map(|label| format!("{}={}", label.key(), label.value()));
-        let name = format!("{} {}", key.name(), labels.collect::<Vec<_>>().join(" "));
-        let mut cells = self.0.lock().unwrap();
-        Arc::clone(cells.entry(name).or_insert_with(|| Arc::new(AtomicU64::new(0))))
-    }
-
-    fn value(&self, name: &str) -> u64 {
-        let cells = self.0.lock().unwrap();
-        cells.get(name).unwrap_or_else(|| panic!("no {name}")).load(SeqCst)
-    }
-}
-
-impl Recorder for Recorded {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.cell(key))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.cell(key))
-    }
-
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
-    }
-}
+use bellwether_testkit::recorder::Published;
+use metrics_facade::with_local_recorder;
 
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_comes_late_gets_everything_once() {
@@ -60,7 +15,7 @@ async fn a_recorder_that_comes_late_gets_everything_once() {
     for _ in 0..5 {
         answer(&cached, 1).await;
     }
-    let recorded = Recorded::default();
+    let recorded = Published::default();
     for _ in 0..2 {
         with_local_recorder(&recorded, || {
             publish_cache("catalog", &cached.stats());
@@ -75,17 +30,22 @@ async fn a_recorder_that_comes_late_gets_everything_once() {
     assert_eq!((requests("hit", "local"), requests("left", "")), (5, 0));
     assert_eq!(recorded.value("bellwether_loads_started_total cache=catalog why=miss"), 1);
     assert_eq!(recorded.value("bellwether_loads_ended_total cache=catalog result=succeeded"), 1);
-    let entries = recorded.value("bellwether_store_entries store=pages");
-    assert_eq!(f64::from_bits(entries), 1.0);
+    let values = |name: &str| recorded.value(&format!("bellwether_{name}"));
+    assert_eq!(values("load_duration_seconds cache=catalog result=succeeded"), 1);
+    assert_eq!(values("load_duration_seconds cache=catalog result=failed"), 0);
+    assert_eq!(values("wait_duration_seconds cache=catalog place=here"), 9);
+    assert_eq!(values("flight_callers cache=catalog"), 1);
+    assert_eq!(values("notice_lag_seconds cache=catalog"), 0);
+    assert_eq!(recorded.gauge("bellwether_store_entries store=pages"), 1.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn labels_have_few_values_however_many_keys_there_are() {
     let cached = cached(MemoryStore::new(10), &Loader::new());
-    let recorded = Recorded::default();
+    let recorded = Published::default();
     let publish = || {
         with_local_recorder(&recorded, || publish_cache("catalog", &cached.stats()));
-        recorded.0.lock().unwrap().len()
+        recorded.len()
     };
     let before = publish();
     for item in 0..1_000 {

@@ -1,6 +1,8 @@
 //! What layers and stores count, and that it adds up.
 
+mod cache;
 mod events;
+mod histograms;
 mod loads;
 mod logs;
 #[cfg(feature = "metrics")]

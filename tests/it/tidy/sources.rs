@@ -148,13 +148,14 @@ pub(super) fn below_each(folders: &[&str], extension: &str) -> Vec<Source> {
     folders.iter().flat_map(below).collect()
 }
 
-const SHIPPED: [&str; 6] = [
+const SHIPPED: [&str; 7] = [
     "src",
     "crates/body/src",
     "crates/grpc/src",
     "crates/http/src",
     "crates/lock/src",
     "crates/macros/src",
+    "crates/opentelemetry/src",
 ];
 
 /// The files of a crate that ship: each with its path, its place in the tree of modules, and its code.

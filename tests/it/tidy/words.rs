@@ -10,7 +10,8 @@ const FORBIDDEN: [&str; 8] =
     ["who", "whom", "whoever", "nobody", "somebody", "anybody", "everybody", "anew"];
 
 /// The folders whose sources are checked.
-const FOLDERS: [&str; 6] = ["src", "crates", "examples", "benches", "tests", "scripts"];
+const FOLDERS: [&str; 7] =
+    ["src", "crates", "examples", "benches", "observability", "tests", "scripts"];
 
 /// Folders that hold no text of this repository.
 const SKIPPED: [&str; 3] = ["target", "node_modules", ".git"];
@@ -45,7 +46,7 @@ fn mark_of(path: &Path) -> Option<&'static str> {
         Some("rs") => Some("//"),
         Some("lua") => Some("--"),
         Some("md") => Some(""),
-        Some("sh" | "py" | "toml") => Some("#"),
+        Some("sh" | "py" | "toml" | "yml") => Some("#"),
         None if path.parent().is_some_and(|folder| folder.ends_with("scripts")) => Some("#"),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! A cache in front of tonic services: what a caller sees, with and without it.
 
 mod catalog;
+mod counts;
 mod deadline;
 mod errors;
 mod failure;

@@ -4,6 +4,7 @@ mod burst;
 mod by_hand;
 mod changes;
 mod cookies;
+mod counts;
 mod credentials;
 mod failures;
 mod filled_keys;

@@ -81,7 +81,7 @@ impl Database for NamedLocks {
 
     async fn interrupt(&self, of: WaitingStatement) {
         if let Err(error) = of.interrupt(&self.0).await {
-            tracing::debug!(?error, "a wait in mysql was not interrupted");
+            tracing::debug!(target: "bellwether::lock", ?error, "a wait in mysql was not interrupted");
         }
     }
 

@@ -152,7 +152,7 @@ impl Database for Rows {
         let was_held = self.holds(session, name).await?;
         session.run("ROLLBACK").await?;
         if let Err(error) = self.clean_up(session).await {
-            tracing::debug!(?error, "old rows of locks were not removed");
+            tracing::debug!(target: "bellwether::lock", ?error, "old rows of locks were not removed");
             session.run("ROLLBACK").await?;
         }
         Ok(was_held)
@@ -168,7 +168,7 @@ impl Database for Rows {
 
     async fn interrupt(&self, of: WaitingStatement) {
         if let Err(error) = of.interrupt(&self.options).await {
-            tracing::debug!(?error, "a wait in mysql was not interrupted");
+            tracing::debug!(target: "bellwether::lock", ?error, "a wait in mysql was not interrupted");
         }
     }
 

@@ -134,7 +134,7 @@ impl Database for Advisory {
 
     async fn interrupt(&self, of: CancelToken) {
         if let Err(error) = of.cancel_query(NoTls).await {
-            tracing::debug!(%error, "a wait in postgres was not interrupted");
+            tracing::debug!(target: "bellwether::lock", %error, "a wait in postgres was not interrupted");
         }
     }
 

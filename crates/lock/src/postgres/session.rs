@@ -22,7 +22,7 @@ impl PostgresSession {
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a session of postgres has ended");
+                tracing::debug!(target: "bellwether::lock", %error, "a session of postgres has ended");
             }
             drop(open);
         });

@@ -63,8 +63,9 @@
 //!
 //! A hold that ends within 0.1 s costs no further command. It leaves no tracked name: the release
 //! changes the name, which ends the tracking. A renewal changes the name, too, and costs one more
-//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, a holder learns of a loss with
-//! its next renewal, a third of the lease later.
+//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, waiters poll, and a holder learns
+//! of a loss with its next renewal, a third of the lease later. The messages by which a `RedisStore`
+//! tells waiters then are for its leases only.
 //!
 //! # What a user of the server must be allowed to do
 //! All of them need `~bw:* +evalsha +eval +client|tracking`, and:

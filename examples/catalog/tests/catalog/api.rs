@@ -31,6 +31,9 @@ async fn a_product_is_the_same_both_ways_and_over_both_protocols() {
     let unprotected = catalog.get("/api/product/4242?protect=off").await;
     assert_eq!((unprotected.cache_status(), &unprotected.json), ("", &protected.json));
 
+    let plain = catalog.get("/api/product/4242?protect=plain").await;
+    assert_eq!((plain.cache_status(), &plain.json), ("", &protected.json));
+
     let ask = ProductRequest { sku: 4242 };
     let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Product", ask.clone(), &[]);
     let reply = reply.await.unwrap();
@@ -46,8 +49,11 @@ async fn a_product_is_the_same_both_ways_and_over_both_protocols() {
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let catalog = Catalog::start(&[]);
-    for path in ["/api/product/100001", "/api/product/100001?protect=off"] {
-        assert_eq!(catalog.get(path).await.status, StatusCode::NOT_FOUND);
+    let ways = [("", "fwd=miss"), ("", "; hit"), ("?protect=off", ""), ("?protect=plain", "")];
+    for (way, status) in ways {
+        let answer = catalog.get(&format!("/api/product/100001{way}")).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND);
+        assert!(answer.cache_status().contains(status), "{way}: {}", answer.cache_status());
     }
     let ask = ProductRequest { sku: 100_001 };
     let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Product", ask.clone(), &[]).await;
@@ -69,8 +75,10 @@ async fn a_page_of_a_search_is_the_same_both_ways_and_over_both_protocols() {
     }
     let first = catalog.get("/api/search?q=LAMP&category=3").await;
     assert_ne!(first.json["products"], protected.json["products"]);
-    let unprotected = catalog.get(&format!("{path}&protect=off")).await;
-    assert_eq!(unprotected.json, protected.json);
+    for way in ["off", "plain", "plain"] {
+        let answer = catalog.get(&format!("{path}&protect={way}")).await;
+        assert_eq!(answer.json, protected.json, "{way}");
+    }
 
     let ask = SearchRequest { q: "LAMP".to_owned(), category: Some(3), page: 2 };
     let reply = catalog.call::<_, SearchReply>("/catalog.Catalog/Search", ask, &[]).await.unwrap();
@@ -89,7 +97,10 @@ async fn the_categories_are_a_tree_of_three_levels_over_both_protocols() {
         assert_eq!(aisles.len(), 10);
         assert!(aisles.iter().all(|aisle| aisle["children"].as_array().unwrap().len() == 10));
     }
-    assert_eq!(catalog.get("/api/categories?protect=off").await.json, protected.json);
+    for way in ["off", "plain"] {
+        let answer = catalog.get(&format!("/api/categories?protect={way}")).await;
+        assert_eq!(answer.json, protected.json, "{way}");
+    }
     let reply = catalog.call::<_, CategoriesReply>(
         "/catalog.Catalog/Categories",
         CategoriesRequest {},
@@ -134,8 +145,10 @@ async fn a_burst_is_a_thousand_queries_or_one() {
         for _ in 0..2 {
             let burst = catalog.post("/demo/burst", "").await.json;
             assert_eq!(burst["unprotected"]["queries"], 1_000, "{store}");
+            assert!(burst["plain"]["queries"].as_u64().unwrap() > 1, "{store}");
             assert_eq!(burst["protected"]["queries"], 1, "{store}");
             assert_eq!(burst["unprotected"]["errors"], 0, "{store}");
+            assert_eq!(burst["plain"]["errors"], 0, "{store}");
             assert_eq!(burst["protected"]["errors"], 0, "{store}");
         }
         let after = catalog.post("/demo/invalidate", "").await.json;

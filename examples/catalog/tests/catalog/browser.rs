@@ -82,6 +82,13 @@ impl Browser {
         self.until(&format!("!{moving}")).await;
     }
 
+    /// Shows the page in a window of this size.
+    pub(crate) async fn fit(&self, width: u32, height: u64) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
     /// A screenshot, as PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
         self.client.screenshot().await.expect("a picture")
@@ -96,12 +103,6 @@ impl Browser {
     /// Ends it, so that the browser itself cleans up.
     pub(crate) async fn close(self) {
         self.client.clone().close().await.expect("the browser ends");
-    }
-
-    async fn fit(&self, width: u32, height: u64) {
-        let size =
-            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
     async fn devtools(&self, command: &str, params: Value) {

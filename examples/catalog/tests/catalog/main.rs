@@ -1,9 +1,16 @@
-//! The example `catalog`: every endpoint, over JSON and gRPC, and its page in a real browser.
+//! The example `catalog`: every endpoint, over JSON and gRPC, its page in a real browser, and what a
+//! real Prometheus makes of its metrics with the dashboard and the rules of the folder `observability`.
 
 mod api;
 mod browser;
+mod dashboard;
+mod faults;
 /// The messages of the example: what is sent is what it was built with.
 #[path = "../../grpc/messages.rs"]
 mod messages;
+mod observed;
 mod page;
+mod prometheus;
+mod rules;
 mod server;
+mod traces;

@@ -11,6 +11,7 @@ async fn the_page_shows_what_every_button_does() {
     let catalog = Catalog::start(&[]);
     let page = Browser::open(catalog.url()).await;
     page.until("document.getElementById('protected-queries').textContent !== '–'").await;
+    the_burst_is_to_be_seen_without_scrolling(&page).await;
     a_burst_is_a_thousand_queries_or_one(&page).await;
     an_invalidation_costs_one_query(&page).await;
     a_slow_database_is_felt_on_one_side_only(&page).await;
@@ -21,6 +22,12 @@ async fn the_page_shows_what_every_button_does() {
     pictures(&page).await;
     assert_eq!(page.console().await, Vec::<String>::new());
     page.close().await;
+}
+
+async fn the_burst_is_to_be_seen_without_scrolling(page: &Browser) {
+    page.fit(1280, 800).await;
+    let bottom = "document.getElementById('burst').getBoundingClientRect().bottom";
+    assert!(page.value(bottom).await.as_f64().is_some_and(|bottom| bottom < 800.0));
 }
 
 async fn a_burst_is_a_thousand_queries_or_one(page: &Browser) {
@@ -36,6 +43,9 @@ async fn a_burst_is_a_thousand_queries_or_one(page: &Browser) {
             "{side}"
         );
     }
+    // Without shared loads, callers that miss together query together.
+    let queries = "Number(document.getElementById('burst-plain-queries').dataset.queries)";
+    assert!(page.value(queries).await.as_f64().is_some_and(|queries| queries > 1.0));
     // Callers during that load waited for it; later callers found its answer.
     page.until("document.getElementById('collapsed-total').textContent.replace(',', '') > 0").await;
 }

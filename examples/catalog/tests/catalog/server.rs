@@ -1,6 +1,7 @@
 //! The example as a test asks it.
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::response::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bellwether_testkit::processes::Program;
@@ -14,7 +15,7 @@ use tonic_prost::ProstCodec;
 
 /// A running catalog. It ends on drop.
 pub(crate) struct Catalog {
-    _program: Program,
+    program: Program,
     web: String,
     grpc: String,
 }
@@ -28,18 +29,40 @@ pub(crate) struct Answer {
 
 impl Catalog {
     pub(crate) fn start(args: &[&str]) -> Self {
+        Self::start_in(&[], args)
+    }
+
+    /// With these settings of the environment, each as `NAME=value`.
+    pub(crate) fn start_in(environment: &[&str], args: &[&str]) -> Self {
         let anywhere = ["--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"];
-        let program = Program::start(env!("CARGO_BIN_EXE_catalog"), &[&anywhere, args].concat());
+        let command = [environment, &[env!("CARGO_BIN_EXE_catalog")], &anywhere, args].concat();
+        let program = Program::start("env", &command);
         let (web, grpc) = program.said(|line| {
             let (web, grpc) = line.strip_prefix("catalog: ")?.split_once(" (gRPC: ")?;
             Some((web.to_owned(), format!("http://{}", grpc.strip_suffix(')')?)))
         });
-        Self { _program: program, web, grpc }
+        Self { program, web, grpc }
     }
 
     /// Where its page is.
     pub(crate) fn url(&self) -> &str {
         &self.web
+    }
+
+    /// Where it listens, as a target of Prometheus.
+    pub(crate) fn target(&self) -> &str {
+        self.web.strip_prefix("http://").expect("a plain URL")
+    }
+
+    /// Waits until it prints a line from which something can be read.
+    pub(crate) fn said<T>(&self, read: impl Fn(&str) -> Option<T>) -> T {
+        self.program.said(read)
+    }
+
+    /// Its metrics, as Prometheus reads them.
+    pub(crate) async fn metrics(&self) -> String {
+        let url = format!("{}/metrics", self.web);
+        String::from_utf8(bytes(Method::GET, &url, "").await.1.into()).expect("a text")
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -84,6 +107,12 @@ impl Answer {
 
 /// Asks any server, with a body of JSON if there is one.
 pub(crate) async fn ask(method: Method, url: &str, json: &str) -> Answer {
+    let (parts, body) = bytes(method, url, json).await;
+    let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Answer { status: parts.status, headers: parts.headers, json }
+}
+
+async fn bytes(method: Method, url: &str, json: &str) -> (Parts, Bytes) {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = Request::builder()
         .method(method)
@@ -92,7 +121,5 @@ pub(crate) async fn ask(method: Method, url: &str, json: &str) -> Answer {
         .body(Body::from(json.to_owned()))
         .expect("a request");
     let (parts, body) = client.request(request).await.expect("it answers").into_parts();
-    let body = to_bytes(Body::new(body), usize::MAX).await.expect("a whole body");
-    let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Answer { status: parts.status, headers: parts.headers, json }
+    (parts, to_bytes(Body::new(body), usize::MAX).await.expect("a whole body"))
 }

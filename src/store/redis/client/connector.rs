@@ -56,7 +56,7 @@ impl Connector {
         }
         // A user without the permission to load scripts still runs them by their text.
         if let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await {
-            tracing::debug!(%error, "the server refuses to load the scripts beforehand");
+            tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
         Ok(connection)
     }
@@ -125,7 +125,11 @@ impl Connector {
         let refused = replies.next().and_then(Result::err);
         handler.is_tracked.store(refused.is_none(), Ordering::Relaxed);
         if let Some(error) = refused {
-            warn_throttled!(%error, "redis reports no changes: waiters will poll");
+            warn_throttled!(
+                target: "bellwether::store",
+                %error,
+                "redis refuses client tracking: waiters of stores are told by messages, those of locks poll"
+            );
             return Ok(());
         }
         let server = replies.next().and_then(Result::ok);
@@ -169,7 +173,9 @@ async fn read_clock(
             clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
         }
         Err(error) if error.is_io_error() => return Err(error),
-        Err(error) => tracing::debug!(%error, "the server refuses to give its time"),
+        Err(error) => {
+            tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
+        }
     }
     Ok(())
 }

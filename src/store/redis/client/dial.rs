@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,20 +67,56 @@ impl Dialer {
         protocol: ProtocolVersion,
         pushes: Option<PushSender>,
     ) -> Result<Dialed, ConnectError> {
+        let connect = |stream, settings| self.authenticate(stream, settings, pushes.clone());
+        let ((socket, io), credentials) = self.log_in(address, protocol, connect).await?;
+        let renewal = credentials.as_ref().and_then(|used| self.login.renewal(used, &socket));
+        let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
+        let driver = Arc::new(Driver { io, renewal });
+        Ok(Dialed { socket, driver, has_credentials: credentials.is_some() })
+    }
+
+    /// Connects to a server, and authenticates, for subscriptions by RESP2. The caller sets the
+    /// timeout. If the server ends the connection because a token has expired, the caller opens
+    /// another one.
+    ///
+    /// # Errors
+    /// Those of [`dial`](Self::dial).
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(super) async fn dial_subscription(
+        &self,
+        address: &ServerAddress,
+    ) -> Result<PubSub, ConnectError> {
+        let connect = |stream, settings: RedisConnectionInfo| async move {
+            let opened = PubSub::new(&settings, stream).await;
+            opened.map_err(|error| self.explained(error, &settings))
+        };
+        let (subscription, _) = self.log_in(address, ProtocolVersion::RESP2, connect).await?;
+        Ok(subscription)
+    }
+
+    /// Opens a stream, and connects over it with the credentials of this time.
+    async fn log_in<T, F>(
+        &self,
+        address: &ServerAddress,
+        protocol: ProtocolVersion,
+        connect: impl Fn(Box<dyn ByteStream>, RedisConnectionInfo) -> F,
+    ) -> Result<(T, Option<RedisCredentials>), ConnectError>
+    where
+        F: Future<Output = Result<T, ConnectError>>,
+    {
         let mut credentials = self.login.credentials().await?;
         loop {
             let stream = self.open(address).await?;
             let settings = self.settings(protocol, credentials.as_ref());
-            let dialed = self.authenticate(stream, &settings, pushes.clone()).await;
-            match (dialed, credentials) {
+            match (connect(stream, settings).await, credentials) {
                 // They may have been changed meanwhile.
                 (Err(error), Some(refused)) if error.is_about_credentials() => {
                     let changed = self.login.changed(&refused).await;
                     credentials = Some(changed.ok_or(error)?);
                 }
-                (Ok((socket, io)), credentials) => {
-                    return Ok(self.dialed(socket, io, credentials.as_ref()));
-                }
+                (Ok(connected), credentials) => return Ok((connected, credentials)),
                 (Err(error), _) => return Err(error),
             }
         }
@@ -108,7 +144,7 @@ impl Dialer {
     async fn authenticate(
         &self,
         stream: Box<dyn ByteStream>,
-        settings: &RedisConnectionInfo,
+        settings: RedisConnectionInfo,
         pushes: Option<PushSender>,
     ) -> Result<(MultiplexedConnection, AbortHandle), ConnectError> {
         // The client sets a timeout for every request. A second one here would only cost a timer.
@@ -117,21 +153,10 @@ impl Dialer {
         if let Some(pushes) = pushes {
             config = config.set_push_sender(pushes);
         }
-        let connecting = MultiplexedConnection::new_with_config(settings, stream, config);
-        let (socket, driver) = connecting.await.map_err(|error| self.explained(error, settings))?;
+        let connecting = MultiplexedConnection::new_with_config(&settings, stream, config);
+        let (socket, driver) =
+            connecting.await.map_err(|error| self.explained(error, &settings))?;
         Ok((socket, tokio::spawn(driver).abort_handle()))
-    }
-
-    fn dialed(
-        &self,
-        socket: MultiplexedConnection,
-        io: AbortHandle,
-        credentials: Option<&RedisCredentials>,
-    ) -> Dialed {
-        let renewal = credentials.and_then(|used| self.login.renewal(used, &socket));
-        let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
-        let driver = Arc::new(Driver { io, renewal });
-        Dialed { socket, driver, has_credentials: credentials.is_some() }
     }
 
     fn settings(
@@ -198,6 +223,11 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 impl Driver {
+    /// That of a connection with a task of its own, without a renewal.
+    pub(super) fn of(task: AbortHandle) -> Self {
+        Self { io: task, renewal: None }
+    }
+
     /// Ends the connection. Requests that are under way on it fail as if it had been lost.
     pub(super) fn end(&self) {
         self.io.abort();

@@ -87,14 +87,14 @@ impl Health {
             .with_source(last.clone());
         *self.down.lock().unwrap_or_else(PoisonError::into_inner) = down;
         if let Some(held_back) = self.went_down.admit() {
-            tracing::warn!(held_back, %last, "redis is taken to be down");
+            tracing::warn!(target: "bellwether::store", held_back, %last, "redis is taken to be down");
         }
     }
 
     fn note_back(&self) {
         self.outages.0.is_back.notify_one();
         if let Some(held_back) = self.came_back.admit() {
-            tracing::info!(held_back, "redis answers again");
+            tracing::info!(target: "bellwether::store", held_back, "redis answers again");
         }
     }
 }

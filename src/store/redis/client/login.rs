@@ -113,7 +113,7 @@ async fn renew(
             Err(ConnectError::Reported(error)) if error.is_unrecoverable_error() => return,
             Err(error) => {
                 failures += 1;
-                warn_throttled!(%error, "credentials could not be renewed: trying again");
+                warn_throttled!(target: "bellwether::store", %error, "credentials could not be renewed: trying again");
             }
         }
     }

@@ -37,11 +37,13 @@ mod sentinel;
 mod server_clock;
 mod shared_connection;
 mod slot;
+mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking_observer;
 mod url;
 mod value;
+mod wake_ups;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,6 +76,7 @@ use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
 use self::slot::SlotOwners;
+use self::subscriber::Subscriber;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -101,6 +104,8 @@ struct ClientState {
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
     routing: Routing,
+    /// Set if scripts publish messages.
+    subscriber: Option<Subscriber>,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
@@ -117,6 +122,8 @@ pub(super) struct Setup {
     pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
+    /// Whether scripts [publish messages](RedisClient::mark) to waiters.
+    pub(super) publishes: bool,
 }
 
 impl RedisClient {
@@ -132,7 +139,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, reads_clock, plain } = setup;
+        let Setup { scripts, watchers, observer, reads_clock, plain, publishes } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -167,7 +174,9 @@ impl RedisClient {
             outages: outages.clone(),
             plain,
         };
+        let (connector, handler) = (factory.connector.clone(), factory.handler.clone());
         let routing = Routing::new(factory, &options);
+        let subscriber = publishes.then(|| Subscriber::new(&connector, &handler, &routing));
         let state = ClientState {
             options,
             outages,
@@ -175,6 +184,7 @@ impl RedisClient {
             watchers,
             is_tracked,
             routing,
+            subscriber,
             attempts,
             pushes,
         };
@@ -280,9 +290,13 @@ impl RedisClient {
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client
-    /// tracking.
+    /// tracking, unless scripts publish messages.
     pub fn watch(&self, digest: Digest) -> Watch {
-        if self.is_tracked() { self.0.watchers.watch(digest) } else { Watch::silent() }
+        if self.is_tracked() || self.is_subscribed() {
+            self.0.watchers.watch(digest)
+        } else {
+            Watch::silent()
+        }
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is

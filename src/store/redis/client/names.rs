@@ -55,6 +55,11 @@ impl Names {
         [self.prefix.as_bytes(), TAG, b":{", &digest.hex(), b"}"].concat()
     }
 
+    /// The channel of a client, by the mark that it leaves at leases.
+    pub(super) fn waiter_channel(&self, mark: &str) -> String {
+        format!("{}waiter:{mark}", self.prefix)
+    }
+
     fn read_digest(rest: &[u8]) -> Option<Digest> {
         let hex = rest.strip_prefix(b"{")?.first_chunk::<{ Digest::BYTES * 2 }>()?;
         let mut digest = [0; Digest::BYTES];

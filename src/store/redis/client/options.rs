@@ -212,8 +212,10 @@ impl RedisOptions {
         Ok(Self { probe_every, ..self })
     }
 
-    /// Uses RESP2, for servers and proxies that refuse RESP3. Then no changes are reported, and
-    /// waiters poll for the value.
+    /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes.
+    /// Instead, the script that ends a lease publishes a message to the stores that wait for it, and
+    /// each store has one more connection for these. If the server refuses that, too, waiters poll.
+    /// The waiters of locks always poll then.
     ///
     /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option. It saves
     /// the refused command of each connect.
@@ -300,7 +302,10 @@ impl RedisOptions {
 
     /// For connections to the sentinels themselves.
     pub(super) fn sentinel_dialer(&self) -> Dialer {
-        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
+        let mut dialer = self.dialer.clone();
+        dialer.login = self.sentinel_login.clone();
+        dialer.database = 0;
+        dialer
     }
 
     pub(super) fn namespace_name(&self) -> &str {

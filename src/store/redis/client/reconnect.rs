@@ -85,7 +85,7 @@ impl ReconnectBackoff {
 /// wait for the failed attempt.
 impl bb8::ErrorSink<ConnectError> for ReconnectBackoff {
     fn sink(&self, error: ConnectError) {
-        tracing::debug!(%error, "no connection to redis");
+        tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
         self.0.failed.send_replace(());
     }
 
@@ -174,7 +174,7 @@ impl Failovers {
             self.count.fetch_add(1, Ordering::Relaxed);
             static LOG: LogThrottle = LogThrottle::once_per(Duration::from_secs(10));
             if let Some(held_back) = LOG.admit() {
-                tracing::warn!(held_back, "redis has become a replica: connecting again");
+                tracing::warn!(target: "bellwether::store", held_back, "redis has become a replica: connecting again");
             }
         }
     }

@@ -16,7 +16,7 @@ end
 local rests = {
   del = {}, get = {}, getex = {}, hgetall = {}, incr = {}, pttl = {}, zcard = {},
   hdel = {''}, zrank = {''}, zrem = {''}, zscore = {''}, pexpire = {1000}, setrange = {0, ''},
-  hset = {'', ''}, zadd = {0, ''}, zrange = {0, 0}, zrangebyscore = {0, 0},
+  hset = {'', ''}, publish = {''}, zadd = {0, ''}, zrange = {0, 0}, zrangebyscore = {0, 0},
 }
 -- These would make a name that lives for ever, if there were none.
 local makes = {hset = true, incr = true, zadd = true}

@@ -47,7 +47,9 @@ fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
                 let message = format!("redis, {CHECKING}: {why}: {advice}");
                 return Err(StoreError::new(StoreErrorKind::Refused, message));
             }
-            Refusal::Temporary => tracing::warn!(command, why, "redis refuses a write for now"),
+            Refusal::Temporary => {
+                tracing::warn!(target: "bellwether::store", command, why, "redis refuses a write for now")
+            }
         }
     }
     if missing.is_empty() {

@@ -90,6 +90,14 @@ impl Routing {
         }
     }
 
+    /// The cluster, if it is one.
+    pub(super) fn cluster(&self) -> Option<Arc<Cluster>> {
+        match self {
+            Self::Single(_) => None,
+            Self::Cluster(cluster) => Some(Arc::clone(cluster)),
+        }
+    }
+
     /// A slot of each node that owns any.
     pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
         match self {

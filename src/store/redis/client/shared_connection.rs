@@ -93,7 +93,7 @@ impl SharedConnection {
             if is_repeated {
                 return Err(self.reported(error));
             }
-            tracing::debug!(%error, "sending again over another connection");
+            tracing::debug!(target: "bellwether::store", %error, "sending again over another connection");
             is_repeated = true;
         }
     }

@@ -200,6 +200,10 @@ impl Epochs {
             node.epoch.store(self.begin(), Ordering::Release);
             // The former connection may have answered a later request.
             node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
+            drop(source);
+            if !lost_for.is_zero() {
+                tracing::debug!(target: "bellwether::near", ?lost_for, "changes are reported again: copies are served");
+            }
         }
     }
 
@@ -211,6 +215,8 @@ impl Epochs {
             source.connection = None;
             source.lost_at = Some(Instant::now());
             node.epoch.store(DISCONNECTED, Ordering::Release);
+            drop(source);
+            tracing::debug!(target: "bellwether::near", "changes are not reported any more: no copy is served");
         }
     }
 

@@ -271,6 +271,11 @@ impl Cluster {
         self.table.owner(slot)
     }
 
+    /// The address of a node that is not known to be down, which differs from call to call.
+    pub(super) fn any_node(&self) -> Option<ServerAddress> {
+        self.in_order(None).into_iter().next()
+    }
+
     /// A slot of each node that owns any.
     pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
         self.table.owners().into_iter().map(|(slot, _)| slot).collect()
@@ -309,7 +314,9 @@ impl Cluster {
         let found = discover(nodes, Instant::now() + self.timeout).await;
         match &found {
             Ok(ranges) => self.table.install(ranges),
-            Err(error) => tracing::debug!(%error, "the slots of the cluster are not known"),
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "the slots of the cluster are not known")
+            }
         }
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = found.err();
     }

@@ -54,7 +54,7 @@ impl SentinelLink {
                 }
                 Err(error) => {
                     failures += 1;
-                    tracing::debug!(sentinel = %self.address, %error, "no connection to a sentinel");
+                    tracing::debug!(target: "bellwether::store", sentinel = %self.address, %error, "no connection to a sentinel");
                     self.refuse(&error, pause(failures, jitter())).await
                 }
             };

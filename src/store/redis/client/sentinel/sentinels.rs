@@ -67,7 +67,7 @@ impl Sentinels {
         let (answers, error) = self.ask_all().await;
         if answers.len() * 2 <= self.addresses.len() {
             warn_throttled!(
-                answers = answers.len(),
+                target: "bellwether::store", answers = answers.len(),
                 sentinels = self.addresses.len(),
                 "less than a majority of the sentinels answer"
             );
@@ -78,7 +78,7 @@ impl Sentinels {
         };
         let (primary, is_another) = settle(&mut lock(&self.known), chosen, Instant::now());
         if is_another {
-            tracing::info!(%primary, "the sentinels name another primary");
+            tracing::info!(target: "bellwether::store", %primary, "the sentinels name another primary");
             self.failovers.switch();
         }
         Ok(primary)
@@ -176,7 +176,7 @@ async fn follow(sentinels: Weak<Sentinels>, mut hints: mpsc::Receiver<()>) {
     while hints.recv().await.is_some() {
         let Some(sentinels) = sentinels.upgrade() else { return };
         if let Err(error) = sentinels.primary().await {
-            tracing::debug!(%error, "the sentinels name no primary");
+            tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
         }
     }
 }

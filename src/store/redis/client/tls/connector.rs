@@ -98,7 +98,7 @@ impl TlsConnector {
                 let current = self.current().clone();
                 let settings =
                     current.ok_or_else(|| ConnectError::misconfigured(format!("tls: {reason}")))?;
-                warn_throttled!(reason, "renewed TLS files cannot be used: the former ones stay");
+                warn_throttled!(target: "bellwether::store", reason, "renewed TLS files cannot be used: the former ones stay");
                 Ok(settings)
             }
         }

@@ -1,5 +1,6 @@
 //! A load of one request for itself, past the cache.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,10 +11,17 @@ use tower::{Service, ServiceExt};
 
 use crate::key::Key;
 use crate::stats::{LoadReason, LoadResult, RunningLoad, Statistics};
+use crate::trace::CallerSpan;
 
-/// The call of a loader for one request, and its record. It starts with the first poll.
+/// The call of a loader for one request past the cache, in the statistics and in a span of its own.
+/// It starts with the first poll. Made by
+/// [`CacheClient::load_alone`](crate::adapter::CacheClient::load_alone).
+///
+/// # Cancel safety
+/// Dropping it drops the call.
 #[pin_project]
-pub(super) struct IndividualLoad<S: Service<Req>, Req> {
+#[must_use = "futures do nothing unless polled"]
+pub struct AloneLoad<S: Service<Req>, Req> {
     #[pin]
     answer: Oneshot<S, Req>,
     statistics: Arc<Statistics>,
@@ -21,32 +29,39 @@ pub(super) struct IndividualLoad<S: Service<Req>, Req> {
     running: Option<RunningLoad>,
 }
 
-impl<S: Service<Req>, Req> IndividualLoad<S, Req> {
+impl<S: Service<Req>, Req> AloneLoad<S, Req> {
     /// The load of a request, which bypasses the cache for lack of a key or because answers for
     /// its key are not kept.
-    pub(super) fn boxed(
+    pub(in crate::read_through) fn new(
         service: S,
         request: Req,
         key: Option<&Key>,
         statistics: &Arc<Statistics>,
-    ) -> Pin<Box<Self>> {
+    ) -> Self {
         let statistics = Arc::clone(statistics);
         let answer = service.oneshot(request);
-        Box::pin(Self { answer, statistics, key: key.cloned(), running: None })
+        Self { answer, statistics, key: key.cloned(), running: None }
     }
 }
 
-impl<S: Service<Req>, Req> Future for IndividualLoad<S, Req> {
+impl<S: Service<Req>, Req> Future for AloneLoad<S, Req> {
     type Output = Result<S::Response, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let why = if this.key.is_some() { LoadReason::NotKept } else { LoadReason::NoKey };
-        this.running.get_or_insert_with(|| this.statistics.load(this.key.as_ref(), why));
-        let answer = ready!(this.answer.poll(cx));
+        let begin = || this.statistics.load(this.key.as_ref(), why, &CallerSpan::default());
+        let span = this.running.get_or_insert_with(begin).span().clone();
+        let answer = ready!(span.in_scope(|| this.answer.poll(cx)));
         if let Some(running) = this.running.take() {
             running.end(if answer.is_ok() { LoadResult::Succeeded } else { LoadResult::Failed });
         }
         Poll::Ready(answer)
+    }
+}
+
+impl<S: Service<Req>, Req> fmt::Debug for AloneLoad<S, Req> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AloneLoad").field("key", &self.key).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,118 @@
+//! What it costs a hit to be observed: while a recorder is given the statistics, and with a tracing
+//! subscriber at level info. The baseline is the same hit without either.
+//!
+//! A hit counts in its own thread, and has no span, no event and no time. So a recorder and a
+//! subscriber should cost it nothing but the lines of the processor's cache that they read.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bellwether::metrics::publish_cache;
+use bellwether::stats::CacheStats;
+use bellwether::store::Store;
+use bellwether::{Key, MemoryStore, ReadThroughLayer, RedisOptions};
+use bellwether_testkit::recorder::Published;
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::spans::Spans;
+use metrics_facade::with_local_recorder;
+use tokio::runtime::{Builder, Runtime};
+use tower::{Layer, Service, service_fn};
+use tracing::Level;
+use tracing::subscriber::with_default;
+
+use crate::figures::Wanted;
+use crate::paired::{Effort, Race, timed};
+
+pub(crate) fn run(effort: Effort) {
+    let loading = Runtime::new().expect("a runtime");
+    hit("in memory", MemoryStore::new(100), &loading, effort);
+    let server = RedisServer::start();
+    let options = RedisOptions::new(&server.url())
+        .and_then(|options| options.near(16 * 1024 * 1024))
+        .and_then(|options| options.near_ttl(AN_HOUR))
+        .expect("options that make sense");
+    let store = loading.block_on(options.connect()).expect("a store");
+    hit("near", store, &loading, effort);
+}
+
+fn hit(case: &str, store: impl Store, loading: &Runtime, effort: Effort) {
+    let layer =
+        ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku)).ttl(2 * AN_HOUR);
+    let service = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
+    for _ in 0..2 {
+        loading.block_on(service.clone().call(SKU)).expect("an answer");
+    }
+    let scraper = Scraper::start({
+        let handle = layer.handle();
+        move || handle.stats()
+    });
+    let alone = Builder::new_current_thread().build().expect("a runtime");
+    let hits = |times: usize| {
+        let mut service = service.clone();
+        alone.block_on(async {
+            for _ in 0..times {
+                black_box(service.call(black_box(SKU)).await.expect("a hit"));
+            }
+        });
+    };
+    let mut race = Race::new("observed", format!("a hit {case}"));
+    let plain = race.enter("without", 1, |times| timed(|| hits(times)));
+    let scraped = race.enter("while a recorder is given the statistics", 1, |times| {
+        scraper.during(|| timed(|| hits(times)))
+    });
+    let traced = race.enter("with a subscriber at level info", 1, |times| {
+        with_default(Spans::up_to(Level::INFO), || timed(|| hits(times)))
+    });
+    let outcome = race.run(effort);
+    outcome.print(&[plain, scraped, traced]);
+    outcome.print_times(scraped, plain, Wanted::AtMost(1.15));
+    outcome.print_times(traced, plain, Wanted::AtMost(1.05));
+}
+
+/// A thread that publishes statistics a thousand times a second, while it is wanted.
+struct Scraper {
+    is_wanted: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Scraper {
+    fn start(stats: impl Fn() -> CacheStats + Send + 'static) -> Self {
+        let (is_wanted, is_over) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (wanted, over) = (Arc::clone(&is_wanted), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            let recorder = Published::default();
+            while !over.load(Ordering::Relaxed) {
+                if wanted.load(Ordering::Relaxed) {
+                    with_local_recorder(&recorder, || publish_cache("catalog", &stats()));
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Self { is_wanted, is_over, thread: Some(thread) }
+    }
+
+    fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_wanted.store(true, Ordering::Relaxed);
+        let done = work();
+        self.is_wanted.store(false, Ordering::Relaxed);
+        done
+    }
+}
+
+impl Drop for Scraper {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of it has been reported.
+            _ = thread.join();
+        }
+    }
+}
+
+const SKU: u64 = 42;
+const AN_HOUR: Duration = Duration::from_secs(3600);

@@ -1,0 +1,54 @@
+//! Each request counts once, and says how it was answered.
+
+use bellwether::{BypassReason, CacheStatus};
+use bellwether_body::CacheBody;
+use futures_util::future::join_all;
+use http::Response;
+use tonic::body::Body;
+use tower::{Layer, ServiceExt};
+
+use crate::catalog::{CHANGES, Catalog, PRODUCT};
+use crate::raw::request;
+use crate::server::layer;
+
+fn status(answer: &Response<CacheBody<Body>>) -> &CacheStatus {
+    answer.extensions().get().expect("a status")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_counts_once_and_its_response_says_how() {
+    let layer = layer().name("products");
+    let service = layer.layer(Catalog::numbered());
+    let ask = |method| {
+        let service = service.clone();
+        async move { service.oneshot(request(method, "a")).await.unwrap() }
+    };
+    let answers = join_all((0..10).map(|_| ask(PRODUCT))).await;
+    let led = answers.iter().filter(|it| matches!(status(it), CacheStatus::Led { .. })).count();
+    assert_eq!(led, 1, "{answers:?}");
+    assert!(matches!(status(&ask(PRODUCT).await), CacheStatus::Hit { .. }));
+    assert_eq!(*status(&ask(CHANGES).await), CacheStatus::Bypass(BypassReason::NoKey));
+    let stats = layer.stats();
+    let counted: Vec<_> = stats.requests.by_name().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(
+        counted,
+        [("hit_local", 1), ("led_stored", 1), ("collapsed_local", 9), ("bypassed_no_key", 1)]
+    );
+    assert_eq!((stats.loads.started.miss, stats.loads.started.no_key), (1, 1));
+    assert_eq!(stats.loads.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_counts_as_that() {
+    let layer = layer();
+    let service = layer.layer(Catalog::new(|_| std::future::pending()));
+    for method in [PRODUCT, CHANGES] {
+        let mut asked = Box::pin(service.clone().oneshot(request(method, "a")));
+        if futures_util::poll!(&mut asked).is_ready() {
+            assert_eq!(method, CHANGES, "a stream is there at once");
+        }
+    }
+    let requests = layer.stats().requests;
+    assert_eq!(requests.total(), 2);
+    assert!(requests.left >= 1, "{requests:?}");
+}

@@ -1,0 +1,118 @@
+//! Each request counts once, whatever it takes to answer it, and says how it was answered.
+
+use std::time::Duration;
+
+use bellwether::stats::RequestStats;
+use bellwether::{BypassReason, CacheStatus};
+use futures_util::future::join_all;
+use http::Request;
+use tokio::time::sleep;
+use tower::ServiceExt;
+
+use crate::origin::{Answer, Origin, ask, cached, get, memory, page, request};
+
+fn polyglot() -> Origin {
+    Origin::new(async move |request: Request<_>, _| {
+        sleep(Duration::from_millis(50)).await;
+        let said = request.headers().get("accept-language");
+        let language = said.map_or("none", |said| said.to_str().unwrap()).to_owned();
+        let fields = [("cache-control", "max-age=60"), ("vary", "accept-language")];
+        Ok(page(&fields, language))
+    })
+}
+
+fn counted(requests: &RequestStats) -> Vec<(&'static str, u64)> {
+    requests.by_name().filter(|(_, count)| *count > 0).collect()
+}
+
+fn status(answer: &Answer) -> &CacheStatus {
+    answer.extensions().get().expect("a status")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_a_variant_counts_once() {
+    let origin = polyglot();
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    let german = [("accept-language", "de")];
+    let callers = (0..100).map(|_| get(&cache, &german));
+    let answers = join_all(callers).await;
+    let led = answers.iter().filter(|it| matches!(status(it), CacheStatus::Led { .. })).count();
+    let requests = layer.stats().requests;
+    assert_eq!(requests.total(), 100, "{:?}", counted(&requests));
+    assert_eq!((requests.led(), requests.collapsed()), (1, 99), "{:?}", counted(&requests));
+    assert_eq!(led, 1);
+    assert_eq!(layer.stats().loads.started.total(), origin.asked() as u64);
+    for _ in 0..10 {
+        let answer = get(&cache, &german).await;
+        assert!(matches!(status(&answer), CacheStatus::Hit { .. }), "{answer:?}");
+    }
+    let requests = layer.stats().requests;
+    assert_eq!((requests.hit_local, requests.total()), (10, 110), "{:?}", counted(&requests));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_cache_forwards_counts_as_a_bypass() {
+    let origin = Origin::counting(&[("cache-control", "max-age=60")]);
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    let no_key = CacheStatus::Bypass(BypassReason::NoKey);
+    for method in ["POST", "OPTIONS"] {
+        let answer = ask(&cache, request(method, "http://shop/item", &[])).await;
+        assert_eq!(*status(&answer), no_key, "{method}");
+    }
+    let answer = get(&cache, &[("cache-control", "no-store")]).await;
+    assert_eq!(*status(&answer), no_key);
+    let stats = layer.stats();
+    assert_eq!(counted(&stats.requests), [("bypassed_no_key", 3)]);
+    // A change is no load.
+    assert_eq!((stats.loads.started.no_key, stats.loads.running()), (2, 0));
+    assert_eq!(stats.loads.ended.succeeded, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_response_counts_each_caller_once_and_each_load() {
+    let origin = Origin::counting(&[("cache-control", "private")]);
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    for _ in 0..5 {
+        join_all((0..10).map(|_| get(&cache, &[]))).await;
+    }
+    let stats = layer.stats();
+    assert_eq!(stats.requests.total(), 50, "{:?}", counted(&stats.requests));
+    assert_eq!(stats.loads.started.total(), origin.asked() as u64, "{:?}", stats.loads);
+    assert_eq!(stats.loads.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
+    let origin = Origin::counting(&[("cache-control", "max-age=60")]);
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    get(&cache, &[]).await;
+    let head = ask(&cache, request("HEAD", "http://shop/item", &[])).await;
+    assert!(matches!(status(&head), CacheStatus::Hit { .. }), "{head:?}");
+    let only = [("cache-control", "only-if-cached")];
+    let none = ask(&cache, request("GET", "http://shop/other", &only)).await;
+    assert_eq!(*status(&none), CacheStatus::Failed);
+    let requests = layer.stats().requests;
+    let expected = [("hit_store", 1), ("led_stored", 1), ("failed_loader", 1)];
+    assert_eq!(counted(&requests), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_counts_as_that() {
+    let origin = polyglot();
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    drop(cache.clone().oneshot(request("GET", "http://shop/item", &[])));
+    let mut asked = Box::pin(get(&cache, &[]));
+    assert!(futures_util::poll!(&mut asked).is_pending());
+    drop(asked);
+    let forwarded = cache.clone().oneshot(request("DELETE", "http://shop/item", &[]));
+    let mut forwarded = Box::pin(forwarded);
+    assert!(futures_util::poll!(&mut forwarded).is_pending());
+    drop(forwarded);
+    assert_eq!(layer.stats().requests.left, 2, "a future that is never polled asks for nothing");
+    assert_eq!(layer.stats().requests.total(), 2);
+}

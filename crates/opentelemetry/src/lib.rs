@@ -1,0 +1,81 @@
+//! The [statistics](bellwether::stats) of bellwether's caches and stores as OpenTelemetry instruments,
+//! and loaders that run in the OpenTelemetry context of their caller.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use bellwether::{Cache, MemoryStore};
+//! use bellwether_opentelemetry::{Instruments, in_current_context};
+//! use opentelemetry::global;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new(10_000);
+//! let items: Cache<String> =
+//!     Cache::builder("item", store.clone()).ttl(Duration::from_secs(60)).build();
+//!
+//! let instruments = Instruments::new(&global::meter("bellwether"));
+//! let observed = items.clone();
+//! instruments.observe_cache("item", move || observed.stats());
+//! instruments.observe_memory_store("items", move || store.stats());
+//!
+//! // The query belongs to the trace of the request that makes it.
+//! let load = in_current_context(async || Ok::<_, std::io::Error>("item 42".to_owned()));
+//! assert_eq!(items.get_or_load(42, load).await?, "item 42");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It is a crate of its own because the API of OpenTelemetry has a breaking release several times a
+//! year: each is a new version of this crate, and not of the cache.
+//!
+//! # Instruments
+//! All are observable: the SDK reads a snapshot when it collects, so a request costs nothing more
+//! than without OpenTelemetry. Names begin with `bellwether.`. Attributes have few values, which are
+//! known before: keys, tags and texts of errors are never among them. `cache` and `store` are the
+//! names that you give.
+//!
+//! | instrument | kind | unit | attributes | from |
+//! |---|---|---|---|---|
+//! | `requests` | counter | `{request}` | `cache`, `outcome`, `detail` | [`RequestStats`](bellwether::stats::RequestStats): `hit_local` is `outcome="hit"`, `detail="local"` |
+//! | `loads.started` | counter | `{load}` | `cache`, `why` | [`LoadStartStats`](bellwether::stats::LoadStartStats) |
+//! | `loads.ended` | counter | `{load}` | `cache`, `result` | [`LoadEndStats`](bellwether::stats::LoadEndStats) |
+//! | `loads.running` | gauge | `{load}` | `cache` | loads that have started and not ended |
+//! | `wakes` | counter | `{wake}` | `cache`, `by` | [`WakeStats`](bellwether::stats::WakeStats) |
+//! | `leases` | counter | `{lease}` | `cache`, `event` | [`LeaseStats`](bellwether::stats::LeaseStats) |
+//! | `commits` | counter | `{commit}` | `cache`, `result` | [`CommitStats`](bellwether::stats::CommitStats) |
+//! | `refreshes` | counter | `{refresh}` | `cache`, `result` | [`RefreshStats`](bellwether::stats::RefreshStats) |
+//! | `refused` | counter | `{request}` | `cache`, `limit` | [`LimitStats`](bellwether::stats::LimitStats) |
+//! | `invalidations` | counter | `{invalidation}` | `cache`, `event` | [`InvalidationStats`](bellwether::stats::InvalidationStats) |
+//! | `store.entries`, `store.bytes` | gauge | `{entry}`, `By` | `store` | [`MemoryStats`](bellwether::stats::MemoryStats) |
+//! | `store.evictions` | counter | `{entry}` | `store` | the same |
+//! | `store.operations` | counter | `{operation}` | `store`, `operation` | operations of a `RedisStore` |
+//! | `store.errors` | counter | `{error}` | `store`, `error` | those that failed |
+//! | `store.up` | gauge | | `store` | 0 while the circuit breaker is open |
+//! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
+//! | `near.hits`, `near.evictions` | counter | `{lookup}`, `{entry}` | `store` | the near tier |
+//! | `near.entries`, `near.bytes` | gauge | `{entry}`, `By` | `store` | the same |
+//! | `near.disconnected` | counter | `s` | `store` | time in which no copy could be served |
+//!
+//! A Prometheus that gets them, from a collector or by OTLP, has them by the names of
+//! `bellwether::metrics`: `bellwether.requests` is `bellwether_requests_total`. So the dashboard and
+//! the alert rules of the folder `observability` work with both.
+//!
+//! # Traces
+//! A load runs in a task of its own, and may outlive the request that began it. bellwether takes the
+//! current span of [`tracing`](https://docs.rs/tracing) along, so a program that uses `tracing` with
+//! `tracing-opentelemetry` needs nothing more. The current [`Context`](opentelemetry::Context) of a
+//! program that uses OpenTelemetry by itself is taken along by [`in_current_context`], by
+//! [`batch_in_current_context`], and for a Tower service by [`ContextLoader`].
+//!
+//! # Features
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `redis` | no | [`Instruments`] observes a `RedisStore` |
+
+mod context;
+mod instruments;
+mod observed;
+
+pub use self::context::{ContextLoader, InContext, batch_in_current_context, in_current_context};
+pub use self::instruments::Instruments;

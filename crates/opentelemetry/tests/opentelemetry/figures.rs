@@ -1,0 +1,74 @@
+//! The instruments have the figures of the statistics, by the names that Prometheus knows.
+
+use bellwether::metrics::{publish_cache, publish_memory_store};
+use bellwether::{Cache, MemoryStore};
+use bellwether_opentelemetry::Instruments;
+use bellwether_testkit::caches::MINUTE;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+
+use crate::recorded::{Values, collected, published};
+
+/// A cache that has led a load and answered twice from what is stored.
+async fn used(name: &str, store: &MemoryStore) -> Cache<u64> {
+    let cache = Cache::builder(name, store.clone()).ttl(MINUTE).build();
+    for _ in 0..3 {
+        cache.get_or_load(42, async || Ok::<_, std::io::Error>(7)).await.unwrap();
+    }
+    cache
+}
+
+struct Collector {
+    exporter: InMemoryMetricExporter,
+    provider: SdkMeterProvider,
+}
+
+impl Collector {
+    fn new() -> (Self, Instruments) {
+        let exporter = InMemoryMetricExporter::default();
+        let builder = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone());
+        let provider = builder.build();
+        let instruments = Instruments::new(&provider.meter("bellwether"));
+        (Self { exporter, provider }, instruments)
+    }
+
+    fn collect(&self) -> Values {
+        collected(&self.provider, &self.exporter)
+    }
+}
+
+#[tokio::test]
+async fn the_figures_are_those_of_the_metrics_facade() {
+    let store = MemoryStore::new(100);
+    let cache = used("item", &store).await;
+    let (collector, instruments) = Collector::new();
+    let (stats, memory) = (cache.clone(), store.clone());
+    instruments.observe_cache("item", move || stats.stats());
+    instruments.observe_memory_store("pages", move || memory.stats());
+
+    let published = published(|| {
+        publish_cache("item", &cache.stats());
+        publish_memory_store("pages", &store.stats());
+    });
+    let hits = "bellwether_requests_total cache=item detail=local outcome=hit";
+    assert_eq!(published.get(hits), Some(&2), "{published:#?}");
+    assert_eq!(collector.collect(), published);
+}
+
+#[tokio::test]
+async fn what_happens_later_is_in_the_next_collection() {
+    let store = MemoryStore::new(100);
+    let (collector, instruments) = Collector::new();
+    assert_eq!(collector.collect(), Values::new());
+    let [first, second] = [used("first", &store).await, used("second", &store).await];
+    let led = |cache| format!("bellwether_requests_total cache={cache} detail=stored outcome=led");
+    let loaded = first.clone();
+    instruments.observe_cache("first", move || loaded.stats());
+    assert_eq!(collector.collect().get(&led("first")), Some(&1));
+
+    instruments.observe_cache("second", move || second.stats());
+    drop(instruments);
+    first.get_or_load(43, async || Ok::<_, std::io::Error>(7)).await.unwrap();
+    let values = collector.collect();
+    assert_eq!((values.get(&led("first")), values.get(&led("second"))), (Some(&2), Some(&1)));
+}

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Writes dashboard.json, the dashboard of bellwether for Grafana.
+
+    pip install --require-hashes -r scripts/grafana-requirements.txt --target target/grafana
+    PYTHONPATH=target/grafana python3 observability/dashboard.py > observability/dashboard.json
+
+A panel is a line of a table below. Grafana's own builders give it its form, so the JSON is what
+Grafana reads. A test runs each query against a real Prometheus and wants data from it.
+"""
+
+import json
+from itertools import count
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import (
+    BigValueColorMode,
+    BigValueGraphMode,
+    LegendDisplayMode,
+    LegendPlacement,
+    StackingMode,
+    TooltipDisplayMode,
+    SortOrder,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    Threshold,
+    ThresholdsMode,
+    VariableRefresh,
+    VariableSort,
+)
+
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+# Which series a panel shows: those of caches, and those of stores.
+CACHE = 'job=~"$job", instance=~"$instance", cache=~"$cache"'
+STORE = 'job=~"$job", instance=~"$instance", store=~"$store"'
+
+
+def metric(name, of, *more):
+    """Series of a metric, among those that are chosen."""
+    return "bellwether_%s{%s}" % (name, ", ".join([of, *more]))
+
+
+def per_second(name, of, by, *more):
+    """How fast a counter grows, for each value of a label."""
+    return "sum by (%s) (rate(%s[$__rate_interval]))" % (by, metric(name, of, *more))
+
+
+def share(part, whole):
+    """The share of some events among others, as two pairs of a counter and a condition."""
+    rates = ("sum(rate(%s[$__rate_interval]))" % metric(name, CACHE, *more) for name, *more in (part, whole))
+    return " / ".join(rates)
+
+
+REQUESTS = "requests_total"
+ANSWERED = (REQUESTS, 'outcome!="left"')
+
+# Each with a title, a unit, a query, and what it means. The colour turns where the numbers say, from
+# the first colour to the last.
+STATS = [
+    ("Answered from the cache", "percentunit", share((REQUESTS, 'outcome=~"hit|stale"'), ANSWERED), [],
+     "Requests that a stored answer has answered, fresh or stale."),
+    ("Loads saved by sharing", "percentunit",
+     share((REQUESTS, 'outcome="collapsed"'), (REQUESTS, 'outcome=~"collapsed|led|bypassed"')), [],
+     "Of the requests that needed a load: those that the load of another caller has answered."),
+    ("Requests per load", "none", share(ANSWERED, ("loads_started_total",)), [],
+     "How many requests there are for each call of the loader."),
+    ("Failed requests", "percentunit",
+     share((REQUESTS, 'outcome="failed"', 'detail!~"not_found|contended"'), ANSWERED),
+     [("green", None), ("orange", 0.01), ("red", 0.05)],
+     "Requests that ended with an error, and not because there is no such thing."),
+    ("Failed loads", "percentunit",
+     share(("loads_ended_total", 'result=~"failed|timed_out|panicked"'), ("loads_ended_total",)),
+     [("green", None), ("orange", 0.05), ("red", 0.5)],
+     "Calls of the loader that failed, timed out or panicked. Stale answers may hide them from callers."),
+    ("Alerts", "none", 'count(ALERTS{alertname=~"Bellwether.+", alertstate="firing"}) or vector(0)',
+     [("green", None), ("red", 1)],
+     "Alerts of rules.yml that fire now."),
+]
+
+# Each with a title, a unit, whether the series add up, a query, a legend, and what it means.
+ROWS = [
+    ("Requests", [
+        ("Requests by outcome", "reqps", True, per_second(REQUESTS, CACHE, "outcome"), "{{outcome}}",
+         "hit: a fresh answer was stored. stale: an older one was served. collapsed: the load of another "
+         "caller. led: its own load. bypassed: past the cache. left: the caller went away."),
+        ("Stampedes held back", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="collapsed"'),
+         "{{detail}}",
+         "Callers that shared the load of another caller: in the same process (local) or in another one "
+         "(remote). Without the cache, each would have been a load."),
+        ("Hits by place", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="hit"'), "{{detail}}",
+         "local: in this process, as in a memory store or the near tier. store: the store was asked."),
+        ("Stale answers by reason", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="stale"'),
+         "{{detail}}",
+         "revalidating is usual. load_failed, load_slow, wait_ran_out and no_room mean that the source or "
+         "a limit is in trouble, and that callers do not notice it."),
+        ("Failed requests by reason", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="failed"'),
+         "{{detail}}", "loader: the error of the source. The others are of the cache itself."),
+        ("Requests past the cache by reason", "reqps", True,
+         per_second(REQUESTS, CACHE, "detail", 'outcome="bypassed"'), "{{detail}}",
+         "Each is a load of its own, whose answer is not stored."),
+    ]),
+    ("Loads", [
+        ("Loads by why they started", "cps", True, per_second("loads_started_total", CACHE, "why"), "{{why}}",
+         "The number of queries that the source sees. store_failed, not_kept, wait_ran_out and no_key run "
+         "without a lease, so other processes may repeat them."),
+        ("Loads by how they ended", "cps", True, per_second("loads_ended_total", CACHE, "result"),
+         "{{result}}", "failed, timed_out and panicked are faults of the source."),
+        ("Running loads", "none", False, "sum by (cache) (%s)" % metric("loads_running", CACHE), "{{cache}}",
+         "Loads that have started and not ended. If it only grows, loads hang."),
+        ("Refreshes in the background", "cps", True, per_second("refreshes_total", CACHE, "result"),
+         "{{result}}", "No caller notices a failed one, until the stale windows end."),
+        ("Loads by cache", "cps", True, per_second("loads_started_total", CACHE, "cache"), "{{cache}}",
+         "Which cache asks its source how often."),
+        ("Callers that a limit refused", "cps", True, per_second("refused_total", CACHE, "limit"),
+         "{{limit}}", "Each got an error or a stale answer."),
+    ]),
+    ("Between processes", [
+        ("What wakes waiters", "cps", True, per_second("wakes_total", CACHE, "by"), "{{by}}",
+         "push: a message of the store, at once. pause: a poll, because no message came. If most are "
+         "pauses, push messages are lost."),
+        ("Leases", "cps", False, per_second("leases_total", CACHE, "event"), "{{event}}",
+         "busy: another process loads. lost: the lease ended before the load did."),
+        ("Commits", "cps", False, per_second("commits_total", CACHE, "result"), "{{result}}",
+         "superseded: a loaded answer was refused, because something newer or an invalidation came first. "
+         "unacknowledged: the store failed."),
+        ("Invalidations", "cps", True, per_second("invalidations_total", CACHE, "event"), "{{event}}",
+         "failed: what it was to remove may still be served."),
+    ]),
+    ("Stores", [
+        ("Store is up", "none", False, "min by (store, instance) (%s)" % metric("store_up", STORE),
+         "{{store}} {{instance}}", "0 while the circuit breaker is open: the store is not asked."),
+        ("Operations", "ops", True, per_second("store_operations_total", STORE, "operation"),
+         "{{operation}}", "What is asked of the store. Copies in the process are not counted."),
+        ("Errors", "ops", True, per_second("store_errors_total", STORE, "error"), "{{error}}",
+         "Operations that failed. down: not asked, because the circuit breaker is open."),
+        ("Connection attempts", "cps", False, per_second("store_connects_total", STORE, "store"),
+         "{{store}}", "Many mean that connections break."),
+        ("Push messages", "cps", False, per_second("store_pushes_total", STORE, "store"), "{{store}}",
+         "Messages about changes, for waiters and for near copies."),
+        ("Unreadable entries", "cps", False, per_second("store_unreadable_total", STORE, "store"),
+         "{{store}}", "Entries that count as misses: damaged, of a newer version, or of another program."),
+    ]),
+    ("Memory", [
+        ("Near hits", "ops", False, per_second("near_hits_total", STORE, "store"), "{{store}}",
+         "Lookups that a copy in the process answered: the store was not asked."),
+        ("Near copies", "none", False, "sum by (store) (%s)" % metric("near_entries", STORE), "{{store}}",
+         "Copies in the processes, valid or not."),
+        ("Size of near copies", "bytes", False, "sum by (store) (%s)" % metric("near_bytes", STORE),
+         "{{store}}", "How much memory they take."),
+        ("Near copies removed to make room", "cps", False,
+         per_second("near_evictions_total", STORE, "store"), "{{store}}", "If it grows, the near tier is small."),
+        ("Time without near copies", "percentunit", False,
+         "max by (store) (rate(%s[$__rate_interval]))" % metric("near_disconnected_seconds_total", STORE),
+         "{{store}}", "The share of time in which no copy could be served, because changes were not heard."),
+        ("Entries of memory stores", "none", False, "sum by (store) (%s)" % metric("store_entries", STORE),
+         "{{store}}", "Including expired ones that were not removed yet."),
+        ("Size of memory stores", "bytes", False, "sum by (store) (%s)" % metric("store_bytes", STORE),
+         "{{store}}", "How much memory they take."),
+        ("Entries removed to make room", "cps", False, per_second("store_evictions_total", STORE, "store"),
+         "{{store}}", "If it grows, the memory store is small."),
+    ]),
+]
+
+
+def with_frame(panel, title, unit, text):
+    return panel.title(title).description(text).unit(unit).datasource(SOURCE)
+
+
+def query(expr):
+    return prometheus.Dataquery().expr(expr).ref_id("A").datasource(SOURCE)
+
+
+def figure(title, unit, expr, steps, text):
+    """One number."""
+    panel = with_frame(stat.Panel(), title, unit, text).height(4).span(4)
+    colours = [Threshold(value=value, color=colour) for colour, value in steps or [("blue", None)]]
+    panel.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(colours))
+    panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+    panel.color_mode(BigValueColorMode.VALUE).graph_mode(BigValueGraphMode.AREA).decimals(1)
+    return panel.with_target(query(expr).range())
+
+
+def curve(title, unit, adds_up, expr, legend, text):
+    """Curves over time, one for each value of a label."""
+    panel = with_frame(timeseries.Panel(), title, unit, text).height(8).span(8).min(0)
+    panel.fill_opacity(25 if adds_up else 5).line_width(1)
+    panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL if adds_up else StackingMode.NONE))
+    panel.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
+    place = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+    return panel.legend(place.show_legend(True)).with_target(query(expr).legend_format(legend).range())
+
+
+def choice(name, label, of):
+    """A list of the values of a label, of which any may be chosen."""
+    values = dashboard.QueryVariable(name).label(label).datasource(SOURCE)
+    values.query("label_values(%s, %s)" % (of, name)).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    return values.multi(True).include_all(True).all_value(".*").sort(VariableSort.ALPHABETICAL_ASC)
+
+
+def board():
+    board = dashboard.Dashboard("bellwether").uid("bellwether")
+    board.description("Caches and their stores: do they help, and what is wrong if they do not?")
+    board.tags(["bellwether", "cache"]).time("now-1h", "now").refresh("30s").editable()
+    board.tooltip(DashboardCursorSync.CROSSHAIR)
+    board.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
+    board.with_variable(choice("job", "Job", "bellwether_requests_total"))
+    board.with_variable(choice("instance", "Instance", 'bellwether_requests_total{job=~"$job"}'))
+    board.with_variable(choice("cache", "Cache", 'bellwether_requests_total{job=~"$job"}'))
+    board.with_variable(choice("store", "Store", '{__name__=~"bellwether_store_.+", job=~"$job"}'))
+    number = count(1)
+    for line in STATS:
+        board.with_panel(figure(*line).id(next(number)))
+    for title, panels in ROWS:
+        board.with_row(dashboard.Row(title).id(next(number)))
+        for line in panels:
+            board.with_panel(curve(*line).id(next(number)))
+    return board.build()
+
+
+if __name__ == "__main__":
+    print(json.dumps(board(), cls=JSONEncoder, sort_keys=True, indent=2))

@@ -1,0 +1,56 @@
+//! The span of a request that asks the store or waits.
+
+use std::time::Duration;
+
+use tracing::field;
+
+use crate::key::Key;
+use crate::stats::{CountedEvent, RequestEvent};
+use crate::trace::CallerSpan;
+
+/// The span in which a request waits: its own, or that of its caller if its own is off.
+#[derive(Debug, Default)]
+pub(super) struct RequestSpan {
+    caller: CallerSpan,
+    is_own: bool,
+}
+
+impl RequestSpan {
+    /// Begins the span of a request, as a child of the current one.
+    pub(super) fn begin(cache: &str, key: &Key) -> Self {
+        let own = CallerSpan::of(tracing::debug_span!(
+            target: "bellwether::load",
+            "cache.get",
+            cache,
+            key.kind = key.kind(),
+            outcome = field::Empty,
+            detail = field::Empty,
+            waited_ms = field::Empty,
+        ));
+        match own.is_none() {
+            true => Self { caller: CallerSpan::current(), is_own: false },
+            false => Self { caller: own, is_own: true },
+        }
+    }
+
+    /// What is linked to the load, and what the load is a child of.
+    pub(super) fn caller(&self) -> &CallerSpan {
+        &self.caller
+    }
+
+    /// Its own span, to poll in it. Its caller's is entered by the caller.
+    pub(super) fn own(&self) -> CallerSpan {
+        if self.is_own { self.caller.clone() } else { CallerSpan::default() }
+    }
+
+    /// Notes how the request has ended.
+    pub(super) fn end(&self, event: RequestEvent, waited: Duration) {
+        if self.is_own {
+            let field = event.field();
+            let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
+            let span = self.caller.span();
+            span.record("outcome", outcome).record("detail", detail);
+            span.record("waited_ms", u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A load that has started, and its span.
+
+use std::sync::Arc;
+use std::thread;
+
+use tokio::time::Instant;
+use tracing::{Span, field};
+
+use super::cache_stats::{LoadReason, LoadResult};
+use super::counters::CountedEvent;
+use super::layer_log::LOAD;
+use super::recorder::Statistics;
+use crate::key::Key;
+use crate::trace::CallerSpan;
+
+/// A load that has started. If it is dropped without a result, it counts as cancelled, or as
+/// panicked if a panic drops it.
+#[derive(Debug)]
+pub(crate) struct RunningLoad {
+    statistics: Arc<Statistics>,
+    began: Instant,
+    span: Span,
+    result: Option<LoadResult>,
+    is_not_found: bool,
+}
+
+impl RunningLoad {
+    pub(super) fn begin(
+        statistics: Arc<Statistics>,
+        key: Option<&Key>,
+        why: LoadReason,
+        trigger: &CallerSpan,
+    ) -> Self {
+        let span = span(statistics.name(), key, why, trigger);
+        Self { statistics, began: Instant::now(), span, result: None, is_not_found: false }
+    }
+
+    /// The span in which the loader runs.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Notes that the answer is that there is none.
+    pub(crate) fn note_not_found(&mut self) {
+        self.is_not_found = true;
+    }
+
+    /// The load has ended.
+    pub(crate) fn end(mut self, result: LoadResult) {
+        self.result = Some(match result {
+            LoadResult::Succeeded if self.is_not_found => LoadResult::NotFound,
+            result => result,
+        });
+    }
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        let result = self.result.unwrap_or_else(|| match thread::panicking() {
+            true => LoadResult::Panicked,
+            false => LoadResult::Cancelled,
+        });
+        self.span.record("result", result.field());
+        self.statistics.load_ended(result, self.began.elapsed());
+    }
+}
+
+/// The span of a load: a child of the current one. A load in the background outlives the request
+/// that triggered it, so it has no parent, and follows from that request.
+fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -> Span {
+    let kind = key.map(Key::kind);
+    let (reason, result) = (why.field(), field::Empty);
+    if !matches!(why, LoadReason::Revalidation | LoadReason::Early) {
+        return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, why = reason, result);
+    }
+    let span = tracing::info_span!(target: LOAD, parent: None, "cache.load", cache, key.kind = kind, why = reason, result);
+    trigger.precedes(&span);
+    span
+}

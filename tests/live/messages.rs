@@ -1,0 +1,188 @@
+//! Messages to waiters, where the server reports no changes.
+
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Renew, Store, Value, conformance};
+use bellwether::{Lifetimes, RedisOptions, RedisStore, RedisWakeUps, StoreErrorKind};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
+use tokio::time::timeout;
+
+use crate::catalog::{key, name, options};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a store needs without client tracking and without messages.
+const RIGHTS: [&str; 12] = [
+    "~bw:*",
+    "+mget",
+    "+get",
+    "+getex",
+    "+setrange",
+    "+set",
+    "+del",
+    "+pttl",
+    "+pexpire",
+    "+time",
+    "+evalsha",
+    "+eval",
+];
+
+fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
+    let begin = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret", "+ping"];
+    server.command(&[&begin, &RIGHTS[..], more].concat());
+    let url = format!("redis://bw:secret@127.0.0.1:{}", server.port());
+    let options = RedisOptions::new(&url).and_then(|options| options.namespace("live"));
+    options.and_then(|options| options.timeout(PATIENCE)).expect("options")
+}
+
+async fn over_resp2(server: &RedisServer) -> RedisStore {
+    options(server).resp2().connect().await.expect("a store")
+}
+
+async fn acquire(store: &RedisStore, claim: &Claim, term: Duration) -> Acquire {
+    store.acquire(claim.clone(), term, Accept::Fresh).await.expect("an answer")
+}
+
+async fn lead(store: &RedisStore, claim: &Claim) -> Lease {
+    match acquire(store, claim, MINUTE).await {
+        Acquire::Lead { lease, .. } => lease,
+        other => panic!("no lease: {other:?}"),
+    }
+}
+
+async fn is_busy(store: &RedisStore) -> bool {
+    matches!(acquire(store, &Claim::new(key(1)), MINUTE).await, Acquire::Busy { .. })
+}
+
+/// The length of the lease with the marks of waiters.
+fn lease_length(server: &RedisServer) -> Reply {
+    server.command(&["STRLEN", &format!("{}:lease", name(1))])
+}
+
+#[tokio::test]
+async fn a_user_with_the_rights_for_messages_needs_no_tracking() {
+    let server = RedisServer::start();
+    let options = user(&server, &["&bw:*", "+subscribe", "+publish"]);
+    let store = options.connect().await.expect("a store");
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
+    assert_eq!(conformance::run(store).await, []);
+}
+
+#[tokio::test]
+async fn without_the_rights_for_messages_waiters_poll() {
+    let server = RedisServer::start();
+    for rights in [&[][..], &["+subscribe"], &["&bw:*"]] {
+        let store = user(&server, rights).connect().await.expect("a store");
+        assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling, "{rights:?}");
+        assert!(store.watch(&key(1)).is_silent());
+    }
+}
+
+#[tokio::test]
+async fn a_user_that_may_subscribe_and_not_publish_is_named_on_connecting() {
+    let server = RedisServer::start();
+    let error = user(&server, &["&bw:*", "+subscribe"]).connect().await.expect_err("half of it");
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("+publish"), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_with_tracking_needs_no_messages() {
+    let server = RedisServer::start();
+    let store = user(&server, &["+client|tracking"]).connect().await.expect("a store");
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Tracking);
+    let clients = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    assert_eq!(clients.text(), "");
+}
+
+/// It has no mark before its first use.
+#[tokio::test]
+async fn a_store_that_connects_lazily_subscribes_when_it_first_asks_for_a_lease() {
+    let server = RedisServer::start();
+    let leader = over_resp2(&server).await;
+    let lease = lead(&leader, &Claim::new(key(1))).await;
+    let store = options(&server).resp2().connect_lazily();
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling);
+    assert!(is_busy(&store).await);
+    within(PATIENCE, || store.stats().wake_ups == RedisWakeUps::Messages).await;
+    let mut watch = store.watch(&key(1));
+    assert!(is_busy(&store).await);
+    leader.abandon(lease.into_claim()).await.expect("given up");
+    timeout(PATIENCE, watch.changed()).await.expect("a message");
+}
+
+#[tokio::test]
+async fn the_end_of_a_subscription_is_a_change_of_all_keys() {
+    let server = RedisServer::start();
+    let store = over_resp2(&server).await;
+    let mut watch = store.watch(&key(1));
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    timeout(PATIENCE, watch.changed()).await.expect("told");
+    within(PATIENCE, || store.stats().wake_ups == RedisWakeUps::Messages).await;
+}
+
+#[tokio::test]
+async fn a_dropped_store_ends_its_subscription() {
+    let server = RedisServer::start();
+    let store = over_resp2(&server).await;
+    drop(store);
+    let subscribed = || server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
+    within(PATIENCE, || subscribed().is_empty()).await;
+}
+
+/// A claim that asks again gets a lease of its own again, and a renewal writes the lease again.
+#[tokio::test]
+async fn waiters_are_told_of_the_end_of_a_lease_that_was_granted_again_and_renewed() {
+    let server = RedisServer::start();
+    let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
+    let claim = Claim::new(key(1));
+    lead(&leader, &claim).await;
+    let mut watch = waiter.watch(&key(1));
+    assert!(is_busy(&waiter).await);
+    let lease = lead(&leader, &claim).await;
+    assert_eq!(leader.renew(&lease, 2 * MINUTE).await.expect("an answer"), Renew::Held);
+    assert_eq!(lease_length(&server), Reply::Integer(48));
+    let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
+    leader.commit(lease, draft).await.expect("stored");
+    timeout(PATIENCE, watch.changed()).await.expect("a message");
+}
+
+#[tokio::test]
+async fn a_process_that_asks_often_leaves_one_mark() {
+    let server = RedisServer::start();
+    let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
+    lead(&leader, &Claim::new(key(1))).await;
+    assert_eq!(lease_length(&server), Reply::Integer(32));
+    for _ in 0..3 {
+        assert!(is_busy(&waiter).await);
+        assert_eq!(lease_length(&server), Reply::Integer(48));
+    }
+    assert!(is_busy(&leader).await);
+    assert_eq!(lease_length(&server), Reply::Integer(64));
+}
+
+#[tokio::test]
+async fn the_marks_at_a_lease_are_bounded() {
+    let server = RedisServer::start();
+    let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
+    let lease = lead(&leader, &Claim::new(key(1))).await;
+    let marks = "0123456789abcdef".repeat(1000);
+    server.command(&["SETRANGE", &format!("{}:lease", name(1)), "32", &marks]);
+    assert!(is_busy(&waiter).await);
+    assert_eq!(lease_length(&server), Reply::Integer(32 + 16_000));
+    leader.abandon(lease.into_claim()).await.expect("given up");
+    assert_eq!(lease_length(&server), Reply::Integer(0));
+}
+
+#[tokio::test]
+async fn a_foreign_value_that_is_as_long_as_a_lease_with_marks_blocks_no_caller() {
+    let server = RedisServer::start();
+    let store = over_resp2(&server).await;
+    for value in ["not a lease".repeat(16), "z".repeat(48), "a".repeat(47)] {
+        server.command(&["SET", &format!("{}:lease", name(1)), &value, "EX", "600"]);
+        let lease = lead(&store, &Claim::new(key(1))).await;
+        store.abandon(lease.into_claim()).await.expect("given up");
+    }
+}
