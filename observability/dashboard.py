@@ -32,9 +32,10 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-# Which series a panel shows: those of caches, and those of stores.
+# Which series a panel shows: those of caches, of stores, and of sets of locks.
 CACHE = 'job=~"$job", instance=~"$instance", cache=~"$cache"'
 STORE = 'job=~"$job", instance=~"$instance", store=~"$store"'
+LOCKS = 'job=~"$job", instance=~"$instance", kind=~"$locks"'
 
 
 def metric(name, of, *more):
@@ -51,6 +52,12 @@ def share(part, whole):
     """The share of some events among others, as two pairs of a counter and a condition."""
     rates = ("sum(rate(%s[$__rate_interval]))" % metric(name, CACHE, *more) for name, *more in (part, whole))
     return " / ".join(rates)
+
+
+def quantile(share, name, of, by):
+    """The value that this share of the values of a histogram does not exceed."""
+    rates = "sum by (le, %s) (rate(%s[$__rate_interval]))" % (by, metric(name + "_bucket", of))
+    return "histogram_quantile(%s, %s)" % (share, rates)
 
 
 REQUESTS = "requests_total"
@@ -89,6 +96,11 @@ ROWS = [
          "{{detail}}",
          "Callers that shared the load of another caller: in the same process (local) or in another one "
          "(remote). Without the cache, each would have been a load."),
+        ("Size of the stampedes", "none", False, quantile(0.99, "flight_callers", CACHE, "cache"), "{{cache}}",
+         "99 % of the loads were shared by at most so many callers of one process."),
+        ("Waits of callers that shared a load", "s", False,
+         quantile(0.99, "wait_duration_seconds", CACHE, "place"), "{{place}}",
+         "99 % of them waited at most so long, for a load here or elsewhere."),
         ("Hits by place", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="hit"'), "{{detail}}",
          "local: in this process, as in a memory store or the near tier. store: the store was asked."),
         ("Stale answers by reason", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="stale"'),
@@ -107,6 +119,8 @@ ROWS = [
          "without a lease, so other processes may repeat them."),
         ("Loads by how they ended", "cps", True, per_second("loads_ended_total", CACHE, "result"),
          "{{result}}", "failed, timed_out and panicked are faults of the source."),
+        ("Time of loads", "s", False, quantile(0.99, "load_duration_seconds", CACHE, "result"), "{{result}}",
+         "99 % of the loads took at most so long. Waiters wait as long."),
         ("Running loads", "none", False, "sum by (cache) (%s)" % metric("loads_running", CACHE), "{{cache}}",
          "Loads that have started and not ended. If it only grows, loads hang."),
         ("Refreshes in the background", "cps", True, per_second("refreshes_total", CACHE, "result"),
@@ -120,6 +134,9 @@ ROWS = [
         ("What wakes waiters", "cps", True, per_second("wakes_total", CACHE, "by"), "{{by}}",
          "push: a message of the store, at once. pause: a poll, because no message came. If most are "
          "pauses, push messages are lost."),
+        ("Lag behind the load", "s", False, quantile(0.99, "notice_lag_seconds", CACHE, "cache"), "{{cache}}",
+         "How long after the end of a load in another process its waiters had the answer: 99 % at most so "
+         "long. A tenth of a second and more means that they poll."),
         ("Leases", "cps", False, per_second("leases_total", CACHE, "event"), "{{event}}",
          "busy: another process loads. lost: the lease ended before the load did."),
         ("Commits", "cps", False, per_second("commits_total", CACHE, "result"), "{{result}}",
@@ -135,6 +152,9 @@ ROWS = [
          "{{operation}}", "What is asked of the store. Copies in the process are not counted."),
         ("Errors", "ops", True, per_second("store_errors_total", STORE, "error"), "{{error}}",
          "Operations that failed. down: not asked, because the circuit breaker is open."),
+        ("Time of operations", "s", False,
+         quantile(0.99, "store_operation_duration_seconds", STORE, "operation"), "{{operation}}",
+         "99 % of the operations took at most so long, with their time in the network."),
         ("Connection attempts", "cps", False, per_second("store_connects_total", STORE, "store"),
          "{{store}}", "Many mean that connections break."),
         ("Push messages", "cps", False, per_second("store_pushes_total", STORE, "store"), "{{store}}",
@@ -160,6 +180,18 @@ ROWS = [
          "{{store}}", "How much memory they take."),
         ("Entries removed to make room", "cps", False, per_second("store_evictions_total", STORE, "store"),
          "{{store}}", "If it grows, the memory store is small."),
+    ]),
+    ("Locks", [
+        ("Attempts to lock", "cps", True, per_second("lock_waits_total", LOCKS, "result"), "{{result}}",
+         "acquired, or why not: busy and timed_out are waits that ended, left are callers that went away."),
+        ("Waits for locks", "s", False, quantile(0.99, "lock_wait_duration_seconds", LOCKS, "kind"),
+         "{{kind}}", "99 % of the attempts took at most so long, with or without success."),
+        ("Held locks", "none", False, "sum by (kind) (%s)" % metric("lock_held", LOCKS), "{{kind}}",
+         "Keys that the processes hold now."),
+        ("Renewals", "cps", True, per_second("lock_renewals_total", LOCKS, "result"), "{{result}}",
+         "Those that fail are repeated until the lease ends."),
+        ("Lost locks", "cps", False, per_second("lock_lost_total", LOCKS, "kind"), "{{kind}}",
+         "Holds that ended before their holders released them. Another holder may have begun meanwhile."),
     ]),
 ]
 
@@ -192,10 +224,10 @@ def curve(title, unit, adds_up, expr, legend, text):
     return panel.legend(place.show_legend(True)).with_target(query(expr).legend_format(legend).range())
 
 
-def choice(name, label, of):
+def choice(name, title, of, label=None):
     """A list of the values of a label, of which any may be chosen."""
-    values = dashboard.QueryVariable(name).label(label).datasource(SOURCE)
-    values.query("label_values(%s, %s)" % (of, name)).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+    values = dashboard.QueryVariable(name).label(title).datasource(SOURCE)
+    values.query("label_values(%s, %s)" % (of, label or name)).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     return values.multi(True).include_all(True).all_value(".*").sort(VariableSort.ALPHABETICAL_ASC)
 
 
@@ -209,6 +241,7 @@ def board():
     board.with_variable(choice("instance", "Instance", 'bellwether_requests_total{job=~"$job"}'))
     board.with_variable(choice("cache", "Cache", 'bellwether_requests_total{job=~"$job"}'))
     board.with_variable(choice("store", "Store", '{__name__=~"bellwether_store_.+", job=~"$job"}'))
+    board.with_variable(choice("locks", "Locks", 'bellwether_lock_held{job=~"$job"}', "kind"))
     number = count(1)
     for line in STATS:
         board.with_panel(figure(*line).id(next(number)))

@@ -5,7 +5,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// An option with an invalid value. The method that sets the option returns it.
+/// An option with an invalid value, or one without effect. The method that sets the option returns it,
+/// in all crates: no option panics, and none is ignored. An option that cannot be wrong, such as a
+/// `ttl`, returns no `Result`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -59,6 +61,13 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The option would have no effect.
+    NoEffect {
+        /// The setting.
+        setting: &'static str,
+        /// What it is for.
+        reason: &'static str,
+    },
     /// The URL of a store is invalid. The error does not repeat it, since it may hold a password.
     Url {
         /// What is wrong with it.
@@ -82,6 +91,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}")
             }
             Self::Key { given, reason } => write!(f, "key {given:?}: {reason}"),
+            Self::NoEffect { setting, reason } => {
+                write!(f, "{setting} would have no effect: {reason}")
+            }
             Self::Tls { reason } => write!(f, "tls: {reason}"),
             Self::Url { reason } => write!(f, "store url: {reason}"),
         }

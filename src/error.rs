@@ -121,6 +121,11 @@ impl CacheError {
         self.kind
     }
 
+    /// Whether it is of an invalidation that the store [keeps](StoreError::kept) and repeats.
+    pub fn is_kept(&self) -> bool {
+        self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_kept)
+    }
+
     pub(crate) fn contended(key: &Key) -> Self {
         Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by another caller"))
     }
@@ -208,10 +213,8 @@ impl CacheError {
     }
 
     pub(crate) fn not_clearable() -> Self {
-        Self::new(
-            CacheErrorKind::NotClearable,
-            "the layer is not clearable: `clearable()` lets its entries be cleared",
-        )
+        let message = "the layer is not clearable: `clearable()` lets its entries be cleared";
+        Self::new(CacheErrorKind::NotClearable, message)
     }
 
     pub(crate) fn tag(tag: &Tag, error: &StoreError) -> Self {
@@ -318,13 +321,14 @@ pub struct StoreError {
     kind: StoreErrorKind,
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    is_kept: bool,
 }
 
 impl StoreError {
     /// Makes an error of a store. The message says what was done and how it failed. It must hold no
     /// value and no secret.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into(), source: None }
+        Self { kind, message: message.into().into(), source: None, is_kept: false }
     }
 
     /// Adds the cause. Like the message, it must hold no value and no secret.
@@ -333,9 +337,21 @@ impl StoreError {
         Self { source: Some(source.into().into()), ..self }
     }
 
+    /// Says that the store keeps the invalidation that failed, and repeats it until it succeeds.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        let message = format!("{}; the invalidation is repeated until it succeeds", self.message);
+        Self { message: message.into(), is_kept: true, ..self }
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// Whether it is of an invalidation that the store [keeps](Self::kept).
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
     }
 }
 

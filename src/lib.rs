@@ -95,7 +95,9 @@ pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
-pub use codec::{AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, Json};
+pub use codec::{
+    AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, InProcess, Json, SerdeValue,
+};
 pub use config_error::ConfigError;
 pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
@@ -111,7 +113,7 @@ pub use read_through::future::{ResponseFuture, WithStatus};
 pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;
 pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
-pub use read_through::lookup::Lookup;
+pub use read_through::lookup::{IntoLookup, Lookup};
 pub use read_through::many::{
     BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
 };

@@ -59,6 +59,8 @@
 //! | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
+//! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
+//! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
 //! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
 //! | `near_entries`, `near_bytes` | gauge | `store` | the same |
 //! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
@@ -126,6 +128,12 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
     count("bellwether_store_outages_total", name, stats.outages);
     count("bellwether_store_pushes_total", name, stats.pushes);
     count("bellwether_store_unreadable_total", name, stats.unreadable);
+    let replay = &stats.replay;
+    set("bellwether_store_invalidations_pending", name, replay.pending);
+    count("bellwether_store_invalidations_kept_total", name, replay.kept);
+    count("bellwether_store_invalidations_replayed_total", name, replay.replayed);
+    count("bellwether_store_invalidations_dropped_total", name, replay.dropped);
+    count("bellwether_store_invalidations_reasserted_total", name, replay.reasserted);
     if let Some(near) = &stats.near {
         count("bellwether_near_hits_total", name, near.hits);
         count("bellwether_near_evictions_total", name, near.evictions);

@@ -87,6 +87,8 @@ impl Demo {
         // One after the other, so that they do not disturb each other.
         let unprotected = self.burst_of(Way::Unprotected).await;
         let plain = self.burst_of(Way::Plain).await;
+        // Another process over the same store may have loaded it meanwhile.
+        let _ = self.shop.invalidate(PRODUCT).await;
         let protected = self.burst_of(Way::Protected).await;
         Bursts { callers: CALLERS, product: PRODUCT, unprotected, plain, protected }
     }

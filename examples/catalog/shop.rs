@@ -15,7 +15,7 @@ use crate::catalog::Product;
 use crate::plain::PlainCaches;
 use crate::source::{Category, QueryError, Search, Source};
 use crate::switch::SwitchedStore;
-use crate::timings::{Histogram, Locked, Timings};
+use crate::timings::{Locked, Timings};
 use crate::traffic;
 use crate::way::Way;
 
@@ -41,8 +41,6 @@ pub(crate) struct Shop {
     pub(crate) store: SwitchedStore,
     /// Of each way, in the order of [`Way::ALL`].
     timings: [Locked<Timings>; 3],
-    /// How long callers waited that another caller's load has answered.
-    waits: Locked<Histogram>,
     plain: PlainCaches,
     products: Cache<Option<Product>>,
     pages: Cache<Vec<u32>>,
@@ -72,8 +70,8 @@ impl Shop {
         let pages = cache(PAGES, &store, TTL)?.build();
         let categories = cache(CATEGORIES, &store, CATEGORIES_TTL)?.build();
         let plain = PlainCaches::new(TTL, CATEGORIES_TTL);
-        let (timings, waits) = Default::default();
-        Ok(Self { source, store, timings, waits, plain, products, pages, categories })
+        let timings = Default::default();
+        Ok(Self { source, store, timings, plain, products, pages, categories })
     }
 
     /// Asks for all that the traffic asks for, so that nothing of it is cold.
@@ -100,10 +98,6 @@ impl Shop {
 
     pub(crate) fn timings(&self, way: Way) -> Timings {
         self.timings[way as usize].lock().clone()
-    }
-
-    pub(crate) fn waits(&self) -> Histogram {
-        self.waits.lock().clone()
     }
 
     /// One product, if there is such a one.
@@ -188,8 +182,7 @@ impl Shop {
         let mut products = Vec::with_capacity(skus.len());
         let database = self.source.of(Way::Protected).clone();
         let load = async move |skus| database.products(skus).await;
-        for (product, status) in self.products.get_or_load_many(skus, load).with_status().await {
-            self.note(&status);
+        for product in self.products.get_or_load_many(skus, load).await {
             products.extend(product?);
         }
         Ok(products)
@@ -200,15 +193,7 @@ impl Shop {
         answer: impl Future<Output = (Result<T, E>, CacheStatus)>,
     ) -> Result<Found<T>, Fault> {
         let (value, status) = answer.await;
-        self.note(&status);
         Ok(Found { value: value.map_err(Into::into)?, status: Some(status) })
-    }
-
-    /// Counts a wait. All else is in [`stats`](Self::stats).
-    fn note(&self, status: &CacheStatus) {
-        if let CacheStatus::Collapsed { waited, .. } = status {
-            self.waits.lock().note(*waited);
-        }
     }
 
     async fn timed<T>(

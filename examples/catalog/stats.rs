@@ -3,12 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
-use bellwether::stats::CacheStats;
+use bellwether::stats::{CacheStats, HistogramStats};
 use serde::Serialize;
 
 use crate::demo::Demo;
 use crate::switch::State;
-use crate::timings::{Histogram, Timings};
+use crate::timings::Timings;
 use crate::way::Way;
 
 /// All of them at one moment.
@@ -20,8 +20,10 @@ pub(crate) struct Stats {
     outcomes: Outcomes,
     loads: Loads,
     wakes: Wakes,
-    /// The waits of callers that were answered by another caller's load.
-    waits: Histogram,
+    /// How long callers waited for the load of another caller that answered them.
+    waits: Times,
+    /// For how long a load of another process had ended when its waiters here noticed.
+    lags: Times,
     store: Store,
     slow: bool,
     broken: bool,
@@ -64,6 +66,11 @@ struct Wakes {
     pause: u64,
 }
 
+/// How many of something took how long: by the classes of [`HistogramStats::SECONDS`].
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+struct Times([u64; 16]);
+
 #[derive(Serialize)]
 struct Store {
     kind: &'static str,
@@ -82,7 +89,8 @@ impl Stats {
             outcomes: Outcomes::default(),
             loads: Loads::default(),
             wakes: Wakes::default(),
-            waits: demo.shop.waits(),
+            waits: Times::default(),
+            lags: Times::default(),
             store: Store::of(demo),
             slow: weather.slow.load(Ordering::Relaxed),
             broken: weather.broken.load(Ordering::Relaxed),
@@ -92,6 +100,9 @@ impl Stats {
             stats.loads.add(&cache);
             stats.wakes.push += cache.wakes.push;
             stats.wakes.pause += cache.wakes.pause;
+            stats.waits.add(&cache.wait_times.here);
+            stats.waits.add(&cache.wait_times.elsewhere);
+            stats.lags.add(&cache.notice_lag);
         }
         stats
     }
@@ -124,6 +135,14 @@ impl Loads {
         self.started += cache.loads.started.total();
         self.failed += ended.failed + ended.timed_out + ended.panicked;
         self.failed_refreshes += cache.refreshes.failed;
+    }
+}
+
+impl Times {
+    fn add(&mut self, times: &HistogramStats) {
+        for (count, more) in self.0.iter_mut().zip(times.counts) {
+            *count += more;
+        }
     }
 }
 

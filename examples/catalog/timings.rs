@@ -10,10 +10,10 @@ use serde::Serialize;
 const FIRST_CLASS_MICROS: u128 = 250;
 const CLASSES: usize = 17;
 
-/// How many of something took how long.
+/// How many requests took how long.
 #[derive(Clone, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Histogram([u64; CLASSES]);
+struct Histogram([u64; CLASSES]);
 
 /// The requests of a way, counted since the program was started.
 #[derive(Clone, Default, Serialize)]
@@ -40,7 +40,7 @@ impl Timings {
 }
 
 impl Histogram {
-    pub(crate) fn note(&mut self, took: Duration) {
+    fn note(&mut self, took: Duration) {
         let ends = (0..CLASSES - 1).map(|class| FIRST_CLASS_MICROS << class);
         self.0[ends.take_while(|end| took.as_micros() >= *end).count()] += 1;
     }

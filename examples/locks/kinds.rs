@@ -10,7 +10,7 @@ use bellwether_lock::{
 };
 use clap::ValueEnum;
 
-use crate::servers::Servers;
+use crate::servers::{MYSQL, POSTGRES, REDIS, REDLOCK, Servers, ZOOKEEPER};
 
 /// A kind of lock.
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,6 +54,18 @@ impl Kind {
         }
     }
 
+    /// The flag that names its server, if it has one.
+    pub(crate) fn flag(self) -> Option<&'static str> {
+        match self {
+            Self::Local => None,
+            Self::Redis | Self::Reentrant | Self::Fair => Some(REDIS),
+            Self::Redlock => Some(REDLOCK),
+            Self::Zookeeper => Some(ZOOKEEPER),
+            Self::Mysql | Self::MysqlRow => Some(MYSQL),
+            Self::Postgres => Some(POSTGRES),
+        }
+    }
+
     /// The locks of two services. They share nothing but the server, or for the kind that has none
     /// the process.
     pub(crate) async fn two_services(
@@ -72,14 +84,14 @@ impl Kind {
     async fn connect(self, servers: &Servers) -> Result<Arc<dyn Lock>, Box<dyn Error>> {
         Ok(match self {
             Self::Local => Arc::new(LocalLock::new()),
-            Self::Redis => Arc::new(RedisLock::connect(&servers.redis()).await?),
-            Self::Reentrant => Arc::new(ReentrantLock::connect(&servers.redis()).await?),
-            Self::Fair => Arc::new(FairLock::connect(&servers.redis()).await?),
-            Self::Redlock => Arc::new(Redlock::connect(&servers.redlock()).await?),
-            Self::Zookeeper => Arc::new(ZooKeeperLock::connect(&servers.zookeeper()).await?),
-            Self::Mysql => Arc::new(MySqlLock::connect(&servers.mysql()).await?),
-            Self::MysqlRow => Arc::new(MySqlRowLock::connect(&servers.mysql()).await?),
-            Self::Postgres => Arc::new(PostgresLock::connect(&servers.postgres()).await?),
+            Self::Redis => Arc::new(RedisLock::connect(&servers.redis()?).await?),
+            Self::Reentrant => Arc::new(ReentrantLock::connect(&servers.redis()?).await?),
+            Self::Fair => Arc::new(FairLock::connect(&servers.redis()?).await?),
+            Self::Redlock => Arc::new(Redlock::connect(&servers.redlock()?).await?),
+            Self::Zookeeper => Arc::new(ZooKeeperLock::connect(&servers.zookeeper()?).await?),
+            Self::Mysql => Arc::new(MySqlLock::connect(&servers.mysql()?).await?),
+            Self::MysqlRow => Arc::new(MySqlRowLock::connect(&servers.mysql()?).await?),
+            Self::Postgres => Arc::new(PostgresLock::connect(&servers.postgres()?).await?),
         })
     }
 }

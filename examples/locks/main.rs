@@ -7,75 +7,115 @@
 mod counter;
 mod kinds;
 mod servers;
+#[path = "../shared/shown.rs"]
+mod shown;
 mod stock;
+mod table;
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use bellwether_testkit::servers::MissingServer;
+use clap::{Parser, value_parser};
 use kinds::Kind;
 use servers::Servers;
 
 /// Tries out locks. Servers that are not named are started for the time of the run.
 #[derive(Parser)]
+#[command(name = "locks")]
 struct Args {
     /// Only this kind of lock; may be repeated
     #[arg(long = "lock", value_enum)]
     kinds: Vec<Kind>,
     /// How many times each of the two services increments the counter
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..=100_000))]
     rounds: u32,
     #[command(flatten)]
     addresses: servers::Addresses,
 }
 
+/// What ends the run, in words for a person.
+type Fault = Box<dyn Error>;
+
 /// The results of both demos.
 struct Row {
-    name: &'static str,
     counter: counter::Outcome,
     stock: stock::Outcome,
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let Args { kinds, rounds, addresses } = Args::parse();
-    let kinds = if kinds.is_empty() { Kind::all() } else { kinds };
-    let servers = Servers::new(addresses);
-    let mut rows = vec![Row {
-        name: "no lock",
-        counter: counter::unprotected(rounds).await,
-        stock: stock::unprotected().await,
-    }];
-    for kind in kinds {
-        let [one, other] = kind.two_services(&servers).await?;
-        let counter = counter::by([one.clone(), other.clone()], rounds).await?;
-        let stock = stock::by([one.clone(), other.clone()]).await?;
-        one.shutdown(Duration::from_secs(5)).await;
-        other.shutdown(Duration::from_secs(5)).await;
-        rows.push(Row { name: kind.name(), counter, stock });
-    }
-    print(&rows, rounds);
-    let is_right = |row: &Row| row.counter.counted == 2 * rounds && row.stock.oversold == 0;
-    match rows.iter().skip(1).find(|row| !is_right(row)) {
-        Some(row) => Err(format!("{} let two in at once", row.name).into()),
-        None => Ok(()),
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("locks: {fault}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-fn print(rows: &[Row], rounds: u32) {
-    println!(
-        "{:<14} {:>22} {:>10} {:>8} {:>24}",
-        "", "counted", "each", "fences", "sold of 40 (oversold)"
-    );
-    for Row { name, counter, stock } in rows {
-        let counted = format!("{} of {}", counter.counted, 2 * rounds);
-        let each = format!("{:.2} ms", counter.each.as_secs_f64() * 1e3);
-        let fences = match counter.fences {
-            counter::Fences::None => "none",
-            counter::Fences::Grew => "grow",
-            counter::Fences::Fell => "FALL",
-        };
-        let sold = format!("{} ({})", stock.sold, stock.oversold);
-        println!("{name:<14} {counted:>22} {each:>10} {fences:>8} {sold:>24}");
+/// Prints each row when it is there.
+async fn run(Args { kinds, rounds, addresses }: Args) -> Result<(), Fault> {
+    let takes_all = kinds.is_empty();
+    let kinds = if takes_all { Kind::all() } else { kinds };
+    let servers = Servers::new(addresses);
+    table::head();
+    table::begin("no lock");
+    let stock = stock::unprotected().await;
+    table::end(&Row { counter: counter::unprotected(rounds).await, stock }, rounds);
+    let mut wrong = Vec::new();
+    for kind in kinds {
+        match tried(kind, &servers, rounds).await {
+            Ok(true) => {}
+            Ok(false) => wrong.push(kind.name()),
+            // The others can be shown all the same.
+            Err(fault) if takes_all && fault.is::<MissingServer>() => {
+                table::begin(kind.name());
+                println!("skipped: {fault}");
+            }
+            Err(fault) => return Err(explained(kind, &servers, &*fault).into()),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(format!("two were let in at once by: {}", wrong.join(", ")).into())
+}
+
+/// Tries a kind of lock, and tells whether it kept the services apart.
+async fn tried(kind: Kind, servers: &Servers, rounds: u32) -> Result<bool, Fault> {
+    let [one, other] = kind.two_services(servers).await?;
+    table::begin(kind.name());
+    let counter = counter::by([one.clone(), other.clone()], rounds).await?;
+    let stock = stock::by([one.clone(), other.clone()]).await?;
+    one.shutdown(Duration::from_secs(5)).await;
+    other.shutdown(Duration::from_secs(5)).await;
+    let row = Row { counter, stock };
+    table::end(&row, rounds);
+    Ok(row.counter.counted == 2 * rounds && row.stock.oversold == 0)
+}
+
+/// What a person can do about a kind that cannot be tried: the flag, the address and the reason.
+fn explained(kind: Kind, servers: &Servers, fault: &(dyn Error + 'static)) -> String {
+    let name = kind.name();
+    let Some(flag) = kind.flag() else { return format!("{name}: {fault}") };
+    if fault.is::<MissingServer>() {
+        return format!("{name}: {fault}, or name one that runs by {flag}");
+    }
+    match servers.addresses.shown(flag) {
+        Some(address) => format!("{flag} {address}: {fault}"),
+        None => format!("{name}: {fault}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rounds_are_refused_by_name() {
+        let error = Args::try_parse_from(["locks", "--rounds", "0"]).err().expect("an error");
+        assert!(error.to_string().contains("--rounds"), "{error}");
     }
 }

@@ -2,8 +2,12 @@
 
 use std::cell::OnceCell;
 
-use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
+use bellwether_testkit::servers::{
+    MariaDbServer, MissingServer, PostgresServer, RedisServer, ZooKeeperServer,
+};
 use clap::Args;
+
+use crate::shown::shown;
 
 /// Where servers are that run already.
 #[derive(Args)]
@@ -25,9 +29,25 @@ pub(crate) struct Addresses {
     postgres: Option<String>,
 }
 
+impl Addresses {
+    /// The addresses that a flag names, without users and passwords.
+    pub(crate) fn shown(&self, flag: &str) -> Option<String> {
+        let named: Vec<&String> = match flag {
+            REDIS => self.redis.iter().collect(),
+            REDLOCK => self.redlock.iter().collect(),
+            ZOOKEEPER => self.zookeeper.iter().collect(),
+            MYSQL => self.mysql.iter().collect(),
+            POSTGRES => self.postgres.iter().collect(),
+            _ => Vec::new(),
+        };
+        let shown: Vec<_> = named.into_iter().map(|url| shown(url)).collect();
+        (!shown.is_empty()).then(|| shown.join(" "))
+    }
+}
+
 /// All servers. One that is started is gone when this is dropped.
 pub(crate) struct Servers {
-    addresses: Addresses,
+    pub(crate) addresses: Addresses,
     redis: OnceCell<RedisServer>,
     redlock: OnceCell<Vec<RedisServer>>,
     zookeeper: OnceCell<ZooKeeperServer>,
@@ -47,31 +67,59 @@ impl Servers {
         }
     }
 
-    pub(crate) fn redis(&self) -> String {
-        let start = || self.redis.get_or_init(RedisServer::start).url();
-        self.addresses.redis.clone().unwrap_or_else(start)
-    }
-
-    pub(crate) fn redlock(&self) -> Vec<String> {
-        if !self.addresses.redlock.is_empty() {
-            return self.addresses.redlock.clone();
+    pub(crate) fn redis(&self) -> Result<String, MissingServer> {
+        if let Some(named) = &self.addresses.redis {
+            return Ok(named.clone());
         }
+        RedisServer::installed()?;
+        Ok(self.redis.get_or_init(|| started("a Redis", REDIS, RedisServer::start)).url())
+    }
+
+    pub(crate) fn redlock(&self) -> Result<Vec<String>, MissingServer> {
+        if !self.addresses.redlock.is_empty() {
+            return Ok(self.addresses.redlock.clone());
+        }
+        RedisServer::installed()?;
         let start = || (0..5).map(|_| RedisServer::start()).collect();
-        self.redlock.get_or_init(start).iter().map(RedisServer::url).collect()
+        let five = self.redlock.get_or_init(|| started("five Redis servers", REDLOCK, start));
+        Ok(five.iter().map(RedisServer::url).collect())
     }
 
-    pub(crate) fn zookeeper(&self) -> String {
-        let start = || self.zookeeper.get_or_init(ZooKeeperServer::start).hosts();
-        self.addresses.zookeeper.clone().unwrap_or_else(start)
+    pub(crate) fn zookeeper(&self) -> Result<String, MissingServer> {
+        if let Some(named) = &self.addresses.zookeeper {
+            return Ok(named.clone());
+        }
+        ZooKeeperServer::installed()?;
+        let start = || started("a ZooKeeper", ZOOKEEPER, ZooKeeperServer::start);
+        Ok(self.zookeeper.get_or_init(start).hosts())
     }
 
-    pub(crate) fn mysql(&self) -> String {
-        let start = || self.mysql.get_or_init(MariaDbServer::start).url();
-        self.addresses.mysql.clone().unwrap_or_else(start)
+    pub(crate) fn mysql(&self) -> Result<String, MissingServer> {
+        if let Some(named) = &self.addresses.mysql {
+            return Ok(named.clone());
+        }
+        MariaDbServer::installed()?;
+        Ok(self.mysql.get_or_init(|| started("a MariaDB", MYSQL, MariaDbServer::start)).url())
     }
 
-    pub(crate) fn postgres(&self) -> String {
-        let start = || self.postgres.get_or_init(PostgresServer::start).url();
-        self.addresses.postgres.clone().unwrap_or_else(start)
+    pub(crate) fn postgres(&self) -> Result<String, MissingServer> {
+        if let Some(named) = &self.addresses.postgres {
+            return Ok(named.clone());
+        }
+        PostgresServer::installed()?;
+        let start = || started("a PostgreSQL", POSTGRES, PostgresServer::start);
+        Ok(self.postgres.get_or_init(start).url())
     }
 }
+
+/// Starts a server, and says so: that may take seconds.
+fn started<T>(what: &str, flag: &str, start: impl FnOnce() -> T) -> T {
+    eprintln!("locks: starting {what}; {flag} names one that runs already");
+    start()
+}
+
+pub(crate) const REDIS: &str = "--redis";
+pub(crate) const REDLOCK: &str = "--redlock";
+pub(crate) const ZOOKEEPER: &str = "--zookeeper";
+pub(crate) const MYSQL: &str = "--mysql";
+pub(crate) const POSTGRES: &str = "--postgres";

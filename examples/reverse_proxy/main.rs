@@ -2,21 +2,26 @@
 //! `cargo run -p bellwether-reverse-proxy -- --origin http://127.0.0.1:8000`.
 
 mod proxy;
+#[path = "../shared/shown.rs"]
+mod shown;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 
 use bellwether::{MemoryStore, RedisStore};
 use bellwether_http::HttpCacheLayer;
 use clap::Parser;
 use http::Uri;
+use shown::shown;
 use tokio::net::TcpListener;
 
 /// Stores what an origin permits to be stored, and coalesces concurrent requests into one.
 #[derive(Parser)]
+#[command(name = "reverse_proxy")]
 struct Args {
     /// The origin, which answers requests that no stored response answers
-    #[arg(long)]
+    #[arg(long, value_name = "http://HOST:PORT", value_parser = origin)]
     origin: Uri,
     /// The address to listen on; port 0 is any free port
     #[arg(long, default_value = "127.0.0.1:0")]
@@ -29,15 +34,52 @@ struct Args {
     entries: usize,
 }
 
+/// Reads the URI of an origin, which says how to reach it.
+fn origin(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|fault| format!("{fault}"))?;
+    match (uri.scheme_str(), uri.authority()) {
+        (Some("http"), Some(_)) => Ok(uri),
+        _ => Err("an origin begins with http:// and a host".to_owned()),
+    }
+}
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("reverse_proxy: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let layer = match args.store.as_str() {
         "memory" => HttpCacheLayer::new(MemoryStore::new(args.entries)),
-        url => HttpCacheLayer::new(RedisStore::connect(url).await?),
+        url => {
+            let store = RedisStore::connect(url).await;
+            HttpCacheLayer::new(store.map_err(|fault| format!("--store {}: {fault}", shown(url)))?)
+        }
     };
-    let listener = TcpListener::bind(args.listen).await?;
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.map_err(|fault| format!("--listen {}: {fault}", args.listen))?;
     println!("http://{}", listener.local_addr()?);
     proxy::serve(listener, &args.origin, &layer).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_says_how_to_reach_it() {
+        assert!(origin("http://127.0.0.1:8000").is_ok());
+        for text in ["127.0.0.1:8000", "/index.html", "https://example.org", "http://"] {
+            let error = Args::try_parse_from(["reverse_proxy", "--origin", text]).err();
+            let complaint = error.expect(text).to_string();
+            assert!(complaint.contains("--origin") && complaint.contains(text), "{complaint}");
+        }
+    }
 }

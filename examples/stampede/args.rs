@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, value_parser};
 
+use crate::Fault;
 use crate::catalog::PRODUCTS;
+use crate::database;
 use crate::server;
-use crate::tables;
+use crate::shown::shown;
 use crate::ways::Way;
 
 /// This program keeps all answers until it writes the report. More of them would test its memory.
@@ -131,28 +133,10 @@ impl Args {
             json: self.json,
         };
         settings.check_sizes()?;
-        settings.database_url.as_deref().map_or(Ok(()), check_driver)?;
-        settings.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
+        settings.database_url.as_deref().map_or(Ok(()), database::check_url)?;
         settings.html.as_deref().map_or(Ok(()), |file| check_place("--html", file))?;
         settings.svg.as_deref().map_or(Ok(()), |file| check_place("--svg", file))?;
         Ok(settings)
-    }
-}
-
-/// Refuses a database that this build has no driver for.
-fn check_driver(url: &str) -> Result<(), String> {
-    let drivers = [
-        ("mysql:", "mysql", cfg!(feature = "mysql")),
-        ("mariadb:", "mysql", cfg!(feature = "mysql")),
-        ("postgres:", "postgres", cfg!(feature = "postgres")),
-        ("postgresql:", "postgres", cfg!(feature = "postgres")),
-    ];
-    match drivers.iter().find(|(scheme, ..)| url.starts_with(scheme)) {
-        Some((scheme, feature, false)) => Err(format!(
-            "--database-url: this build has no driver for {scheme} URLs, use \
-             cargo run --release --features {feature} --example stampede"
-        )),
-        _ => Ok(()),
     }
 }
 
@@ -169,6 +153,11 @@ impl Settings {
             Store::Memory => None,
             Store::Redis { url, .. } => Some(url),
         }
+    }
+
+    /// Names the flag and the address of a store that cannot be used.
+    pub(crate) fn not_reached(&self, fault: &Fault) -> Fault {
+        format!("--store {}: {fault}", self.store.shown()).into()
     }
 
     fn check_sizes(&self) -> Result<(), String> {
@@ -193,9 +182,10 @@ impl Store {
         if text == "memory" {
             return Ok(Self::Memory);
         }
-        let shown = server::shown(text)
-            .map_err(|fault| format!("--store must be `memory` or a Redis URL: {fault}"))?;
-        Ok(Self::Redis { url: text.to_owned(), shown })
+        let address = server::shown(text).map_err(|fault| {
+            format!("--store {}: neither `memory` nor a Redis URL: {fault}", shown(text))
+        })?;
+        Ok(Self::Redis { url: text.to_owned(), shown: address })
     }
 
     fn usual_processes(&self) -> u32 {
@@ -250,6 +240,22 @@ mod tests {
         assert_eq!(good.store.shown(), "redis-cluster://a:1,b:6379");
         let bad = settings("stampede --store redos://me:secret@cache.example").err().unwrap();
         assert!(!bad.contains("secret"), "{bad}");
+    }
+
+    #[test]
+    fn a_complaint_names_the_flag_and_the_value_and_the_reason() {
+        for (flag, value, reason) in [
+            ("--store", "127.0.0.1:6379", "nor a Redis URL: store url: it must be redis://"),
+            ("--database-url", "oracle://db/shop", "does not start with sqlite:"),
+            ("--database-url", "sqlite::memory:", "cannot be shared"),
+            ("--html", "/no/such/folder/report.html", "its folder does not exist"),
+            ("--rounds", "0", "1..=10000"),
+        ] {
+            let complaint = settings(&format!("stampede {flag} {value}")).err().unwrap();
+            for part in [flag, value, reason] {
+                assert!(complaint.contains(part), "{part} is missing: {complaint}");
+            }
+        }
     }
 
     #[test]

@@ -68,13 +68,15 @@ impl<'a> Run<'a> {
             ways: settings.ways().to_vec(),
         };
         let meter = match settings.redis_url() {
-            Some(url) => Some(Meter::open(url).await?),
+            Some(url) => {
+                Some(Meter::open(url).await.map_err(|fault| settings.not_reached(&fault))?)
+            }
             None => None,
         };
         Ok(Self {
             settings,
             popularity: Popularity::new(settings.keys, settings.zipf)?,
-            database: Database::open(&setup.database_url, &setup.run, 1).await?,
+            database: database::open(&setup.database_url, &setup.run, 1).await?,
             meter,
             fleet: Fleet::start(settings.processes, &setup).await?,
         })

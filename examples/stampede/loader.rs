@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::Fault;
 use crate::catalog::Product;
 use crate::clock;
 use crate::database::Database;
@@ -27,7 +28,7 @@ pub(crate) struct LoadLog(Arc<Mutex<Vec<Load>>>);
 
 /// The database did not answer.
 #[derive(Clone, Debug)]
-pub(crate) struct LoadError(Arc<sqlx::Error>);
+pub(crate) struct LoadError(Arc<Fault>);
 
 impl Loader {
     pub(crate) fn new(way: Way, database: Database, latency: Duration, log: LoadLog) -> Self {
@@ -66,6 +67,6 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.0)
+        Some(&**self.0)
     }
 }

@@ -41,6 +41,9 @@ mod messages;
 mod popularity;
 mod report;
 mod server;
+#[path = "../shared/shown.rs"]
+mod shown;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 #[path = "../shared/tables/mod.rs"]
 mod tables;
 mod ways;

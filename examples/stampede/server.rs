@@ -61,7 +61,7 @@ async fn info(connection: &mut MultiplexedConnection, section: &str) -> Result<S
 
 async fn connect(url: &str) -> Result<MultiplexedConnection, Fault> {
     let connection = Client::open(url)?.get_multiplexed_async_connection().await;
-    connection.map_err(|fault| format!("cannot connect to the store: {fault}").into())
+    connection.map_err(|fault| format!("cannot connect: {fault}").into())
 }
 
 /// The URL of the store without user, password and database.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,7 +13,7 @@ use tower::ServiceExt;
 use crate::Fault;
 use crate::catalog::Product;
 use crate::clock;
-use crate::database::{CONNECTIONS, Database};
+use crate::database::{self, CONNECTIONS, Database};
 use crate::loader::{LoadLog, Loader};
 use crate::messages::{Answer, Ask, Order, Report, Said, Setup};
 use crate::ways::{Catalog, Way};
@@ -69,7 +70,7 @@ struct Stand {
 
 impl Process {
     async fn open(setup: &Setup) -> Result<Self, Fault> {
-        let database = Database::open(&setup.database_url, &setup.run, CONNECTIONS).await?;
+        let database = database::open(&setup.database_url, &setup.run, CONNECTIONS).await?;
         let mut ways = HashMap::new();
         for &way in &setup.ways {
             let stand = Stand::open(way, setup, &database).await;
@@ -97,8 +98,12 @@ impl Process {
 impl Stand {
     async fn open(way: Way, setup: &Setup, database: &Database) -> Result<Self, Fault> {
         let loads = LoadLog::default();
-        let loader =
-            Loader::new(way, database.clone(), Duration::from_millis(setup.load_ms), loads.clone());
+        let loader = Loader::new(
+            way,
+            Arc::clone(database),
+            Duration::from_millis(setup.load_ms),
+            loads.clone(),
+        );
         Ok(Self { catalog: way.open(setup, loader).await?, loads })
     }
 }

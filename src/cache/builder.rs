@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::Cache;
 use super::value_codec::{ClassifyValue, TagsOfValue, ValueCodec};
-use crate::codec::{Cacheability, Codec, Json};
+use crate::codec::{Cacheability, Codec, InProcess, Json};
 use crate::delegate_load_options;
 use crate::error_class::ErrorClass;
 use crate::read_through::client::CacheClient;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::lookup::RequestOptions;
-use crate::store::Store;
+use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
 
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
@@ -34,6 +34,54 @@ impl<V> Cache<V> {
     pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
         let layer = ReadThroughLayer::without_keys(store).name(name);
         CacheBuilder { name: name.into(), layer, codec: Json, classify: None, tags: None }
+    }
+}
+
+impl<V> Cache<V, InProcess> {
+    /// Begins a cache of values that are never encoded, over a store of this process alone. They are
+    /// any `Clone` values, such as an `Arc`, and need nothing of serde. As [`builder`](Self::builder)
+    /// otherwise.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use bellwether::{Cache, InProcess, MemoryStore};
+    ///
+    /// /// It could not be serialised.
+    /// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
+    ///
+    /// struct Site {
+    ///     templates: Cache<Arc<Template>, InProcess>,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::new(100);
+    /// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build();
+    /// let site = Site { templates };
+    ///
+    /// let compile = async || Ok::<_, std::io::Error>(Arc::new(Template(Box::new(|it| format!("<{it}>")))));
+    /// let template = site.templates.get_or_load("home", compile).await?;
+    /// assert_eq!((template.0)("p"), "<p>");
+    /// let again = site.templates.get("home").await?.expect("it is stored");
+    /// assert!(Arc::ptr_eq(&template, &again));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// With a store that other processes share, it does not compile:
+    ///
+    #[cfg_attr(feature = "redis", doc = "```compile_fail,E0277")]
+    #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
+    /// # use bellwether::{Cache, InProcess, RedisStore};
+    /// # fn templates(redis: RedisStore) {
+    /// let templates: Cache<fn(), InProcess> = Cache::in_process("template", redis).build();
+    /// # }
+    /// ```
+    pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<V, InProcess> {
+        let CacheBuilder { name, layer, classify, tags, .. } = Cache::<V>::builder(name, store);
+        CacheBuilder { name, layer, codec: InProcess, classify, tags }
     }
 }
 
@@ -159,7 +207,8 @@ impl<V, C> CacheBuilder<V, C> {
 
     /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
     ///
-    /// Default: [`Json`], for values that can be cloned and serialised.
+    /// Default: [`Json`], for values that can be cloned and serialised. (Those that cannot be
+    /// serialised: [`Cache::in_process`].)
     #[must_use]
     pub fn codec<D>(self, codec: D) -> CacheBuilder<V, D>
     where

@@ -64,8 +64,8 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// caches apart, in all processes and across versions of a program. The type itself is no part of
 /// the key, because its name may change with the compiler or by a rename. Then processes of two
 /// versions would invalidate different keys. If two caches of one process share a name all the same,
-/// they replace each other's values. From a shared store, a value of the other type is decoded if its
-/// bytes fit.
+/// each replaces the values of the other, and a warning in the log names the key. From a shared
+/// store, a value of the other type is decoded if its bytes fit.
 ///
 /// # One load
 /// Concurrent calls for one key share a load: in this process, and in all processes over one shared
@@ -193,11 +193,8 @@ impl<V, C> Cache<V, C> {
     }
 }
 
-impl<V, C> Cache<V, C>
-where
-    V: Send + Sync + 'static,
-    C: Codec<V, Kept = V>,
-{
+/// The bounds stand at each call, so that the compiler says what a value lacks.
+impl<V, C> Cache<V, C> {
     /// The value of a key. If there is none, `load` loads it, once for all concurrent callers.
     ///
     /// It is named by what this crate calls that work, a *load*: moka has the same call as
@@ -209,7 +206,8 @@ where
     /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
     /// share its error as an [`Error::Load`](crate::Error::Load).
     ///
-    /// It runs in a task of its own, in the tracing span of the caller that opened the load. Other
+    /// It runs in a task of its own, in a [span](crate::trace) below that of the caller that opened the
+    /// load. Other
     /// task-locals of that caller are not there: capture what the function needs of them.
     ///
     /// The future gives the value.
@@ -246,6 +244,8 @@ where
         F: FnOnce() -> L + Send + 'static,
         L: Future<Output = Result<V, E>> + Send,
         E: Into<BoxError> + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        C: Codec<V, Kept = V>,
     {
         self.client.request(self.key(part), self.options.clone(), &RunRequest, load)
     }
@@ -299,6 +299,8 @@ where
         A: BatchResponse<P, E, Answer = V>,
         A::Asked: 'static,
         E: Into<BoxError> + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        C: Codec<V, Kept = V>,
     {
         let lookup_of = |part: &P| self.options.clone().lookup(self.key(part));
         self.client.request_many(loader_fn(load), parts.into_iter().collect(), lookup_of)
@@ -311,7 +313,11 @@ where
     ///
     /// # Cancel safety
     /// It changes nothing, so it may be dropped at any time.
-    pub async fn get(&self, part: impl KeyPart) -> Result<Option<V>, CacheError> {
+    pub async fn get(&self, part: impl KeyPart) -> Result<Option<V>, CacheError>
+    where
+        V: Send + Sync + 'static,
+        C: Codec<V, Kept = V>,
+    {
         let key = self.key(part);
         self.client.get(&key).await
     }
@@ -339,7 +345,11 @@ where
     /// # Cancel safety
     /// If it is dropped before it returns, the value may be stored or not, and an older value may
     /// still be there.
-    pub async fn put(&self, part: impl KeyPart, value: V) -> Result<bool, CacheError> {
+    pub async fn put(&self, part: impl KeyPart, value: V) -> Result<bool, CacheError>
+    where
+        V: Send + Sync + 'static,
+        C: Codec<V, Kept = V>,
+    {
         let key = self.key(part);
         self.client.put(key, &self.options.tags, value).await
     }

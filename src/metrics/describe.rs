@@ -18,7 +18,7 @@ pub fn describe() {
     }
 }
 
-const COUNTERS: [(&str, Unit, &str); 19] = [
+const COUNTERS: [(&str, Unit, &str); 23] = [
     ("bellwether_requests_total", Unit::Count, "Requests, by how they ended."),
     ("bellwether_loads_started_total", Unit::Count, "Calls of the loader, by why they started."),
     ("bellwether_loads_ended_total", Unit::Count, "Calls of the loader, by how they ended."),
@@ -43,6 +43,26 @@ const COUNTERS: [(&str, Unit, &str); 19] = [
         Unit::Count,
         "Entries that could not be read and counted as misses.",
     ),
+    (
+        "bellwether_store_invalidations_kept_total",
+        Unit::Count,
+        "Invalidations that have failed and are repeated.",
+    ),
+    (
+        "bellwether_store_invalidations_replayed_total",
+        Unit::Count,
+        "Kept or re-asserted invalidations that the server has executed.",
+    ),
+    (
+        "bellwether_store_invalidations_dropped_total",
+        Unit::Count,
+        "Invalidations that have failed and were too many to be kept.",
+    ),
+    (
+        "bellwether_store_invalidations_reasserted_total",
+        Unit::Count,
+        "Invalidations that were repeated because the server may have lost them.",
+    ),
     ("bellwether_near_hits_total", Unit::Count, "Lookups that a copy in this process answered."),
     ("bellwether_near_evictions_total", Unit::Count, "Copies that were removed to make room."),
     (
@@ -52,11 +72,16 @@ const COUNTERS: [(&str, Unit, &str); 19] = [
     ),
 ];
 
-const GAUGES: [(&str, Unit, &str); 6] = [
+const GAUGES: [(&str, Unit, &str); 7] = [
     ("bellwether_loads_running", Unit::Count, "Loads that have started and not ended."),
     ("bellwether_store_entries", Unit::Count, "Entries that are kept."),
     ("bellwether_store_bytes", Unit::Bytes, "The size of the entries that are kept."),
     ("bellwether_store_up", Unit::Count, "0 while the circuit breaker of the store is open."),
+    (
+        "bellwether_store_invalidations_pending",
+        Unit::Count,
+        "Invalidations that are to be repeated.",
+    ),
     ("bellwether_near_entries", Unit::Count, "Copies that are kept in this process."),
     ("bellwether_near_bytes", Unit::Bytes, "The size of the copies in this process."),
 ];

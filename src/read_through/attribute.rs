@@ -57,15 +57,27 @@ use std::task::{Context, Poll};
 /// struct Users { pool: Pool, cache: ReadThroughLayer<ByKey> }
 ///
 /// impl Users {
-///     #[read_through(layer = self.cache, key = "user/{id}", skip(self), ttl = "5m", not_found_ttl = "5s")]
+///     #[read_through(
+///         layer = self.cache,
+///         key = "user/{id}",
+///         skip(self),
+///         ttl = "5m",
+///         not_found_ttl = "5s",
+///         key_fn = name_key,
+///     )]
 ///     async fn name(&self, id: u64) -> std::io::Result<Option<String>> {
 ///         self.pool.find(id).await
 ///     }
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # async fn main() -> Result<(), bellwether::CacheError> {
 /// # let cache = ReadThroughLayer::by_key(bellwether::MemoryStore::new(10));
-/// # assert_eq!(Users { pool: Pool, cache }.name(1).await.unwrap(), None);
+/// # let users = Users { pool: Pool, cache };
+/// # assert_eq!(users.name(1).await.unwrap(), None);
+/// // The function of the key belongs to the type, as the method does:
+/// let was_stored = users.cache.handle().invalidate(&Users::name_key(1)).await?;
+/// # assert!(was_stored);
+/// # Ok(())
 /// # }
 /// ```
 ///
@@ -108,7 +120,7 @@ use std::task::{Context, Poll};
 /// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
 /// | `not_found_ttl` | how long `None` is stored, for functions that return an `Option` in the `Result`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
 /// | `tags = ["shelf/{warehouse}"]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's |
-/// | `key_fn = name` | also makes a function of this name, from the arguments of the key to the key, for invalidation |
+/// | `key_fn = name` | also makes a function of this name, from the arguments of the key to the key, for invalidation. In an `impl` it belongs to the type: `Users::name_key(1)` |
 ///
 /// Everything else is as the layer sets it.
 ///

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use tower::Service;
 
 use super::future::AnswerWithStatus;
-use super::lookup::Lookup;
+use super::lookup::IntoLookup;
 use super::many::{BatchFuture, BatchLoader, Batched};
 use super::service::ReadThrough;
 use crate::box_future::BoxFuture;
@@ -58,7 +58,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         K: Fn(&Req) -> L + Send + Sync + 'static,
-        L: Into<Lookup>,
+        L: IntoLookup,
         C: Codec<S::Response>,
     {
         BoxReadThrough(Arc::new(move |request| self.request(request).with_status().boxed()))
@@ -131,7 +131,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         B: BatchLoader<Req>,
         Req: Send + 'static,
         K: Fn(&Req) -> L,
-        L: Into<Lookup>,
+        L: IntoLookup,
         C: Codec<B::Answer>,
     {
         BoxResponseFuture::of_one(self.load_many([request]))
@@ -143,7 +143,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         B: BatchLoader<Req> + Sync,
         Req: Send + 'static,
         K: Fn(&Req) -> L + Send + Sync + 'static,
-        L: Into<Lookup>,
+        L: IntoLookup,
         C: Codec<B::Answer>,
     {
         BoxBatchReadThrough(Arc::new(move |requests| self.load_many(requests)))

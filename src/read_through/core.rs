@@ -1,6 +1,6 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +72,8 @@ pub(crate) struct Loads {
     of_other_types: Arc<LoadsByType>,
     /// A warning has said that the layer stores nothing.
     has_warned: Arc<AtomicBool>,
+    /// A warning has said that another cache stores values under the same keys.
+    has_warned_of_types: Arc<AtomicBool>,
 }
 
 /// The loads of services of one layer whose answers or errors have other types than those of the
@@ -100,6 +102,7 @@ impl Loads {
             bounds,
             of_other_types: Arc::default(),
             has_warned: Arc::default(),
+            has_warned_of_types: Arc::default(),
         }
     }
 
@@ -206,6 +209,16 @@ impl<C> Core<C> {
         }
     }
 
+    /// Warns that the stored value has another type than this layer's values: once, since the two
+    /// replace each other's values with every load.
+    fn warn_of_another_type(&self, key: &Key, expected: &str) {
+        if !self.loads.has_warned_of_types.swap(true, Ordering::Relaxed) {
+            let cache = &**self.statistics.name();
+            let why = "two types of values have one name: each replaces the other";
+            tracing::warn!(target: "bellwether::load", cache, %key, expected, "{why}");
+        }
+    }
+
     /// A permit to load individually, for a request whose key has private answers.
     pub(crate) fn bypass(&self, key: &Key, options: &RequestOptions) -> Option<BypassPermit> {
         let coalesces = options.returns_bypass || options.is_forced;
@@ -263,6 +276,10 @@ impl<C> Core<C> {
     {
         if let Some(not_found) = NotFound::of(&entry) {
             return Some((Err(not_found.to_error(key)), status));
+        }
+        if entry.value().is_of_another_type::<C::Kept>() {
+            self.warn_of_another_type(key, type_name::<C::Kept>());
+            return None;
         }
         let kept = self.read(&entry)?;
         drop(entry);

@@ -60,10 +60,14 @@ impl<S> Handle<S> {
     /// while a load is under way, the value of that load is stored.
     ///
     /// # Errors
-    /// If the store fails. The operation may have happened or not; it is safe to repeat.
+    /// If the store fails. The operation may have happened or not; it is safe to repeat. A
+    /// [`RedisStore`](crate::RedisStore) repeats it by itself, and serves nothing of the key in this
+    /// process until it has succeeded: [`CacheError::is_kept`] says so. The
+    /// [guide](crate::guide::invalidation) has the details.
     ///
     /// # Cancel safety
-    /// If it is dropped before it returns, the operation may have happened or not.
+    /// If it is dropped before it returns, the operation may have happened or not. A `RedisStore`
+    /// repeats it.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
         let invalidated = self.store.invalidate(key.clone()).await;
         self.statistics
@@ -75,8 +79,8 @@ impl<S> Handle<S> {
     /// time. Returns how many entries there were.
     ///
     /// # Errors
-    /// The first error of the store, after all keys have been tried. Every operation may have
-    /// happened or not; it is safe to repeat.
+    /// An error of the store, after all keys have been tried. Every operation may have happened or
+    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) if all that failed are.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, each operation may have happened or not.
@@ -90,6 +94,7 @@ impl<S> Handle<S> {
         while let Some(was_there) = ended.next().await {
             removed = match (removed, was_there) {
                 (Ok(count), Ok(was_there)) => Ok(count + usize::from(was_there)),
+                (Err(first), Err(error)) if first.is_kept() => Err(error),
                 (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             };
         }
@@ -101,10 +106,10 @@ impl<S> Handle<S> {
     /// whether there was an entry.
     ///
     /// # Errors
-    /// If the store fails. The operation may have happened or not; it is safe to repeat.
+    /// As [`invalidate`](Self::invalidate).
     ///
     /// # Cancel safety
-    /// If it is dropped before it returns, the operation may have happened or not.
+    /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = self.store.expire(key.clone()).await;
         self.statistics
@@ -137,11 +142,10 @@ impl<S> Handle<S> {
     /// a tag has many entries, [`expire_tag`](Self::expire_tag) spares the source that.
     ///
     /// # Errors
-    /// If the store fails, or has no tags. The operation may have happened or not; it is safe to
-    /// repeat.
+    /// If the store has no tags, or as [`invalidate`](Self::invalidate).
     ///
     /// # Cancel safety
-    /// If it is dropped before it returns, the operation may have happened or not.
+    /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
         let invalidated = self.store.invalidate_tag(tag.clone()).await;
         self.statistics

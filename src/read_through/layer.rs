@@ -9,7 +9,7 @@ use tower::Layer;
 use super::core::{Core, Loads};
 use super::error_rules::ErrorRules;
 use super::handle::Handle;
-use super::lookup::Lookup;
+use super::lookup::IntoLookup;
 use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
@@ -37,7 +37,7 @@ impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
-    /// bypasses the cache), or a [`Lookup`] with options for this request. Everything on which the
+    /// bypasses the cache), or a [`Lookup`](super::Lookup) with options for this request. Everything on which the
     /// answer depends belongs in the key.
     ///
     /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
@@ -45,7 +45,7 @@ impl<K> ReadThroughLayer<K> {
     where
         S: Store,
         K: Fn(&Req) -> R,
-        R: Into<Lookup>,
+        R: IntoLookup,
     {
         Self::over(store, key_of)
     }

@@ -13,7 +13,7 @@ use tower::Service;
 /// use std::time::Duration;
 ///
 /// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
-/// use tower::{Layer, ServiceExt};
+/// use tower::ServiceExt;
 /// # #[derive(Clone)]
 /// # struct Pool;
 /// # async fn query(_: &Pool, sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
@@ -23,7 +23,7 @@ use tower::Service;
 /// # let pool = Pool;
 /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
 ///     .ttl(Duration::from_secs(60));
-/// let catalog = layer.layer(loader_fn(async move |sku: u64| query(&pool, sku).await));
+/// let catalog = layer.service(loader_fn(async move |sku: u64| query(&pool, sku).await));
 ///
 /// assert_eq!(catalog.oneshot(42).await?, "item 42");
 /// # Ok(())
@@ -33,7 +33,11 @@ use tower::Service;
 /// Each load calls a clone of the closure. So the future may borrow what the closure has captured,
 /// which [`tower::service_fn`] does not allow, and what it captures must be `Clone`: a pool, an
 /// `Arc`.
-pub fn loader_fn<F>(load: F) -> LoaderFn<F> {
+pub fn loader_fn<F, Req, L, R, E>(load: F) -> LoaderFn<F>
+where
+    F: FnOnce(Req) -> L + Clone,
+    L: Future<Output = Result<R, E>>,
+{
     LoaderFn(load)
 }
 

@@ -9,7 +9,7 @@ use crate::tag::Tags;
 /// What a request asks of the cache: a key, and options for this request.
 ///
 /// The key function of a layer makes one of each request. A [`Key`] converts into one without
-/// options, and `None` into one that bypasses the cache.
+/// options, and `None` into one that bypasses the cache: see [`IntoLookup`].
 ///
 /// ```
 /// use bellwether::{Lookup, Key};
@@ -98,6 +98,20 @@ impl Lookup {
         Self { options: RequestOptions { is_forced: true, ..self.options }, ..self }
     }
 }
+
+/// What a key function may return: a [`Key`], an `Option<Key>`, a [`Lookup`], or a type of your own
+/// that converts into a [`Lookup`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key",
+    label = "not what a key function returns",
+    note = "a key function returns a `Key`, an `Option<Key>` or a `Lookup`: \
+            `|sku: &u64| Key::of(\"item\").with(*sku)`"
+)]
+pub trait IntoLookup: Into<Lookup> {}
+
+// Otherwise the compiler speaks of `From`.
+#[diagnostic::do_not_recommend]
+impl<T: Into<Lookup>> IntoLookup for T {}
 
 impl RequestOptions {
     /// A key, with these options.

@@ -80,6 +80,7 @@
 #[doc(hidden)]
 pub mod attribute;
 pub(crate) mod boxed;
+mod checked;
 pub(crate) mod client;
 mod core;
 mod deadline;

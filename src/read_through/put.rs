@@ -19,7 +19,9 @@ impl<C> CacheClient<C> {
     /// more. See [`Cache::put`](crate::Cache::put) for the races of writers.
     ///
     /// # Errors
-    /// If the store fails, or the key is too long. Then an older answer may still be stored.
+    /// If the store fails, or the key is too long. Then an older answer may still be stored. If the
+    /// store failed, the key is invalidated, and the error is [kept](CacheError::is_kept) if the store
+    /// repeats that.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the answer may be stored or not, and an older one may
@@ -40,7 +42,7 @@ impl<C> CacheClient<C> {
             Ok(Put::Stored) => Ok(true),
             // What is stored may be older, or written by a caller that came before.
             Ok(Put::Refused) => self.store().invalidate(key.clone()).await.map(|_| false),
-            Err(error) => Err(error),
+            Err(error) => Err(self.remove_after(&key, error).await),
         };
         let counted = self.core().statistics.changed(InvalidationEvent::Put, put);
         counted.map_err(|error| CacheError::store(&key, &error))
@@ -89,6 +91,15 @@ impl<C> CacheClient<C> {
                 Ok(Put::Stored)
             }
             Commit::Superseded => Ok(Put::Refused),
+        }
+    }
+
+    /// Removes what is older than an answer that could not be stored. Returns the error of that if
+    /// the store keeps and repeats it.
+    async fn remove_after(&self, key: &Key, error: StoreError) -> StoreError {
+        match self.store().invalidate(key.clone()).await {
+            Err(kept) if kept.is_kept() => kept,
+            _ => error,
         }
     }
 

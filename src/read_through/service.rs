@@ -9,7 +9,7 @@ use tower::Service;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
-use super::lookup::Lookup;
+use super::lookup::{IntoLookup, Lookup};
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
@@ -20,7 +20,8 @@ use crate::stats::CacheStats;
 /// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
 /// timeouts below this service keep working. Their errors are errors of the loader.
 ///
-/// A load runs in a task of its own, in the tracing span of the request that opened it. Other
+/// A load runs in a task of its own, in a [span](crate::trace) below that of the request that opened
+/// it. Other
 /// task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
@@ -81,7 +82,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         K: Fn(&Req) -> R,
-        R: Into<Lookup>,
+        R: IntoLookup,
         C: Codec<S::Response>,
     {
         let Lookup { key, options } = (self.key_of)(&request).into();
@@ -99,7 +100,7 @@ where
     S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     K: Fn(&Req) -> R,
-    R: Into<Lookup>,
+    R: IntoLookup,
     C: Codec<S::Response>,
 {
     type Response = S::Response;

@@ -64,7 +64,9 @@ pub use self::hot_keys::HotKey;
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::MemoryStats;
 #[cfg(feature = "redis")]
-pub use self::store_stats::{NearStats, OperationStats, OperationTimeStats, StoreErrorStats};
+pub use self::store_stats::{
+    NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats,
+};
 pub use self::striped::StripedCounter;
 
 pub(crate) use self::cache_stats::{

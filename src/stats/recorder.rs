@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
-    LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
-    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WaitPlace,
-    WaitTimeStats, WakeEvent, WakeStats,
+    LeaseStats, LimitEvent, LimitStats, LoadReason, RefreshEvent, RefreshStats, RequestEvent,
+    RequestStats, WaitPlace, WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
 use super::histogram::{Histogram, TimeHistogram, TimeHistograms};
 use super::hot_keys::{HotKey, HotKeys};
 use super::layer_log::{LOAD, LayerLog, StoreFailure};
-use super::running_load::RunningLoad;
+use super::running_load::{LoadCounters, RunningLoad};
 use super::striped::Striped;
 use crate::key::Key;
 use crate::trace::CallerSpan;
@@ -24,15 +23,13 @@ use crate::trace::CallerSpan;
 pub(crate) struct Statistics {
     name: Arc<str>,
     requests: Striped<{ RequestEvent::COUNT }>,
-    started: Counters<{ LoadReason::COUNT }>,
-    ended: Counters<{ LoadResult::COUNT }>,
+    loads: Arc<LoadCounters>,
     wakes: Counters<{ WakeEvent::COUNT }>,
     leases: Counters<{ LeaseEvent::COUNT }>,
     commits: Counters<{ CommitEvent::COUNT }>,
     refreshes: Counters<{ RefreshEvent::COUNT }>,
     refused: Counters<{ LimitEvent::COUNT }>,
     invalidations: Counters<{ InvalidationEvent::COUNT }>,
-    load_times: TimeHistograms<{ LoadResult::COUNT }>,
     wait_times: TimeHistograms<{ WaitPlace::COUNT }>,
     flight_callers: Histogram,
     notice_lag: TimeHistogram,
@@ -48,15 +45,13 @@ impl Statistics {
         Arc::new(Self {
             name: name.into(),
             requests: Striped::default(),
-            started: Counters::default(),
-            ended: Counters::default(),
+            loads: Arc::default(),
             wakes: Counters::default(),
             leases: Counters::default(),
             commits: Counters::default(),
             refreshes: Counters::default(),
             refused: Counters::default(),
             invalidations: Counters::default(),
-            load_times: TimeHistograms::default(),
             wait_times: TimeHistograms::default(),
             flight_callers: Histogram::of_callers(),
             notice_lag: TimeHistogram::default(),
@@ -78,20 +73,13 @@ impl Statistics {
     /// A load starts. Its end is counted when the value is dropped. `trigger` is the span of the
     /// caller that opened it.
     pub(crate) fn load(
-        self: &Arc<Self>,
+        &self,
         key: Option<&Key>,
         why: LoadReason,
         trigger: &CallerSpan,
     ) -> RunningLoad {
-        self.started.add(why as usize);
         key.inspect(|key| self.hot_keys.count(key));
-        RunningLoad::begin(Arc::clone(self), key, why, trigger)
-    }
-
-    /// A load has ended, after this time.
-    pub(super) fn load_ended(&self, result: LoadResult, took: Duration) {
-        self.load_times.note(result as usize, took);
-        self.ended.add(result as usize);
+        self.loads.begin(&self.name, key, why, trigger)
     }
 
     /// A request was answered by the load of another caller, after this wait.
@@ -168,19 +156,17 @@ impl Statistics {
     }
 
     pub(crate) fn read(&self) -> CacheStats {
-        // In this order: no load is seen to end that is not seen to start.
-        let ended = LoadEndStats::read(|event| self.ended.read(event));
-        let started = LoadStartStats::read(|event| self.started.read(event));
+        let (loads, load_times) = self.loads.read();
         CacheStats {
             requests: RequestStats::read(|event| self.requests.read(event)),
-            loads: LoadStats { started, ended },
+            loads,
             wakes: WakeStats::read(|event| self.wakes.read(event)),
             leases: LeaseStats::read(|event| self.leases.read(event)),
             commits: CommitStats::read(|event| self.commits.read(event)),
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),
-            load_times: LoadTimeStats::read(|result| self.load_times.read(result)),
+            load_times,
             wait_times: WaitTimeStats::read(|place| self.wait_times.read(place)),
             flight_callers: self.flight_callers.read(),
             notice_lag: self.notice_lag.read(),

@@ -39,6 +39,26 @@ pub struct NearStats {
     pub disconnected: Duration,
 }
 
+/// Invalidations by this process that a store repeats, because they have failed or because a server
+/// may have lost them.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayStats {
+    /// How many are to be repeated now, at most one per key or tag. While there are any, other
+    /// processes may still read what was invalidated.
+    pub pending: u64,
+    /// Invalidations that have failed and were kept.
+    pub kept: u64,
+    /// Kept or re-asserted invalidations that the server has executed since.
+    pub replayed: u64,
+    /// Invalidations that were not kept, because there were too many. In this process, all entries
+    /// from before count as none; other processes may still read them.
+    pub dropped: u64,
+    /// Acknowledged invalidations that were repeated, because the server may have lost them.
+    pub reasserted: u64,
+}
+
 #[cfg(feature = "redis")]
 counters! {
     /// Operations of a store that have ended, successful or not.

@@ -45,6 +45,7 @@ mod epoch;
 mod failure;
 #[cfg(feature = "test-util")]
 pub mod faulty;
+mod in_process;
 mod lease;
 pub(crate) mod memory;
 mod shared;
@@ -64,6 +65,7 @@ pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use epoch::TagEpoch;
 pub use failure::Failure;
+pub use in_process::InProcessStore;
 pub use lease::Lease;
 pub use watch::{Watch, Watchers};
 
@@ -81,6 +83,12 @@ use crate::trace::TraceParent;
 /// # Cancel safety
 /// A dropped operation may have been executed, or may be executed later. See point 6 of the
 /// [contract](self).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no store",
+    label = "no store",
+    note = "stores are `MemoryStore`, `RedisStore`, an `Arc<dyn Store>`, or a type of your own with `impl Store`; \
+            `RedisStore::connect(..)` is a future of a `Result`"
+)]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What this process knows of a key without a request to a server.
     ///

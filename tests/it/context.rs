@@ -286,3 +286,21 @@ mod across_processes {
         assert_eq!(requests.len(), 11);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_types_of_values_under_one_name_are_warned_of_once_per_cache() {
+    let spans = Spans::default();
+    let _default = set_default(spans.clone());
+    let store = MemoryStore::new(10);
+    let names: Cache<String> = Cache::builder("item", store.clone()).ttl(MINUTE).build();
+    let prices: Cache<u64> = Cache::builder("item", store).ttl(MINUTE).build();
+    for part in 0..3 {
+        names.get_or_load(part, load).await.unwrap();
+        assert_eq!(prices.get(part).await.unwrap(), None);
+        let price = prices.get_or_load(part, async || Ok::<_, Infallible>(7)).await;
+        assert_eq!(price.unwrap(), 7);
+    }
+    assert_eq!(spans.with(|known| known.warnings), 1);
+    names.get_or_load(0, load).await.unwrap();
+    assert_eq!(spans.with(|known| known.warnings), 2);
+}

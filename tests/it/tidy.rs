@@ -1,6 +1,7 @@
 //! The house is in order: what imports what, how long files are, which names exist.
 
 mod circles;
+mod manifests;
 mod names;
 mod scripts;
 mod sources;
@@ -109,7 +110,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 20] = [
+const ADAPTERS: [(&str, &str); 21] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
@@ -120,13 +121,14 @@ const ADAPTERS: [(&str, &str); 20] = [
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
-    ("postcard", "crates/body/src/ src/codec.rs"),
     ("percent_encoding", "crates/http/src/uri_template.rs"),
+    ("postcard", "crates/body/src/ src/codec/postcard.rs"),
+    ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "src/store/redis/near/"),
     ("redis", "src/store/redis/"),
     ("rustls", "src/store/redis/client/tls/"),
     ("rustls_native_certs", "src/store/redis/client/tls/"),
-    ("serde_json", "src/codec.rs"),
+    ("serde_json", "src/codec/json.rs"),
     ("sfv", "crates/http/src/rules/directives.rs crates/http/src/rules/groups.rs"),
     ("subtle", "crates/http/src/purge/"),
     ("tokio_rustls", "src/store/redis/client/tls/"),

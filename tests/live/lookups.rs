@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Remaining, Store, Value};
 use bellwether::{Lifetimes, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
@@ -67,16 +67,46 @@ async fn entries_with_a_stale_lifetime_cost_one_command_as_well() {
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     join_all((0..10).map(|sku| store(&shared, sku, windows))).await;
     assert_eq!(looked(&shared, 0).await.as_deref(), Some("0"));
-    let before = (calls(&server, "mget"), calls(&server, "evalsha"));
+    let counts = || ["mget", "time", "evalsha"].map(|command| calls(&server, command));
+    let before = counts();
     for sku in 0..10 {
         let entry = shared.lookup(key(sku)).await.expect("an answer").expect("an entry");
         assert!(entry.is_fresh());
     }
-    let after = (calls(&server, "mget"), calls(&server, "evalsha"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (0, 10), "each by one script");
+    let after = counts();
+    let sent: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    assert_eq!(sent, [10, 10, 0], "each by an MGET with a TIME, and no script");
+}
+
+/// Only the expiry of its name says when it ends.
+#[tokio::test]
+async fn the_life_of_an_entry_that_was_expired_is_read_by_a_script() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE / 2);
+    store(&shared, 7, windows).await;
     shared.expire(key(7)).await.expect("expired");
-    let entry = shared.lookup(key(7)).await.expect("an answer").expect("an entry");
-    assert!(!entry.is_fresh());
+    for _ in 0..2 {
+        let before = calls(&server, "evalsha");
+        let entry = shared.lookup(key(7)).await.expect("an answer").expect("an entry");
+        assert!(!entry.is_fresh());
+        let Remaining::Known(left) = entry.remaining() else { panic!("{entry:?}") };
+        assert!(left <= MINUTE / 2, "{left:?}");
+        assert_eq!(calls(&server, "evalsha") - before, 1);
+    }
+}
+
+#[tokio::test]
+async fn an_entry_is_fresh_for_its_ttl_and_no_longer_by_the_clock_of_the_server() {
+    let server = RedisServer::start_with_clock(0, &[]);
+    let shared = options(&server).connect().await.expect("a store");
+    store(&shared, 1, Lifetimes::fresh_for(60 * MINUTE).stale_if_error(60 * MINUTE)).await;
+    let entry = || async { shared.lookup(key(1)).await.expect("an answer") };
+    assert!(entry().await.expect("an entry").is_fresh());
+    server.turn_clock(90 * 60);
+    assert!(!entry().await.expect("an entry").is_fresh());
+    server.turn_clock(121 * 60);
+    assert!(entry().await.is_none());
 }
 
 #[test]

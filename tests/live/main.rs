@@ -15,6 +15,7 @@ mod near;
 mod outage;
 mod pressure;
 mod refusals;
+mod replay;
 mod sentinel;
 mod server;
 mod slow_loads;

@@ -31,7 +31,7 @@ const RIGHTS: [&str; 12] = [
 
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
     let begin = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret", "+ping"];
-    server.command(&[&begin, &RIGHTS[..], more].concat());
+    server.command(&[&begin[..], &RIGHTS[..], more].concat());
     let url = format!("redis://bw:secret@127.0.0.1:{}", server.port());
     let options = RedisOptions::new(&url).and_then(|options| options.namespace("live"));
     options.and_then(|options| options.timeout(PATIENCE)).expect("options")
@@ -73,8 +73,8 @@ async fn a_user_with_the_rights_for_messages_needs_no_tracking() {
 #[tokio::test]
 async fn without_the_rights_for_messages_waiters_poll() {
     let server = RedisServer::start();
-    for rights in [&[][..], &["+subscribe"], &["&bw:*"]] {
-        let store = user(&server, rights).connect().await.expect("a store");
+    for rights in [vec![], vec!["+subscribe"], vec!["&bw:*"]] {
+        let store = user(&server, &rights).connect().await.expect("a store");
         assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling, "{rights:?}");
         assert!(store.watch(&key(1)).is_silent());
     }
@@ -138,7 +138,7 @@ async fn waiters_are_told_of_the_end_of_a_lease_that_was_granted_again_and_renew
     let server = RedisServer::start();
     let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
     let claim = Claim::new(key(1));
-    lead(&leader, &claim).await;
+    let _first = lead(&leader, &claim).await;
     let mut watch = waiter.watch(&key(1));
     assert!(is_busy(&waiter).await);
     let lease = lead(&leader, &claim).await;
@@ -153,7 +153,7 @@ async fn waiters_are_told_of_the_end_of_a_lease_that_was_granted_again_and_renew
 async fn a_process_that_asks_often_leaves_one_mark() {
     let server = RedisServer::start();
     let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
-    lead(&leader, &Claim::new(key(1))).await;
+    let _held = lead(&leader, &Claim::new(key(1))).await;
     assert_eq!(lease_length(&server), Reply::Integer(32));
     for _ in 0..3 {
         assert!(is_busy(&waiter).await);

@@ -96,6 +96,11 @@
 //! Failures of the cache are statuses too: `DEADLINE_EXCEEDED` if there was no answer by the caller's
 //! deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL` if the
 //! handler panicked, and `UNAVAILABLE` for any other failure.
+//!
+//! # Features
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `prost` | no | `Prost`: a codec that keeps messages of prost in any [`Cache`](bellwether::Cache) |
 
 mod answer;
 mod classify;
@@ -109,6 +114,8 @@ mod key;
 mod layer;
 mod message;
 mod method;
+#[cfg(feature = "prost")]
+mod prost_codec;
 mod service;
 
 #[doc = include_str!("guide.md")]
@@ -119,4 +126,6 @@ pub use future::GrpcResponseFuture;
 pub use handle::{GrpcCall, GrpcHandle};
 pub use layer::GrpcCacheLayer;
 pub use method::CachedMethod;
+#[cfg(feature = "prost")]
+pub use prost_codec::Prost;
 pub use service::GrpcCache;

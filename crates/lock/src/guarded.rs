@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture, Watch,
+    Accept, Acquire, Commit, Draft, Entry, Failure, InProcessStore, Lease, Peek, Renew, Store,
+    StoreFuture, Watch,
 };
 use bellwether::{Digest, Key, StoreError, Tag, Tags};
 use futures_util::future::join;
@@ -239,6 +240,8 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         }
     }
 }
+
+impl<S: InProcessStore, L: Lock> InProcessStore for Guarded<S, L> {}
 
 impl<S: Store, L: Lock> Store for Guarded<S, L> {
     fn peek(&self, key: &Key) -> Peek {

@@ -37,6 +37,7 @@ impl Instruments {
         #[cfg(feature = "redis")]
         {
             instruments.make_for_redis_stores(meter);
+            instruments.make_for_replays(meter);
             instruments.make_for_near_tiers(meter);
         }
         instruments
@@ -164,6 +165,26 @@ impl Instruments {
             let all = self.redis_stores.clone();
             counter(meter, name, unit, move |to| all.one(to, |stats| Some(value(stats))));
         }
+    }
+
+    #[cfg(feature = "redis")]
+    fn make_for_replays(&self, meter: &Meter) {
+        let counters: [(_, fn(&RedisStats) -> u64); 4] = [
+            ("bellwether.store.invalidations.kept", |stats| stats.replay.kept),
+            ("bellwether.store.invalidations.replayed", |stats| stats.replay.replayed),
+            ("bellwether.store.invalidations.dropped", |stats| stats.replay.dropped),
+            ("bellwether.store.invalidations.reasserted", |stats| stats.replay.reasserted),
+        ];
+        for (name, value) in counters {
+            let all = self.redis_stores.clone();
+            counter(meter, name, "{invalidation}", move |to| {
+                all.one(to, |stats| Some(value(stats)));
+            });
+        }
+        let all = self.redis_stores.clone();
+        gauge(meter, "bellwether.store.invalidations.pending", "{invalidation}", move |to| {
+            all.one(to, |stats| Some(stats.replay.pending));
+        });
     }
 
     #[cfg(feature = "redis")]

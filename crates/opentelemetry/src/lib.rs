@@ -53,6 +53,8 @@
 //! | `store.errors` | counter | `{error}` | `store`, `error` | those that failed |
 //! | `store.up` | gauge | | `store` | 0 while the circuit breaker is open |
 //! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
+//! | `store.invalidations.kept`, `store.invalidations.replayed`, `store.invalidations.dropped`, `store.invalidations.reasserted` | counter | `{invalidation}` | `store` | invalidations that have failed or may be lost: `ReplayStats` |
+//! | `store.invalidations.pending` | gauge | `{invalidation}` | `store` | those that are to be repeated |
 //! | `near.hits`, `near.evictions` | counter | `{lookup}`, `{entry}` | `store` | the near tier |
 //! | `near.entries`, `near.bytes` | gauge | `{entry}`, `By` | `store` | the same |
 //! | `near.disconnected` | counter | `s` | `store` | time in which no copy could be served |

@@ -9,7 +9,9 @@ const OUTCOMES = {
   bypass: 'The store did not answer: queried without it.',
   failed: 'Got an error.',
 };
-const CLASSES = 17;
+/* The upper ends of all classes of a histogram but the last one, in ms: of ours, and of bellwether. */
+const ENDS = Array.from({ length: 16 }, (_, index) => 0.25 * 2 ** index);
+const TIMES = [.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000];
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 const $ = id => document.getElementById(id);
 const number = new Intl.NumberFormat('en');
@@ -21,16 +23,15 @@ const sum = list => list.reduce((all, one) => all + one, 0);
 const rate = value => value >= 10 || value === 0 ? number.format(Math.round(value)) : value.toFixed(1);
 const plural = (count, one) => `${number.format(count)} ${count === 1 ? one : one === 'query' ? 'queries' : one + 's'}`;
 const millis = value => value >= 1000 ? `${(value / 1000).toFixed(1)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
-/* The upper end of a class of a histogram, in ms. */
-const end = index => 0.25 * 2 ** index;
 const minus = (later, earlier) => later.map((count, index) => count - earlier[index]);
 
-function quantile(histogram, share) {
+function quantile(histogram, share, ends = ENDS) {
   const all = sum(histogram);
   if (!all) return '–';
   let seen = 0;
   const index = histogram.findIndex(count => (seen += count) >= all * share);
-  return index === CLASSES - 1 ? '> 8 s' : `< ${millis(end(index)).replace('.0 ', ' ')}`;
+  const brief = end => millis(end).replace('.0 ', ' ');
+  return index === ends.length ? `> ${brief(ends[index - 1])}` : `< ${brief(ends[index])}`;
 }
 
 /* Queries a second at each sample. */
@@ -113,6 +114,14 @@ function showBars(id, histograms) {
   }));
 }
 
+function showTimes(id, counts, things, none) {
+  showBars(id, [counts]);
+  const all = sum(counts);
+  text(`${id}-note`, all
+    ? `Since the start: ${number.format(all)} ${things}; half of them ${quantile(counts, 0.5, TIMES)}, 99 % ${quantile(counts, 0.99, TIMES)}.`
+    : none);
+}
+
 function showState(now) {
   const { store, slow, broken } = now;
   const says = (id, words, mood) => { text(id, words); $(id).dataset.mood = mood; };
@@ -137,12 +146,8 @@ function show(figures) {
   showFigures(figures, then);
   showOutcomes(figures, then);
   showBars('latency', SIDES.map(side => minus(figures[side].latency, then[side].latency)));
-  const { waits } = figures;
-  showBars('waits', [waits]);
-  const waited = sum(waits);
-  text('waits-note', waited
-    ? `Since the start: ${number.format(waited)} callers; half of them ${quantile(waits, 0.5)}, 99 % ${quantile(waits, 0.99)}.`
-    : 'None yet. A burst makes them.');
+  showTimes('waits', figures.waits, 'callers', 'None yet. A burst makes them.');
+  showTimes('lags', figures.lags, 'loads', 'None yet. Start a second one with the same --store redis://…');
   showState(figures);
 }
 
@@ -200,10 +205,10 @@ function build() {
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
   $('outcomes').innerHTML = Object.entries(OUTCOMES).map(([name, meaning]) =>
     `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${name}</th><td>${meaning}</td><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
-  const label = index => index === CLASSES - 1 ? 'more' : index % 4 === 2 ? millis(end(index)).replace('.0 ', ' ') : '';
-  const columns = bars => Array.from({ length: CLASSES }, (_, index) => `<div>${bars}<small>${label(index)}</small></div>`).join('');
-  $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''));
-  $('waits').innerHTML = columns('<i data-side="protected"></i>');
+  const label = (end, index) => end === undefined ? 'more' : index % 4 === 2 ? millis(end).replace('.0 ', ' ') : '';
+  const columns = (bars, ends) => [...ends, undefined].map((end, index) => `<div>${bars}<small>${label(end, index)}</small></div>`).join('');
+  $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''), ENDS);
+  for (const id of ['waits', 'lags']) $(id).innerHTML = columns('<i data-side="protected"></i>', TIMES);
   document.querySelectorAll('.here').forEach(place => { place.textContent = location.origin; });
 }
 

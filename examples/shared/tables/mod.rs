@@ -17,36 +17,12 @@ pub(crate) use self::shown::shown;
 
 use crate::Fault;
 use crate::catalog::Product;
+use crate::catalog::schema::SQLITE_PRAGMAS;
+pub(crate) use crate::catalog::schema::Tables;
 
 /// The pool itself would try for as long as a query may queue.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const TOO_FEW: &str = "the database does not give this process all its connections";
-
-/// The tables of one program.
-#[derive(Clone, Copy)]
-pub(crate) struct Tables {
-    /// What their names begin with.
-    owner: &'static str,
-}
-
-impl Tables {
-    pub(crate) const fn of(owner: &'static str) -> Self {
-        Self { owner }
-    }
-
-    /// Reads products with their categories. A caller appends its condition.
-    pub(crate) fn select_products(self) -> String {
-        let owner = self.owner;
-        format!(
-            "SELECT product.sku, product.name, product.price_cents, product.stock,
-                    department.name AS department, aisle.name AS aisle, shelf.name AS shelf
-             FROM {owner}_product product
-             JOIN {owner}_category shelf ON shelf.id = product.category_id
-             JOIN {owner}_category aisle ON aisle.id = shelf.parent_id
-             JOIN {owner}_category department ON department.id = aisle.parent_id"
-        )
-    }
-}
 
 /// Connects now, so that no query has to. A query that waits for a connection for longer than
 /// `queue_limit` fails.
@@ -111,13 +87,9 @@ fn unreachable(fault: sqlx::Error) -> Fault {
     format!("cannot connect to the database: {fault}").into()
 }
 
-/// SQLite has to be configured so that writers may wait for each other, and that this data need not
-/// survive a power cut.
 async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     if connection.backend_name() == "SQLite" {
-        for pragma in
-            ["PRAGMA busy_timeout = 60000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = OFF"]
-        {
+        for pragma in SQLITE_PRAGMAS {
             connection.execute(pragma).await?;
         }
     }

@@ -98,7 +98,7 @@ fn facts(settings: &Settings, outcome: &Outcome) -> String {
         ("keys a round", format!("{}, Zipf exponent {}", settings.keys, settings.zipf)),
         ("added latency of a query", format!("{} ms", settings.load_ms)),
         ("store", store),
-        ("database", database::shown(settings.database_url.as_deref()).to_owned()),
+        ("database", database::kind(settings.database_url.as_deref()).to_owned()),
         (
             "machine",
             format!("{cores} cores, {} on {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -117,7 +117,7 @@ fn command(settings: &Settings) -> String {
     let database = settings
         .database_url
         .as_deref()
-        .map(|url| format!(" --database-url {}:...", database::shown(Some(url))));
+        .map(|url| format!(" --database-url {}:...", database::kind(Some(url))));
     format!(
         "cargo run --release --example stampede -- --store {} --processes {processes} \
          --callers {callers} --load-ms {load_ms} --rounds {rounds} --keys {keys} --zipf {zipf}{} \

@@ -59,7 +59,7 @@ pub(super) fn headline(settings: &Settings) -> String {
         plural(*keys, "key", "keys"),
         plural(*rounds, "round", "rounds"),
         settings.store.shown(),
-        database::shown(settings.database_url.as_deref()),
+        database::kind(settings.database_url.as_deref()),
     )
 }
 

@@ -20,6 +20,12 @@ use tower::{Service, ServiceExt};
 /// and not for another.
 ///
 /// Implement it for response types of your own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which answer belongs to which request",
+    label = "not the response of a batch loader",
+    note = "a batch loader responds with `HashMap<Request, Answer>`, `BTreeMap<Request, Answer>`, or \
+            `Vec<Result<Answer, Error>>` in the order of the requests"
+)]
 pub trait BatchResponse<Req, E>: Sized {
     /// The answer to one request.
     type Answer;

@@ -26,7 +26,7 @@ use self::item::BatchItem;
 use super::core::Core;
 use super::future::AnswerWithStatus;
 use super::future::ResponseFuture;
-use super::lookup::Lookup;
+use super::lookup::{IntoLookup, Lookup};
 use super::service::ReadThrough;
 use crate::codec::Codec;
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         B: BatchLoader<Req>,
         Req: Send + 'static,
         K: Fn(&Req) -> R,
-        R: Into<Lookup>,
+        R: IntoLookup,
         C: Codec<B::Answer>,
     {
         load_many(&self.core, self.get_ref(), requests.into_iter().collect(), &self.key_of)
@@ -94,7 +94,7 @@ pub(super) fn load_many<B, Req, R, C>(
 where
     B: BatchLoader<Req>,
     Req: Send + 'static,
-    R: Into<Lookup>,
+    R: IntoLookup,
     C: Codec<B::Answer>,
 {
     let rules = core.errors.clone();
@@ -122,7 +122,7 @@ fn begin<B, Req, R, C>(
 where
     B: BatchLoader<Req>,
     Req: Send + 'static,
-    R: Into<Lookup>,
+    R: IntoLookup,
     C: Codec<B::Answer>,
 {
     let Lookup { key, options } = key_of(&request).into();

@@ -98,7 +98,8 @@ pub use self::operation::Operation;
 use self::fault::Lies;
 use self::script::Script;
 use super::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, InProcessStore, Lease, Peek, Renew,
+    StoreFuture,
 };
 use super::{Store, Watch, Watchers};
 use crate::error::StoreError;
@@ -223,6 +224,8 @@ async fn away<T>(answer: StoreFuture<T>) -> Result<T, StoreError> {
     yield_now().await;
     answer
 }
+
+impl<S: InProcessStore> InProcessStore for FaultyStore<S> {}
 
 impl<S: Store> Store for FaultyStore<S> {
     fn peek(&self, key: &Key) -> Peek {

@@ -34,6 +34,8 @@ use crate::tag::{Tag, Tags};
 ///
 /// Every operation locks one of up to 16 shards once, whatever the number of keys.
 ///
+/// Its clock is tokio's: in a test with paused time, entries and leases end as the test advances it.
+///
 /// ```
 /// use bellwether::{MemoryOptions, MemoryStore};
 ///

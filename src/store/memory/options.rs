@@ -14,7 +14,8 @@ impl MemoryOptions {
     /// The default of [`max_bytes`](Self::max_bytes): 64 MiB.
     pub const DEFAULT_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-    /// A store of at most this many entries and 64 MiB.
+    /// A store of at most this many entries and 64 MiB. With zero of either it keeps no entries, and
+    /// callers of layers over it still share loads.
     pub fn new(max_entries: usize) -> Self {
         let max_bytes = Self::DEFAULT_MAX_BYTES;
         Self { name: "memory".into(), max_entries, max_bytes }

@@ -23,6 +23,10 @@
 //! | 89 | 36 each | version 2: tags, each with the 20 bytes of its digest, the hard and the soft epoch |
 //! | 88, or after the tags | | value |
 //!
+//! "Stored at" and the lifetimes are the absolute end of an entry, by the store's clock. So a lookup
+//! needs nothing but the bytes and the server's time, unless an entry was made stale early: when that
+//! ends, only the expiry of its name says.
+//!
 //! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
 //! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
 //! overwritten, so a process that knows version 1 only leaves entries with tags alone.
@@ -42,6 +46,8 @@ use crate::store::{Draft, TagEpoch, Value};
 pub(super) struct Stamp {
     pub(super) fence: u64,
     pub(super) stored_at: u64,
+    /// Whether a script has made it stale before the end of its ttl.
+    pub(super) is_expired: bool,
 }
 
 /// The contents of an envelope.
@@ -149,7 +155,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    Ok((draft, Stamp { fence, stored_at }, epochs))
+    Ok((draft, Stamp { fence, stored_at, is_expired: flag == *EXPIRED }, epochs))
 }
 
 /// The tags of an envelope: the bytes between the header and the value.
@@ -244,7 +250,8 @@ mod tests {
         let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, lifetimes)
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest(std::array::from_fn(|index| index as u8));
-        let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
+        let stored_at = 0x1112_1314_1516_1718;
+        let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at, is_expired: false };
         (seal(&draft, &digest, stamp, &[]), digest)
     }
 
@@ -253,7 +260,8 @@ mod tests {
         let digest = Key::of("item").digest();
         let epoch = |tag: u8| TagEpoch::new(Digest([tag; 20]), u64::from(tag) << 32, 7);
         let epochs: Vec<_> = (0..tags).map(epoch).collect();
-        let sealed = seal(&draft, &digest, Stamp { fence: 1, stored_at: 2 }, &epochs);
+        let stamp = Stamp { fence: 1, stored_at: 2, is_expired: false };
+        let sealed = seal(&draft, &digest, stamp, &epochs);
         (sealed, digest, epochs)
     }
 
@@ -339,7 +347,8 @@ mod tests {
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
-        assert_eq!(open(sealed.into(), &digest).unwrap().0.value().encoded(), &b"value"[..]);
+        let (draft, stamp, _) = open(sealed.into(), &digest).unwrap();
+        assert_eq!((draft.value().encoded(), stamp.is_expired), (&b"value"[..].into(), true));
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::client::{RedisClient, RedisOptions, Route, Setup};
+use super::kept::KeptInvalidations;
 use super::lookups::Lookups;
 use super::near::{self, Near};
+use super::replicas::ReplicaWaits;
 use super::scripts::StoreScripts;
 use super::stats::{RedisStats, RedisWakeUps};
 use super::unacknowledged::Unacknowledged;
@@ -25,6 +27,9 @@ pub(super) struct Inner {
     /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
+    pub(super) kept: Arc<KeptInvalidations>,
+    /// Set if invalidations wait for replicas.
+    pub(super) replicas: Option<ReplicaWaits>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
 }
@@ -38,15 +43,20 @@ impl Inner {
             Arc::new(Near::new(bytes, longest, near::silence(timeout), slots))
         });
         let plain = options.plain_connections();
+        let (rules, name) = (options.keeping_rules(), options.display_name());
+        let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone()));
         let setup = Setup {
             scripts: scripts.of_operations(),
             watchers: Watchers::default(),
             observer: near.as_ref().map(|near| Arc::clone(near) as _),
+            losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
             plain,
+            waits: rules.replicas.is_some(),
             publishes: true,
         };
         let client = RedisClient::with(options, setup);
+        let replicas = rules.replicas.map(|rules| ReplicaWaits::new(client.clone(), rules));
         let lookups = |route| {
             let client = client.clone();
             let script = scripts.lookup.clone();
@@ -54,11 +64,22 @@ impl Inner {
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
         let tracked = lookups(Route::Tracked);
-        near.as_ref().inspect(|_| tracked.ask_for_lives());
+        near.as_ref().inspect(|_| tracked.ask_for_time());
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable, operations }
+        Self {
+            client,
+            scripts,
+            near,
+            plain,
+            tracked,
+            unacknowledged,
+            kept,
+            replicas,
+            unreadable,
+            operations,
+        }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -71,6 +92,7 @@ impl Inner {
             operation_times: self.operations.times(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
+            replay: self.kept.stats(),
             wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
         }

@@ -1,4 +1,5 @@
--- lookup: read entries, and what is left of their lives.
+-- lookup: read entries, and what is left of their lives. It is for entries that were made stale
+-- before the end of their ttl. For others, MGET and TIME do, which cost the server less.
 --
 -- KEYS   1 entry, and any number of others
 -- gives  the server's time in us; then for each, the entry or false, and its remaining life in ms

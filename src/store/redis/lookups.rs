@@ -29,9 +29,9 @@ struct LookupState {
     route: Route,
     /// Reads entries with what is left of their lives.
     script: RedisScript,
-    /// Whether lookups read the remaining lives, too. That costs the server more, so they do not
-    /// until one finds an entry that needs it.
-    with_lives: AtomicBool,
+    /// Whether lookups read the server's time, too. They do not until one finds an entry that needs
+    /// it.
+    with_time: AtomicBool,
     /// How many lookups are under way.
     callers: AtomicUsize,
     /// The lookups that are sent next. While there are any, a task is about to send them. Never
@@ -57,22 +57,40 @@ struct QueuedLookup {
 /// What is under each name, in their order.
 type LookupResult = Result<Vec<Option<Seen>>, StoreError>;
 
+/// What a lookup reads in addition to what is under the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LifeReading {
+    /// Nothing, unless an earlier lookup has found an entry that needs the time.
+    AsNeeded,
+    /// The server's time, by a `TIME` in the same round trip. An entry says itself until when it
+    /// lives.
+    Time,
+    /// What the server has left of the life of an entry, by a script. That costs it more. It is for
+    /// entries that were made stale early, because only the expiry of their name says when they end.
+    Remaining,
+}
+
 /// The reply to lookups.
 #[derive(Debug)]
 struct LookupReply {
-    /// The server's time in us, if the remaining lives were requested.
+    /// The server's time in us, if it was read.
     now: Option<u64>,
     seen: Vec<Option<Seen>>,
 }
 
 impl LookupReply {
-    fn read(reply: RedisValue, count: usize, with_lives: bool) -> Option<Self> {
-        let (now, seen) = match with_lives {
-            true => reply::seen_with_lives(reply).map(|(now, seen)| (Some(now), seen))?,
-            false => (None, reply::seen(reply)?),
+    fn read(reply: RedisValue, count: usize, reading: LifeReading) -> Option<Self> {
+        let (now, seen) = match reading {
+            LifeReading::AsNeeded => (None, reply::seen(reply)?),
+            LifeReading::Time => with_now(reply::seen_with_time(reply)?),
+            LifeReading::Remaining => with_now(reply::seen_with_lives(reply)?),
         };
         (seen.len() == count).then_some(Self { now, seen })
     }
+}
+
+fn with_now<T>((now, seen): (u64, T)) -> (Option<u64>, T) {
+    (Some(now), seen)
 }
 
 impl Lookups {
@@ -81,15 +99,15 @@ impl Lookups {
             client,
             route,
             script,
-            with_lives: AtomicBool::new(false),
+            with_time: AtomicBool::new(false),
             callers: AtomicUsize::new(0),
             next: Mutex::default(),
         }))
     }
 
-    /// From now on, lookups read the remaining lives, too.
-    pub(super) fn ask_for_lives(&self) {
-        self.0.with_lives.store(true, Ordering::Relaxed);
+    /// From now on, lookups read the server's time, too.
+    pub(super) fn ask_for_time(&self) {
+        self.0.with_time.store(true, Ordering::Relaxed);
     }
 
     /// Reads what is under some names, such as that of an entry and those of its tags. A value that
@@ -110,15 +128,19 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        Box::pin(self.0.send(names, false)).await
+        Box::pin(self.0.send(names, LifeReading::AsNeeded)).await
     }
 
-    /// The same, with what is left of the lives of entries.
+    /// The same, alone and with more.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read_with_lives(&self, names: Vec<Vec<u8>>) -> LookupResult {
-        self.0.send(names, true).await
+    pub(super) async fn read_with(
+        &self,
+        names: Vec<Vec<u8>>,
+        reading: LifeReading,
+    ) -> LookupResult {
+        self.0.send(names, reading).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
@@ -164,13 +186,13 @@ impl LookupState {
                 }
             }
         };
-        self.read(names.all, false, known).await;
+        self.read(names.all, LifeReading::AsNeeded, known).await;
     }
 
-    async fn send(&self, names: Vec<Vec<u8>>, with_lives: bool) -> LookupResult {
+    async fn send(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> LookupResult {
         let places: Vec<_> = (0..names.len()).collect();
         let mut outcomes = vec![None; names.len()];
-        self.read(names, with_lives, |places, seen| note(&mut outcomes, places, seen)).await;
+        self.read(names, reading, |places, seen| note(&mut outcomes, places, seen)).await;
         // Each group of names has got an outcome.
         answer_at(&places, &mut outcomes).unwrap_or_else(|| Err(malformed()))
     }
@@ -180,19 +202,22 @@ impl LookupState {
     async fn read(
         &self,
         names: Vec<Vec<u8>>,
-        with_lives: bool,
+        reading: LifeReading,
         mut known: impl FnMut(&[usize], Result<Vec<Option<Seen>>, StoreError>),
     ) {
-        let with_lives = with_lives || self.with_lives.load(Ordering::Relaxed);
+        let reading = match reading {
+            LifeReading::AsNeeded if self.with_time.load(Ordering::Relaxed) => LifeReading::Time,
+            reading => reading,
+        };
         let (mut requests, mut groups) = (Vec::new(), Vec::new());
         let names = names.into_iter().enumerate().collect();
         for group in self.client.split(names, |(_, name): &(usize, Vec<u8>)| name.slot()) {
             let (places, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            requests.push(self.request(names, with_lives));
+            requests.push(self.request(names, reading));
             groups.push(places);
         }
         let asked_at = Instant::now();
-        let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), with_lives);
+        let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), reading);
         let done = |group: usize, reply: Result<LookupReply, StoreError>| {
             let seen = reply.map(|reply| {
                 self.note_time(&requests[group], asked_at, &reply);
@@ -203,10 +228,11 @@ impl LookupState {
         self.client.run_all(&requests, read, done).await;
     }
 
-    fn request(&self, names: Vec<Vec<u8>>, with_lives: bool) -> RedisRequest<'_> {
-        let request = match with_lives {
-            true => RedisRequest::script(&self.script, names, [], READING),
-            false => RedisRequest::command("MGET", names, READING),
+    fn request(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> RedisRequest<'_> {
+        let request = match reading {
+            LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
+            LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
+            LifeReading::Remaining => RedisRequest::script(&self.script, names, [], READING),
         };
         request.over(self.route)
     }

@@ -5,12 +5,15 @@ pub(crate) mod client;
 mod envelope;
 mod heartbeat;
 mod inner;
+mod kept;
 mod lookups;
 mod near;
 mod operations;
 mod reading;
 mod record;
 mod reminder;
+mod replay;
+mod replicas;
 mod reply;
 mod scripts;
 mod stats;
@@ -26,7 +29,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::{RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
-use self::tags::TagChange;
+use self::kept::{Change, ChangeTarget};
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
@@ -43,8 +46,9 @@ use crate::tag::{Tag, Tags};
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
 /// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
 /// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
-/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads, and a
-/// lookup is a script that also gives the remaining life.
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads. Such
+/// lookups, and those of entries with stale windows or early refresh, are an `MGET` and a `TIME` in one
+/// round trip.
 ///
 /// # Names
 /// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
@@ -75,7 +79,7 @@ use crate::tag::{Tag, Tags};
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
 /// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
-/// `+cluster|slots +asking` as well.
+/// `+cluster|slots +asking` as well, and [`replicated`](RedisOptions::replicated) needs `+wait`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -89,6 +93,13 @@ use crate::tag::{Tag, Tags};
 /// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
 /// this process may take such a lease over. A command that arrives when its caller has stopped
 /// waiting, by the server's clock, takes no lease.
+/// # Invalidations that fail
+/// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
+/// process and repeated until it succeeds. Until then, this process serves nothing of that key or
+/// tag: neither from a near copy, nor from the server when it answers again. Its error says so
+/// ([`StoreError::is_kept`]). The last invalidations are also repeated after a failover, because the
+/// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
+/// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -107,7 +118,9 @@ impl RedisOptions {
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        RedisStore(Arc::new(Inner::new(self)))
+        let inner = Arc::new(Inner::new(self));
+        replay::start_on_demand(&inner);
+        RedisStore(inner)
     }
 }
 
@@ -163,7 +176,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none()))
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
                 .await
         })
     }
@@ -173,7 +186,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept))
+                .counted(StoreOperation::Acquire, inner.acquire_settled(&claim, term, accept))
                 .await
         })
     }
@@ -189,7 +202,10 @@ impl Store for RedisStore {
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Commit, inner.commit(lease, draft)).await
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
         })
     }
 
@@ -213,47 +229,48 @@ impl Store for RedisStore {
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Invalidate, inner.invalidate(key, false)).await
+            let target = ChangeTarget::Key(key.digest());
+            let changed = inner.change(target, Change::Invalidate, Some(&key));
+            inner.operations.counted(StoreOperation::Invalidate, changed).await
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Expire, inner.invalidate(key, true)).await
+            let target = ChangeTarget::Key(key.digest());
+            let change = Change::Expire { over: Duration::ZERO };
+            let changed = inner.change(target, change, Some(&key));
+            inner.operations.counted(StoreOperation::Expire, changed).await
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup(&key, &tags)).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
         })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner
-                .operations
-                .counted(
-                    StoreOperation::InvalidateTag,
-                    inner.change_tag(&tag, TagChange::Invalidate),
-                )
-                .await
+            let target = ChangeTarget::Tag(tag.digest());
+            let changed = inner.change(target, Change::Invalidate, None);
+            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner
-                .operations
-                .counted(
-                    StoreOperation::ExpireTag,
-                    inner.change_tag(&tag, TagChange::Expire { over: spread }),
-                )
-                .await
+            let target = ChangeTarget::Tag(tag.digest());
+            let change = Change::Expire { over: spread };
+            let changed = inner.change(target, change, None);
+            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
         })
     }
 }

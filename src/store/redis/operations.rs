@@ -13,6 +13,7 @@ use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock}
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
+use super::kept::Change;
 use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
@@ -172,7 +173,7 @@ impl Inner {
         let key = lease.key();
         let digest = lease.key().digest();
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
-        let stamp = Stamp { fence: lease.fence(), stored_at };
+        let stamp = Stamp { fence: lease.fence(), stored_at, is_expired: false };
         let Some(epochs) = self.epochs_of(&lease, &draft).await? else {
             // The lease blocks the key for nothing.
             let abandoned = self.abandon(lease.claim()).await;
@@ -246,22 +247,30 @@ impl Inner {
         RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
-    /// Returns whether there was an entry.
-    pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<bool, StoreError> {
-        let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
+    /// Invalidates or expires a key. Returns whether there was an entry. The key is for the error.
+    pub(super) async fn change_key(
+        &self,
+        digest: &Digest,
+        change: Change,
+        key: Option<&Key>,
+    ) -> Result<bool, StoreError> {
+        let keep: &[u8] = if change == Change::Invalidate { b"0" } else { b"1" };
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
-        let digest = key.digest();
-        let names = self.names(&digest);
+        let names = self.names(digest);
         let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
         // Over a plain connection if there is one, because no caller of this waits for a change.
-        let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
+        let request = request.tracked(TRACKED).over(self.route(digest));
+        let request = match key {
+            Some(key) => request.of(key),
+            None => request,
+        };
         let read = |reply| match reply {
             RedisValue::Int(removed) => Some(removed == 1),
             _ => None,
         };
-        let invalidated = self.client.run(&request, read).await;
-        self.forget(&digest);
-        invalidated
+        let changed = self.client.run(&request, read).await;
+        self.forget(digest);
+        changed
     }
 
     /// Notes the version of a key for the near tier. Call it before a request is sent.
@@ -276,7 +285,9 @@ impl Inner {
         key: &Key,
         entry: &Entry,
     ) {
+        // What was read may be older than an invalidation that was kept after the version was taken.
         if let (Some(near), Some(start)) = (&self.near, start)
+            && self.kept.is_quiet()
             && near.keep(start, tags, key, entry)
         {
             heartbeat::start(self);

@@ -2,12 +2,14 @@
 
 use std::iter;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::client::ServerClock;
 use super::envelope::Stamp;
 use super::inner::Inner;
+use super::lookups::LifeReading;
 use super::operations::DRIFT;
-use super::reply::Seen;
+use super::reply::{Seen, SeenLife};
 use super::tags::ReadTags;
 use crate::duration::micros;
 use crate::error::StoreError;
@@ -54,32 +56,40 @@ impl Inner {
         known: &mut ReadTags,
     ) -> Result<Option<OpenedEntry>, StoreError> {
         let lookups = self.lookups(digest);
-        let mut with_life = false;
+        let mut reading = LifeReading::AsNeeded;
         loop {
             let names = iter::once(self.entry_name(digest)).chain(known.names(self)).collect();
-            let seen = match with_life {
-                true => lookups.read_with_lives(names).await?,
-                false => lookups.read(names).await?,
+            let seen = match reading {
+                LifeReading::AsNeeded => lookups.read(names).await?,
+                reading => lookups.read_with(names, reading).await?,
             };
             let mut seen = seen.into_iter();
-            let Some(Seen { sealed, remaining }) = seen.next().flatten() else {
+            let Some(Seen { sealed, life }) = seen.next().flatten() else {
                 return Ok(None);
             };
             known.note(seen);
             let Some((draft, stamp, epochs)) = self.open(sealed, key, digest) else {
                 return Ok(None);
             };
-            let remaining = match remaining {
-                Some(remaining) => Remaining::Known(remaining),
-                None if draft.lifetimes().need_the_remaining_life() => {
-                    lookups.ask_for_lives();
+            let remaining = match life {
+                SeenLife::Remaining(remaining) => Remaining::Known(remaining),
+                SeenLife::ReadAt(_) if stamp.is_expired => {
+                    reading = LifeReading::Remaining;
                     continue;
                 }
-                None if self.may_be_over(digest, draft.lifetimes(), stamp) => {
-                    with_life = true;
+                SeenLife::ReadAt(now) => match life_left(draft.lifetimes(), stamp, now) {
+                    Some(left) => Remaining::Known(left),
+                    None => return Ok(None),
+                },
+                SeenLife::Unknown if draft.lifetimes().need_the_remaining_life() => {
+                    lookups.ask_for_time();
                     continue;
                 }
-                None => Remaining::Fresh,
+                SeenLife::Unknown if self.may_be_over(digest, draft.lifetimes(), stamp) => {
+                    reading = LifeReading::Time;
+                    continue;
+                }
+                SeenLife::Unknown => Remaining::Fresh,
             };
             return Ok(Some(OpenedEntry { draft, stamp, epochs, remaining }));
         }
@@ -95,5 +105,36 @@ impl Inner {
             stamp.stored_at > now.start().saturating_add(DRIFT)
                 || now.end().saturating_sub(stamp.stored_at) >= life
         })
+    }
+}
+
+/// What is left of a life at a time of the server, or none if it is over. The life of an entry from a
+/// later time has not begun: the server's clock was set back. `lookup.lua` goes by the same rules.
+fn life_left(lifetimes: Lifetimes, stamp: Stamp, now: u64) -> Option<Duration> {
+    if stamp.stored_at > now.saturating_add(DRIFT) {
+        return None;
+    }
+    let age = now.saturating_sub(stamp.stored_at);
+    let left = micros(lifetimes.life()).saturating_sub(age);
+    (left > 0).then(|| Duration::from_micros(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_ends_by_the_time_of_the_server_and_is_never_longer_than_it_was() {
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(2))
+            .stale_while_revalidate(Duration::from_secs(1));
+        let stored_at = 1_000_000_000;
+        let stamp = Stamp { fence: 1, stored_at, is_expired: false };
+        let left = |now| life_left(lifetimes, stamp, now).map(|left| left.as_micros());
+        assert_eq!(left(stored_at), Some(3_000_000));
+        assert_eq!(left(stored_at + 2_999_999), Some(1));
+        assert_eq!(left(stored_at + 3_000_000), None);
+        assert_eq!(left(stored_at - DRIFT), Some(3_000_000));
+        assert_eq!(left(stored_at - DRIFT - 1), None);
+        assert_eq!(left(u64::MAX), None);
     }
 }

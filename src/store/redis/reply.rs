@@ -17,8 +17,17 @@ pub(super) struct Found {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) sealed: Vec<u8>,
-    /// What is left of its life, if that was requested.
-    pub(super) remaining: Option<Duration>,
+    pub(super) life: SeenLife,
+}
+
+/// What a lookup has learned of the life of an entry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SeenLife {
+    Unknown,
+    /// The server's time in us, shortly after the entry was read.
+    ReadAt(u64),
+    /// What is left of it, by a script.
+    Remaining(Duration),
 }
 
 /// The reply of `acquire.lua`.
@@ -42,10 +51,30 @@ pub(super) enum Acquired {
 
 /// The reply to an `MGET`. A value that is no string counts as none.
 pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
+    seen_with(reply, SeenLife::Unknown)
+}
+
+/// The replies to an `MGET` and to a `TIME` after it: the server's time in us, and the entries.
+pub(super) fn seen_with_time(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
+    let Value::Array(replies) = reply else { return None };
+    let [seen, time]: [Value; 2] = replies.try_into().ok()?;
+    let Value::Array(time) = time else { return None };
+    let [seconds, micros]: [Value; 2] = time.try_into().ok()?;
+    let now = number(&seconds)?.checked_mul(1_000_000)?.checked_add(number(&micros)?)?;
+    Some((now, seen_with(seen, SeenLife::ReadAt(now))?))
+}
+
+fn seen_with(reply: Value, life: SeenLife) -> Option<Vec<Option<Seen>>> {
     let Value::Array(reply) = reply else {
         return None;
     };
-    reply.into_iter().map(|sealed| see(sealed, None)).collect()
+    reply.into_iter().map(|sealed| see(sealed, life)).collect()
+}
+
+/// A number in digits.
+fn number(value: &Value) -> Option<u64> {
+    let Value::Bytes(digits) = value else { return None };
+    str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The reply of `lookup.lua`: the server's time in us, and the entries.
@@ -57,7 +86,7 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
     let now = fields.next()?.whole()?;
     let mut seen = Vec::with_capacity(fields.len() / 2);
     while let Some(sealed) = fields.next() {
-        seen.push(see(sealed, Some(millis(&fields.next()?)?))?);
+        seen.push(see(sealed, SeenLife::Remaining(millis(&fields.next()?)?))?);
     }
     Some((now, seen))
 }
@@ -76,9 +105,9 @@ pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagValue, bool)>)> {
     Some((now, touched))
 }
 
-fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {
+fn see(sealed: Value, life: SeenLife) -> Option<Option<Seen>> {
     match sealed {
-        Value::Bytes(sealed) => Some(Some(Seen { sealed, remaining })),
+        Value::Bytes(sealed) => Some(Some(Seen { sealed, life })),
         Value::Nil => Some(None),
         _ => None,
     }
@@ -157,6 +186,37 @@ fn millis(value: &Value) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn bytes(text: &str) -> Value {
+        Value::Bytes(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn entries_are_read_with_the_time_that_follows_them() {
+        let entries = Value::Array(vec![bytes("entry"), Value::Nil]);
+        let time = Value::Array(vec![bytes("17"), bytes("5")]);
+        let (now, seen) = seen_with_time(Value::Array(vec![entries, time])).unwrap();
+        let entry = Seen { sealed: b"entry".to_vec(), life: SeenLife::ReadAt(now) };
+        assert_eq!((now, seen), (17_000_005, vec![Some(entry), None]));
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        let array = |values: &[Value]| Value::Array(values.to_vec());
+        let times = [
+            Value::Nil,
+            array(&[]),
+            array(&[bytes("17")]),
+            array(&[bytes("17"), bytes("-5")]),
+            array(&[bytes("17"), bytes("x")]),
+            array(&[bytes("18446744073709551615"), bytes("5")]),
+            array(&[bytes("17"), bytes("5"), bytes("5")]),
+        ];
+        for time in times {
+            assert_eq!(seen_with_time(array(&[array(&[]), time.clone()])), None, "{time:?}");
+        }
+        assert_eq!(seen_with_time(array(&[array(&[])])), None);
+    }
 
     #[test]
     fn a_trace_that_cannot_be_read_is_none() {

@@ -1,6 +1,6 @@
 //! The statistics of a `RedisStore`.
 
-use crate::stats::{NearStats, OperationStats, OperationTimeStats, StoreErrorStats};
+use crate::stats::{NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +25,8 @@ pub struct RedisStats {
     pub errors: StoreErrorStats,
     /// Whether the circuit breaker is open: see [`RedisStore::is_down`](super::RedisStore::is_down).
     pub is_down: bool,
+    /// Invalidations that are repeated.
+    pub replay: ReplayStats,
     /// How waiters learn that a lease has ended.
     pub wake_ups: RedisWakeUps,
     /// The near tier, if the store has one.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
 use super::inner::Inner;
+use super::kept::Change;
 use super::near::Version;
 use super::reply::{self, Seen};
 use super::tag_value::TagValue;
@@ -25,14 +26,7 @@ use crate::jitter::jitter;
 use crate::key::Digest;
 use crate::store::standing::Standing;
 use crate::store::{Acquire, Claim, Draft, Entry, Lease, TagEpoch};
-use crate::tag::{Tag, Tags};
-
-/// How a tag is changed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TagChange {
-    Invalidate,
-    Expire { over: Duration },
-}
+use crate::tag::Tags;
 
 /// An acquire has found an entry that is not fresh any more, because of its tags.
 #[derive(Debug)]
@@ -67,20 +61,23 @@ pub(super) struct TouchedTag {
 
 impl Inner {
     /// Invalidates or expires a tag.
-    pub(super) async fn change_tag(&self, tag: &Tag, change: TagChange) -> Result<(), StoreError> {
+    pub(super) async fn change_tag(
+        &self,
+        digest: &Digest,
+        change: Change,
+    ) -> Result<(), StoreError> {
         let (how, over): (&[u8], _) = match change {
-            TagChange::Invalidate => (b"hard", Duration::ZERO),
-            TagChange::Expire { over } => (b"soft", over),
+            Change::Invalidate => (b"hard", Duration::ZERO),
+            Change::Expire { over } => (b"soft", over),
         };
         let args = [how.to_vec(), random_bytes(1), number(millis(over).min(LONGEST_MS))];
-        let digest = tag.digest();
-        let names = [self.tag_name(&digest)];
+        let names = [self.tag_name(digest)];
         let request = RedisRequest::script(&self.scripts.change_tag, names, args, CHANGING);
-        let request = request.over(self.route(&digest));
+        let request = request.over(self.route(digest));
         let read = |reply| (reply == RedisValue::Int(1)).then_some(());
         let changed = self.client.run(&request, read).await;
         // Copies with this tag are not served from here on, even before the server reports it.
-        self.near.as_ref().inspect(|near| near.change(&digest));
+        self.near.as_ref().inspect(|near| near.change(digest));
         changed
     }
 
@@ -173,12 +170,14 @@ impl Inner {
         key: &Digest,
     ) -> Result<Option<Entry>, StoreError> {
         let epochs = entry.epochs();
-        if !requested.iter().all(|tag| entry.has_tag(tag)) {
+        let is_dropped = entry.fence() < self.kept.floor();
+        if is_dropped || !requested.iter().all(|tag| entry.has_tag(tag)) {
             return Ok(None);
         }
         let missing = epochs.iter().filter(|epoch| known.get(epoch.tag()).is_none());
         let missing: Vec<_> = missing.map(|epoch| *epoch.tag()).collect();
         if !missing.is_empty() {
+            self.settle_tags(&missing).await?;
             let mut others = self.begin_tags(missing.into_iter());
             let names = others.names(self).collect();
             others.note(self.lookups(key).read(names).await?);

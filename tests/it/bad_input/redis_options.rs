@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
+use bellwether::redis::RedisCredentials;
 use bellwether::{ConfigError, RedisOptions, RedisStore, StoreErrorKind};
 
 const PASSWORD: &str = "hunter2";
@@ -181,4 +182,27 @@ fn a_probe_interval_out_of_range_is_refused_by_name() {
         let begin = "probe interval of the store must be from 100ms to 60s";
         assert!(message.starts_with(begin), "{message}");
     }
+}
+
+#[test]
+fn credentials_for_sentinels_without_sentinels_are_refused() {
+    let login = || RedisCredentials::password("secret");
+    for address in ["redis://localhost", "redis-cluster://a,b", "unix:///tmp/redis.sock"] {
+        let options = RedisOptions::new(address).unwrap();
+        let error = options.sentinel_credentials(login()).unwrap_err();
+        assert!(matches!(error, ConfigError::NoEffect { .. }), "{error:?}");
+        let message = error.to_string();
+        assert!(message.starts_with("sentinel credentials would have no effect"), "{message}");
+    }
+    let options = RedisOptions::new("redis+sentinel://a,b,c/shop").unwrap();
+    options.sentinel_credentials(login()).expect("it has sentinels");
+}
+
+#[test]
+fn a_ttl_of_a_near_tier_that_is_off_is_refused() {
+    let second = Duration::from_secs(1);
+    let error = options().near_ttl(second).unwrap_err();
+    let message = error.to_string();
+    assert!(message.starts_with("ttl of the near tier would have no effect"), "{message}");
+    options().near(65_536).unwrap().near_ttl(second).expect("there is a near tier");
 }

@@ -2,6 +2,7 @@
 
 mod batches;
 mod calls;
+mod in_process;
 mod invalidation;
 #[cfg(feature = "postcard")]
 mod postcard;

@@ -1,7 +1,7 @@
 //! Values as postcard instead of JSON.
 
 use bellwether::store::Store;
-use bellwether::{Codec, MemoryStore, Postcard};
+use bellwether::{Codec, EncodeBuffer, Json, MemoryStore, Postcard};
 
 use super::builder;
 
@@ -20,4 +20,18 @@ async fn postcard_encodes_and_decodes_and_is_no_json() {
     let longer = Codec::<(u64, String)>::decode(&codec, b"\x07\x05seven!");
     assert!(cut.is_err() && longer.is_err());
     assert_eq!(builder::<(u64, String)>(store).build().get(1).await.unwrap(), None);
+}
+
+#[test]
+fn postcard_has_the_numbers_that_json_lacks() {
+    for number in [f64::NAN, f64::INFINITY] {
+        let mut buffer = EncodeBuffer::new(100);
+        Json::default().encode(&number, &mut buffer).unwrap();
+        let decoded: Result<f64, _> = Json::default().decode(&buffer.into_bytes());
+        assert!(decoded.is_err(), "{decoded:?}");
+        let mut buffer = EncodeBuffer::new(100);
+        Postcard::default().encode(&number, &mut buffer).unwrap();
+        let decoded: f64 = Postcard::default().decode(&buffer.into_bytes()).unwrap();
+        assert_eq!(decoded.to_bits(), number.to_bits());
+    }
 }

@@ -58,7 +58,7 @@ async fn a_request_that_the_cache_forwards_counts_as_a_bypass() {
     let cache = cached(&layer, &origin);
     let no_key = CacheStatus::Bypass(BypassReason::NoKey);
     for method in ["POST", "OPTIONS"] {
-        let answer = ask(&cache, request(method, "http://shop/item", &[])).await;
+        let answer = ask(&cache, method, "http://shop/item", &[]).await;
         assert_eq!(*status(&answer), no_key, "{method}");
     }
     let answer = get(&cache, &[("cache-control", "no-store")]).await;
@@ -90,10 +90,10 @@ async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
     let layer = memory();
     let cache = cached(&layer, &origin);
     get(&cache, &[]).await;
-    let head = ask(&cache, request("HEAD", "http://shop/item", &[])).await;
+    let head = ask(&cache, "HEAD", "http://shop/item", &[]).await;
     assert!(matches!(status(&head), CacheStatus::Hit { .. }), "{head:?}");
     let only = [("cache-control", "only-if-cached")];
-    let none = ask(&cache, request("GET", "http://shop/other", &only)).await;
+    let none = ask(&cache, "GET", "http://shop/other", &only).await;
     assert_eq!(*status(&none), CacheStatus::Failed);
     let requests = layer.stats().requests;
     let expected = [("hit_store", 1), ("led_stored", 1), ("failed_loader", 1)];

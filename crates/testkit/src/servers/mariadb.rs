@@ -2,11 +2,12 @@
 
 use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use super::guarded::{Guarded, free_port, from_template, log, run, succeeds, wait_until};
+use super::missing::MissingServer;
 
 /// How many ports are tried before the fault is thought to lie elsewhere.
 const PORTS_TRIED: usize = 20;
@@ -22,6 +23,14 @@ pub struct MariaDbServer {
 }
 
 impl MariaDbServer {
+    /// Whether this machine has one to start.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn installed() -> Result<(), MissingServer> {
+        found().map(drop)
+    }
+
     /// Starts a server with an empty database `test`.
     pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
@@ -100,18 +109,18 @@ fn install(dir: &Path) {
 
 /// The server to run; panics with the remedy if there is none.
 fn binary() -> String {
+    let found = found().unwrap_or_else(|missing| panic!("{missing}"));
+    found.display().to_string()
+}
+
+/// The server to run, if there is one.
+fn found() -> Result<PathBuf, MissingServer> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<_> = env::split_paths(&path).collect();
     // It is not in every user's PATH.
     places.push("/usr/sbin".into());
     let found = places.iter().map(|place| place.join("mariadbd")).find(|path| path.is_file());
-    found
-        .expect(
-            "these tests need a MariaDB server and found none: run `scripts/test`, which installs \
-             one, or `apt-get install mariadb-server`",
-        )
-        .display()
-        .to_string()
+    found.ok_or(MissingServer { server: "MariaDB", package: "mariadb-server" })
 }
 
 /// It refuses to run as root without this option.

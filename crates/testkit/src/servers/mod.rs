@@ -6,6 +6,7 @@
 mod certificates;
 mod guarded;
 mod mariadb;
+mod missing;
 mod postgres;
 mod prometheus;
 mod redis;
@@ -20,6 +21,7 @@ mod zookeeper;
 pub use self::certificates::{Authority, Identity, Validity};
 pub use self::guarded::free_port;
 pub use self::mariadb::MariaDbServer;
+pub use self::missing::MissingServer;
 pub use self::postgres::PostgresServer;
 pub use self::prometheus::{PrometheusServer, promtool};
 pub use self::redis::RedisServer;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::guarded::{Guarded, free_port, from_template, log, run, succeeds, wait_until};
+use super::missing::MissingServer;
 
 /// How many ports are tried before the fault is thought to lie elsewhere.
 const PORTS_TRIED: usize = 20;
@@ -23,6 +24,14 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
+    /// Whether this machine has one to start.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn installed() -> Result<(), MissingServer> {
+        found("postgres").map(drop)
+    }
+
     /// Starts a server with an empty database.
     pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
@@ -93,18 +102,18 @@ impl Drop for PostgresServer {
 
 /// Where Debian keeps it, of whatever version, or else in PATH.
 fn binary(name: &str) -> String {
+    let found = found(name).unwrap_or_else(|missing| panic!("{missing}"));
+    found.display().to_string()
+}
+
+/// The same, if it is there.
+fn found(name: &str) -> Result<PathBuf, MissingServer> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let in_debian = versions.map(|version| version.path().join("bin").join(name));
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path: Vec<_> = env::split_paths(&path).map(|dir| dir.join(name)).collect();
     let found: Option<PathBuf> = in_debian.chain(in_path).find(|path| path.is_file());
-    found
-        .expect(
-            "these tests need a PostgreSQL server and found none: run `scripts/test`, which \
-             installs one, or `apt-get install postgresql`",
-        )
-        .display()
-        .to_string()
+    found.ok_or(MissingServer { server: "PostgreSQL", package: "postgresql" })
 }
 
 /// It refuses to run as root, and so becomes the user that its package has made.

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use super::guarded::{
     Guarded, PATIENCE, PORTS_TRIED, directory, free_port, in_path, log, wait_until,
 };
+use super::missing::MissingServer;
 use super::resp2::{Connection, Reply};
 use super::wrong_clock::{CLOCK, turn, wrong_clock};
 
@@ -41,6 +42,14 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
+    /// Whether this machine has one to start.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn installed() -> Result<(), MissingServer> {
+        found().map(drop)
+    }
+
     /// Starts a server without persistence.
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -208,14 +217,17 @@ fn launch(dir: &Path, options: &[String], mut ports: impl FnMut() -> u16) -> (Gu
 
 /// The server to run; panics with the remedy if there is none.
 fn binary() -> PathBuf {
+    found().unwrap_or_else(|missing| panic!("{missing}, or name one in BELLWETHER_REDIS_SERVER"))
+}
+
+/// The server to run, if there is one.
+fn found() -> Result<PathBuf, MissingServer> {
     if let Some(chosen) = env::var_os("BELLWETHER_REDIS_SERVER").filter(|path| !path.is_empty()) {
-        return from_anywhere(chosen.into());
+        return Ok(from_anywhere(chosen.into()));
     }
-    in_path("redis-server").or_else(|| in_path("valkey-server")).or_else(in_target).expect(
-        "these tests need a Redis or Valkey server and found none: run `scripts/test`, which \
-             installs one, or `apt-get install redis-server`, or name one in \
-             BELLWETHER_REDIS_SERVER",
-    )
+    let installed = in_path("redis-server").or_else(|| in_path("valkey-server"));
+    let missing = MissingServer { server: "Redis or Valkey", package: "redis-server" };
+    installed.or_else(in_target).ok_or(missing)
 }
 
 /// A relative path leads elsewhere from the server's directory; a bare name is looked up in PATH.

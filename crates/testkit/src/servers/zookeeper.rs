@@ -14,6 +14,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::guarded::{Guarded, PORTS_TRIED, directory, free_port, in_path, log, wait_until};
+use super::missing::MissingServer;
 
 /// The length of a tick. Sessions end at a multiple of it.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -53,6 +54,16 @@ pub struct ZooKeeperServer {
 }
 
 impl ZooKeeperServer {
+    /// Whether this machine has one to start, and the Java that runs it.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn installed() -> Result<(), MissingServer> {
+        let is_there = CLASSES.split(':').all(|classes| Path::new(classes).is_file());
+        let missing = MissingServer { server: "ZooKeeper", package: "zookeeper" };
+        (is_there && in_path("java").is_some()).then_some(()).ok_or(missing)
+    }
+
     /// Starts a server that forgets nothing as long as it is not dropped.
     pub fn start() -> Self {
         let dir = directory();
@@ -169,12 +180,7 @@ fn launch(dir: &Path, port: u16, peers: &[String]) -> Option<Guarded> {
 
 /// Starts a server, and does not wait until it serves.
 fn begin(dir: &Path, port: u16, peers: &[String]) -> Guarded {
-    let installed = CLASSES.split(':').all(|classes| Path::new(classes).is_file());
-    assert!(
-        installed && in_path("java").is_some(),
-        "these tests need a ZooKeeper and found none: run `scripts/test`, which installs one, or \
-         `apt-get install zookeeper`"
-    );
+    ZooKeeperServer::installed().unwrap_or_else(|missing| panic!("{missing}"));
     fs::write(dir.join(SETTINGS), settings(dir, port, peers)).expect("a place for its settings");
     let program = if peers.is_empty() { "ZooKeeperServerMain" } else { "quorum.QuorumPeerMain" };
     let mut command = JAVA.map(str::to_owned).to_vec();

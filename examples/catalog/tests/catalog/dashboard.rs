@@ -9,6 +9,7 @@ use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use serde_json::Value;
 use tokio::time::sleep;
 
+use crate::locks;
 use crate::prometheus::{LOOKS, number, query, shipped};
 use crate::server::Catalog;
 
@@ -68,13 +69,17 @@ assert read == dashboard, 'it is not what Grafana reads'";
 #[tokio::test]
 async fn every_panel_has_data_after_a_burst() {
     let redis = RedisServer::start();
-    let (of_memory, of_redis) = (Catalog::start(&[]), Catalog::start(&["--store", &redis.url()]));
+    let of_memory = Catalog::start(&[]);
+    let fleet = [(); 2].map(|()| Catalog::start(&["--store", &redis.url()]));
+    let locks = locks::serve().await;
+    let targets = [of_memory.target(), fleet[0].target(), fleet[1].target(), &locks];
     let rules = fs::read_to_string(shipped("rules.yml")).expect("the rules");
-    let prometheus = PrometheusServer::start(&[of_memory.target(), of_redis.target()], &rules);
+    let prometheus = PrometheusServer::start(&targets, &rules);
     let mut waiting = panels();
     assert!(waiting.len() > 30, "{waiting:?}");
-    for _ in 0..LOOKS {
-        of_redis.post("/demo/burst", "").await;
+    for look in 0..LOOKS {
+        fleet[0].post("/demo/burst", "").await;
+        share_a_load(&fleet, 70_000 + look).await;
         sleep(Duration::from_secs(1)).await;
         let mut empty = Vec::new();
         for (title, expression) in waiting {
@@ -90,4 +95,15 @@ async fn every_panel_has_data_after_a_burst() {
         }
     }
     panic!("these panels have no data: {waiting:#?}");
+}
+
+/// Asks both processes for one product, whose query takes so long that one waits for the other.
+async fn share_a_load([one, other]: &[Catalog; 2], sku: usize) {
+    for switch in ["true", "false"] {
+        for catalog in [one, other] {
+            catalog.post(&format!("/demo/slow?on={switch}"), "").await;
+        }
+        let product = format!("/api/product/{sku}");
+        tokio::join!(one.get(&product), other.get(&product));
+    }
 }

@@ -5,6 +5,7 @@ mod api;
 mod browser;
 mod dashboard;
 mod faults;
+mod locks;
 /// The messages of the example: what is sent is what it was built with.
 #[path = "../../grpc/messages.rs"]
 mod messages;

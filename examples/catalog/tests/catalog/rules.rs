@@ -4,8 +4,9 @@ use std::fs;
 
 use bellwether_testkit::servers::{RedisServer, promtool};
 
+use crate::locks;
 use crate::prometheus::shipped;
-use crate::server::Catalog;
+use crate::server::{Catalog, read};
 
 fn text(name: &str) -> String {
     fs::read_to_string(shipped(name)).expect(name)
@@ -48,4 +49,6 @@ async fn the_metrics_are_as_prometheus_wants_them() {
         }
         promtool(&["check", "metrics"], &shipped(""), &metrics);
     }
+    let locks = format!("http://{}/metrics", locks::serve().await);
+    promtool(&["check", "metrics"], &shipped(""), &read(&locks).await);
 }

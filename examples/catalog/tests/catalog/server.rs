@@ -61,8 +61,7 @@ impl Catalog {
 
     /// Its metrics, as Prometheus reads them.
     pub(crate) async fn metrics(&self) -> String {
-        let url = format!("{}/metrics", self.web);
-        String::from_utf8(bytes(Method::GET, &url, "").await.1.into()).expect("a text")
+        read(&format!("{}/metrics", self.web)).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -110,6 +109,11 @@ pub(crate) async fn ask(method: Method, url: &str, json: &str) -> Answer {
     let (parts, body) = bytes(method, url, json).await;
     let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
     Answer { status: parts.status, headers: parts.headers, json }
+}
+
+/// The text at a URL.
+pub(crate) async fn read(url: &str) -> String {
+    String::from_utf8(bytes(Method::GET, url, "").await.1.into()).expect("a text")
 }
 
 async fn bytes(method: Method, url: &str, json: &str) -> (Parts, Bytes) {

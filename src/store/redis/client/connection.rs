@@ -1,8 +1,8 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
-use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::{io, mem};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -10,9 +10,12 @@ use tokio::time::Instant;
 
 use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
+use super::keeping_rules::ReplicaRules;
+use super::losses::NodeLosses;
 use super::reconnect::Failovers;
 use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
+use crate::duration::millis;
 
 /// A connection to a server. Clones send over one socket.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct ConnectionState {
     in_flight: Arc<InFlight>,
     /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when it breaks. Set when it is in use.
+    losses: OnceLock<Arc<NodeLosses>>,
 }
 
 impl Connection {
@@ -64,7 +69,14 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Value, SendError> {
         match outgoing {
-            Outgoing::One(request) => self.send_one(request, deadline).await,
+            Outgoing::One(request) if request.is_timed => {
+                let mut replies = self.send_batch(&[request], deadline).await?;
+                Ok(replies.pop().unwrap_or(Value::Nil).extract_error()?)
+            }
+            Outgoing::One(request) => match request.replicas {
+                Some(rules) => self.send_and_wait(request, rules, deadline).await,
+                None => self.send_one(request, deadline).await,
+            },
             Outgoing::Asking(request) => self.send_asking(request, deadline).await,
             Outgoing::Batch(requests) => {
                 self.send_batch(requests, deadline).await.map(Value::Array)
@@ -102,15 +114,34 @@ impl Connection {
         let mut form = request.form;
         loop {
             let command = request.packed(form, self.declares_all);
-            let replies = self.send_pipeline([redis::cmd("ASKING"), command], deadline).await?;
-            let replies = replies.into_iter().map(Value::extract_error);
-            match replies.last().unwrap_or(Ok(Value::Nil)) {
+            let commands = [redis::cmd("ASKING"), command].into_iter().chain(time_for([request]));
+            let replies = self.send_pipeline(commands, deadline).await?;
+            // The first is that of `ASKING`.
+            let mut replies: Vec<_> = replies.into_iter().skip(1).collect();
+            add_time([request], &mut replies);
+            match replies.into_iter().next().unwrap_or(Value::Nil).extract_error() {
                 Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
                     form = ScriptForm::Text;
                 }
                 reply => return Ok(reply?),
             }
         }
+    }
+
+    /// Sends the request and `WAIT` as one pipeline. The reply is the number of replicas that have it.
+    async fn send_and_wait(
+        &self,
+        request: &RedisRequest<'_>,
+        rules: ReplicaRules,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
+        let command = request.packed(ScriptForm::Text, self.declares_all);
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(rules.replicas).arg(millis(rules.within));
+        let replies = self.send_pipeline([command, wait], deadline).await?;
+        let replies = replies.into_iter().map(Value::extract_error);
+        let replies = replies.collect::<Result<Vec<_>, _>>()?;
+        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     async fn send_batch(
@@ -120,7 +151,9 @@ impl Connection {
     ) -> Result<Vec<Value>, SendError> {
         let declares_all = self.declares_all;
         let commands = requests.iter().map(|request| request.packed(request.form, declares_all));
+        let commands = commands.chain(time_for(requests.iter().copied()));
         let mut replies = self.send_pipeline(commands, deadline).await?;
+        add_time(requests.iter().copied(), &mut replies);
         let unknown = replies.iter().enumerate().filter(|(_, reply)| is_unknown_in_batch(reply));
         let unknown: Vec<_> = unknown.map(|(place, _)| place).collect();
         if !unknown.is_empty() {
@@ -129,6 +162,7 @@ impl Connection {
             let again = self.send_pipeline(by_text, deadline).await?;
             unknown.into_iter().zip(again).for_each(|(place, reply)| replies[place] = reply);
         }
+        replies.truncate(requests.len());
         Ok(replies)
     }
 
@@ -161,6 +195,25 @@ impl From<RedisError> for SendError {
     }
 }
 
+/// Reads the server's time if any of the requests needs it.
+fn time_for<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>) -> Option<Cmd> {
+    requests.into_iter().any(|request| request.is_timed).then(|| redis::cmd("TIME"))
+}
+
+/// Adds the last reply, that of `TIME`, to those of the requests that need it. An error stays as it
+/// is.
+fn add_time<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>, replies: &mut [Value]) {
+    let Some((time, replies)) = replies.split_last_mut() else { return };
+    for (request, reply) in requests.into_iter().zip(replies) {
+        if request.is_timed && !matches!(reply, Value::ServerError(_)) {
+            *reply = match &*time {
+                Value::ServerError(error) => Value::ServerError(error.clone()),
+                time => Value::Array(vec![mem::replace(reply, Value::Nil), time.clone()]),
+            };
+        }
+    }
+}
+
 fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
@@ -173,11 +226,21 @@ fn is_unknown_in_batch(reply: &Value) -> bool {
 impl ConnectionState {
     pub(super) fn new(node: u16, number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        Self { node, number, is_broken, in_flight: Arc::default(), observer }
+        let losses = OnceLock::new();
+        Self { node, number, is_broken, in_flight: Arc::default(), observer, losses }
+    }
+
+    /// From now on it is in use, and these losses are told when it breaks.
+    pub(super) fn tell_when_broken(&self, losses: &Arc<NodeLosses>) {
+        // Requests that open it together all say so.
+        _ = self.losses.set(Arc::clone(losses));
     }
 
     fn give_up(&self) {
-        self.is_broken.store(true, Ordering::Relaxed);
+        let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
+        if !was_broken && let Some(losses) = self.losses.get() {
+            losses.broke();
+        }
         if let Some(observer) = &self.observer {
             observer.disconnected(self.node, self.number);
         }

@@ -36,7 +36,7 @@ impl Outages {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// Notified when a node answers again after an outage. One waiting task is woken.
+    /// Notified when a node answers again after an outage. Wakes all tasks that wait, or the next one.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         Arc::clone(&self.0.is_back)
     }
@@ -92,6 +92,8 @@ impl Health {
     }
 
     fn note_back(&self) {
+        self.outages.0.is_back.notify_waiters();
+        // For a task that is about to wait.
         self.outages.0.is_back.notify_one();
         if let Some(held_back) = self.came_back.admit() {
             tracing::info!(target: "bellwether::store", held_back, "redis answers again");

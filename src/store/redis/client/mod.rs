@@ -21,9 +21,15 @@ mod destination;
 mod dial;
 mod health;
 mod in_flight;
+mod keeping_options;
+mod keeping_rules;
 mod login;
+mod loss_observer;
+mod losses;
 mod names;
+mod naming_option;
 mod node;
+mod nodes;
 mod options;
 mod push_handler;
 mod reconnect;
@@ -46,8 +52,8 @@ mod value;
 mod wake_ups;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -60,6 +66,8 @@ pub use self::script::RedisScript;
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
+pub(super) use self::keeping_rules::{KeepingRules, ReplicaRules};
+pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
@@ -118,10 +126,14 @@ pub(super) struct Setup {
     /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when a server may have lost writes.
+    pub(super) losses: Option<Arc<dyn LossObserver>>,
     /// Whether the server's time is read on connecting.
     pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
+    /// Whether there is a connection for waits.
+    pub(super) waits: bool,
     /// Whether scripts [publish messages](RedisClient::mark) to waiters.
     pub(super) publishes: bool,
 }
@@ -139,7 +151,8 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, reads_clock, plain, publishes } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } =
+            setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -172,11 +185,12 @@ impl RedisClient {
             handler,
             rules: options.rules(jitter()),
             outages: outages.clone(),
+            losses,
             plain,
+            waits,
         };
-        let (connector, handler) = (factory.connector.clone(), factory.handler.clone());
-        let routing = Routing::new(factory, &options);
-        let subscriber = publishes.then(|| Subscriber::new(&connector, &handler, &routing));
+        let routing = Routing::new(factory.clone(), &options);
+        let subscriber = publishes.then(|| Subscriber::new(&factory, &routing));
         let state = ClientState {
             options,
             outages,
@@ -209,7 +223,8 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        request.read(self.0.routing.run(request, self.deadline()).await?, read)
+        let deadline = self.deadline() + request.extra_time();
+        request.read(self.0.routing.run(request, deadline).await?, read)
     }
 
     /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
@@ -258,25 +273,6 @@ impl RedisClient {
     /// Whether it is a client of a cluster.
     pub fn is_cluster(&self) -> bool {
         self.0.options.is_cluster()
-    }
-
-    /// For each node, a request that only a working primary answers. Any reply will do.
-    ///
-    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
-    /// name that writes.
-    pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
-        if !self.is_cluster() {
-            return vec![RedisRequest::command("PING", [], doing)];
-        }
-        let names = self.names_on_nodes("heartbeat").into_iter();
-        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
-    }
-
-    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
-    /// request to a cluster, none is known.
-    pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = self.0.routing.slots_of_nodes().into_iter();
-        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
     }
 
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
@@ -361,7 +357,7 @@ impl RedisClient {
         self.0.pushes.load(Ordering::Relaxed)
     }
 
-    /// Notified when the server answers again after an outage. One waiting task is woken.
+    /// Notified when the server answers again after an outage.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         self.0.outages.is_back()
     }
@@ -377,9 +373,5 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
-
-/// `GETEX` counts as a write, which a replica refuses.
-static PROBE: LazyLock<RedisScript> =
-    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));
 
 const CONNECTING: &str = "connecting";

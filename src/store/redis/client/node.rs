@@ -11,6 +11,8 @@ use super::breaker::BreakerRules;
 use super::connector::Connector;
 use super::destination::Destination;
 use super::health::{Health, Outages};
+use super::loss_observer::LossObserver;
+use super::losses::NodeLosses;
 use super::push_handler::PushHandler;
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::{self, Redirection};
@@ -33,6 +35,9 @@ pub(super) struct RedisNode {
     failovers: Arc<Failovers>,
     tracked: SharedConnection,
     plain: Box<[SharedConnection]>,
+    /// For waits, which hold up their connection.
+    waiting: Option<SharedConnection>,
+    losses: Arc<NodeLosses>,
     /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
 }
@@ -46,8 +51,11 @@ pub(super) struct NodeFactory {
     pub(super) handler: PushHandler,
     pub(super) rules: BreakerRules,
     pub(super) outages: Outages,
+    pub(super) losses: Option<Arc<dyn LossObserver>>,
     /// The number of connections without tracking.
     pub(super) plain: u32,
+    /// Whether there is a connection for waits.
+    pub(super) waits: bool,
 }
 
 /// Why a node gave no usable reply.
@@ -77,14 +85,21 @@ impl NodeFactory {
     }
 
     fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
-        let connect = |handler| {
+        let owners = self.handler.owners.clone();
+        let plain = self.plain as usize;
+        let connections = 1 + plain + usize::from(self.waits);
+        let losses = NodeLosses::new(self.losses.clone(), place, owners, connections);
+        let losses = Arc::new(losses);
+        let connect = |number, handler| {
             let backoff = ReconnectBackoff::new(connector.backoff.longest());
-            SharedConnection::new(Connector { backoff, handler, ..connector.clone() })
+            let connector = Connector { backoff, handler, ..connector.clone() };
+            SharedConnection::new(connector, number, Arc::clone(&losses))
         };
         let clock = connector.clock.clone().unwrap_or_default();
         let failovers = Arc::clone(&connector.failovers);
-        let plain = (0..self.plain).map(|_| connect(None)).collect();
-        let tracked = connect(Some(PushHandler { node: place, ..self.handler.clone() }));
+        let waiting = self.waits.then(|| connect(1 + plain, None));
+        let plain = (1..=plain).map(|number| connect(number, None)).collect();
+        let tracked = connect(0, Some(PushHandler { node: place, ..self.handler.clone() }));
         RedisNode {
             health: Health::new(self.rules, self.outages.clone()),
             is_of_cluster: self.handler.owners.is_some(),
@@ -95,6 +110,8 @@ impl NodeFactory {
             failovers,
             tracked,
             plain,
+            waiting,
+            losses,
         }
     }
 }
@@ -158,7 +175,7 @@ impl RedisNode {
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        for connection in self.plain.iter().chain([&self.tracked]) {
+        for connection in self.plain.iter().chain(&self.waiting).chain([&self.tracked]) {
             let opened = connection.open(deadline).await;
             opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
         }
@@ -172,6 +189,11 @@ impl RedisNode {
 
     pub(super) fn is_down(&self) -> bool {
         self.health.is_down()
+    }
+
+    /// Since when it is out of reach, after it was in use.
+    pub(super) fn lost_at(&self) -> Option<Instant> {
+        self.losses.lost_at()
     }
 
     /// Whether anything was sent since the last call.
@@ -189,6 +211,7 @@ impl RedisNode {
     fn connection(&self, route: Route) -> &SharedConnection {
         match route {
             Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
+            Route::Waiting => self.waiting.as_ref().unwrap_or(&self.tracked),
             Route::Tracked => &self.tracked,
         }
     }

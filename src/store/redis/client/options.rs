@@ -1,5 +1,7 @@
 //! Options of a Redis client and of the store over it.
 
+mod near;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use super::address::Servers;
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
+use super::keeping_rules::KeepingRules;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{RedisTls, TlsConnector};
@@ -39,7 +42,7 @@ pub struct RedisOptions {
     /// For the sentinels.
     sentinel_login: Login,
     namespace: String,
-    name: Option<Arc<str>>,
+    pub(super) name: Option<Arc<str>>,
     timeout: Duration,
     connections: u32,
     tracking: bool,
@@ -47,6 +50,7 @@ pub struct RedisOptions {
     near_ttl: Duration,
     down_after: u32,
     probe_every: Duration,
+    pub(super) keeping: KeepingRules,
 }
 
 impl RedisOptions {
@@ -89,6 +93,7 @@ impl RedisOptions {
             near_ttl: Duration::from_secs(30),
             down_after: 5,
             probe_every: Duration::from_millis(250),
+            keeping: KeepingRules::default(),
         })
     }
 
@@ -119,10 +124,19 @@ impl RedisOptions {
     /// Sets where user and password for the sentinels come from.
     ///
     /// Default: those in the address, or none. Sentinels have users of their own.
-    #[must_use]
-    pub fn sentinel_credentials(mut self, provider: impl CredentialsProvider) -> Self {
+    ///
+    /// # Errors
+    /// If the address is not one of sentinels, because then it would have no effect.
+    pub fn sentinel_credentials(
+        mut self,
+        provider: impl CredentialsProvider,
+    ) -> Result<Self, ConfigError> {
+        if !matches!(self.servers, Servers::Sentinel { .. }) {
+            let reason = "the address must begin with `redis+sentinel://`";
+            return Err(ConfigError::NoEffect { setting: "sentinel credentials", reason });
+        }
         self.sentinel_login = Login::provided(provider);
-        self
+        Ok(self)
     }
 
     /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
@@ -134,14 +148,6 @@ impl RedisOptions {
     /// If it is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         Ok(Self { namespace: namespace_of(namespace)?, ..self })
-    }
-
-    /// Names the store in metrics and log messages.
-    ///
-    /// Default: its [namespace](Self::namespace).
-    #[must_use]
-    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: Some(name.into()), ..self }
     }
 
     /// Sets how long one request may take, including connecting.
@@ -222,63 +228,6 @@ impl RedisOptions {
     #[must_use]
     pub fn resp2(self) -> Self {
         Self { tracking: false, ..self }
-    }
-
-    /// Keeps copies of the entries that this process reads (client-side caching), in at most this
-    /// many bytes. A hit on a copy sends no command. The server reports when an entry changes, and
-    /// its copy is dropped.
-    ///
-    /// An invalidation by this process holds here when it has returned. One by another process
-    /// holds here when the push message has arrived, usually within a millisecond. If the
-    /// connection for these messages breaks, all copies are dropped. If the server reports no
-    /// changes ([`resp2`](Self::resp2)), nothing is copied.
-    ///
-    /// A connection can die without a sign. So a copy is served only if the connection has answered
-    /// a request that was sent within one second plus the [`timeout`](Self::timeout), 1.25 s by
-    /// default. Otherwise the caller does a lookup. So no copy is served for longer than that after
-    /// its invalidation has returned. This also holds for a copy that was not read for hours, and
-    /// for a process that was stopped.
-    ///
-    /// While copies are read, the server is sent a `PING` every half second. An idle process sends
-    /// nothing, and its first read costs a lookup. Time is that of the system's monotonic clock. On
-    /// Linux and macOS that clock stands still while the machine is suspended, so the bound counts
-    /// time awake.
-    ///
-    /// A copy counts its key, its encoded value, as much again for its decoded value (so that a hit
-    /// decodes nothing), and 512 bytes for the tables. Entries that are read often stay. All
-    /// lookups use the one connection with client tracking.
-    ///
-    /// In a cluster, each node reports the changes of its slots. The copies of a slot are dropped
-    /// when it gets another owner, and when the connection to its owner breaks. Each node that owns
-    /// slots is sent a script instead of the `PING`, because a node that was cut off from the others
-    /// still answers that.
-    ///
-    /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,
-    /// and it can lag behind.
-    ///
-    /// # Errors
-    /// If it is not from 64 KiB to 1 TiB.
-    pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
-        if !(LEAST_NEAR..=MOST_NEAR).contains(&bytes) {
-            let setting = "bytes of the near tier";
-            let given = bytes;
-            return Err(ConfigError::Number { setting, given, least: LEAST_NEAR, most: MOST_NEAR });
-        }
-        Ok(Self { near: Some(bytes), ..self })
-    }
-
-    /// Sets for how long a copy in the [`near`](Self::near) tier is served before the next lookup,
-    /// even if the server has reported no change. A copy never outlives its entry.
-    ///
-    /// Default: 30 s. It bounds the age of an answer if all else fails. One lookup per key in half
-    /// a minute costs very little.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to one hour.
-    pub fn near_ttl(self, ttl: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
-        let near_ttl = duration_within("ttl of the near tier", ttl, least, most)?;
-        Ok(Self { near_ttl, ..self })
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
@@ -380,12 +329,10 @@ impl fmt::Debug for RedisOptions {
             .field("near_ttl", &self.near_ttl)
             .field("down_after", &self.down_after)
             .field("probe_every", &self.probe_every)
+            .field("keeping", &self.keeping)
             .finish()
     }
 }
-
-const LEAST_NEAR: usize = 64 * 1024;
-const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,11 @@
 //! Requests: scripts and commands, and the key that each is for.
 
 use std::io;
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::keeping_rules::ReplicaRules;
 use super::request_error::RequestError;
 use super::script::RedisScript;
 use super::slot::InSlot;
@@ -26,7 +28,11 @@ pub struct RedisRequest<'a> {
     pub(super) route: Route,
     /// The form in which a script is sent first.
     pub(super) form: ScriptForm,
+    /// Whether the server's time is read, too.
+    pub(super) is_timed: bool,
     is_once: bool,
+    /// Set if its reply is the number of replicas that have it.
+    pub(super) replicas: Option<ReplicaRules>,
 }
 
 /// The content of a request.
@@ -50,6 +56,8 @@ pub(in super::super) enum Route {
     Tracked,
     /// A plain connection, by its number.
     Plain(usize),
+    /// The connection for waits, which hold it up.
+    Waiting,
 }
 
 /// What is sent over a connection at once.
@@ -82,7 +90,17 @@ pub(super) enum ScriptForm {
 impl<'a> RedisRequest<'a> {
     fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
         let route = Route::Tracked;
-        Self { payload, doing, key: None, route, form: ScriptForm::Hash, is_once: false }
+        let form = ScriptForm::Hash;
+        Self {
+            payload,
+            doing,
+            key: None,
+            route,
+            form,
+            is_timed: false,
+            is_once: false,
+            replicas: None,
+        }
     }
 
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
@@ -144,9 +162,27 @@ impl<'a> RedisRequest<'a> {
         Self { is_once: true, ..self }
     }
 
+    /// Reads the server's time as well, in the same round trip and after the request was executed.
+    /// The reply becomes an array of the reply and that of `TIME`.
+    #[must_use]
+    pub(in super::super) fn timed(self) -> Self {
+        Self { is_timed: true, ..self }
+    }
+
     /// Sets the connection.
     pub(in super::super) fn over(self, route: Route) -> Self {
         Self { route, ..self }
+    }
+
+    /// Waits until replicas have it. The reply is how many have.
+    #[must_use]
+    pub(in super::super) fn until_replicated(self, rules: ReplicaRules) -> Self {
+        Self { replicas: Some(rules), ..self }
+    }
+
+    /// How much longer than another request it may take.
+    pub(super) fn extra_time(&self) -> Duration {
+        self.replicas.map_or(Duration::ZERO, |rules| rules.within)
     }
 
     /// The same request with the text of its script instead of the hash.

@@ -120,6 +120,25 @@ impl Routing {
         }
     }
 
+    /// The place of the owner of a slot. Zero if it is not known.
+    pub(super) fn node_of(&self, slot: u16) -> u16 {
+        match self {
+            Self::Single(node) => node.place,
+            Self::Cluster(cluster) => cluster.owner_of(slot).map_or(0, |node| node.place),
+        }
+    }
+
+    /// The latest time of a server, in us.
+    pub(super) fn latest_time(&self) -> Option<u64> {
+        let latest = |clock: &ServerClock| clock.now().map(|now| *now.end());
+        match self {
+            Self::Single(node) => latest(&node.clock),
+            Self::Cluster(cluster) => {
+                cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
+            }
+        }
+    }
+
     pub(super) fn with_clock<T>(
         &self,
         name: &impl InSlot,

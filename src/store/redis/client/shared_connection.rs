@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, SendError};
 use super::connector::Connector;
+use super::losses::NodeLosses;
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::is_lost;
 use super::request::{Outgoing, Replied};
@@ -26,10 +27,13 @@ pub(super) struct SharedConnection {
     backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
+    /// Its number among the connections of its node.
+    number: usize,
+    losses: Arc<NodeLosses>,
 }
 
 impl SharedConnection {
-    pub(super) fn new(connector: Connector) -> Self {
+    pub(super) fn new(connector: Connector, number: usize, losses: Arc<NodeLosses>) -> Self {
         let timeout = connector.timeout;
         let backoff = connector.backoff.clone();
         let failovers = Arc::clone(&connector.failovers);
@@ -43,7 +47,8 @@ impl SharedConnection {
             .idle_timeout(None)
             .error_sink(Box::new(backoff.clone()))
             .build_unchecked(connector);
-        Self { pool, current: RwLock::new(None), backoff, failovers, timeout }
+        let current = RwLock::new(None);
+        Self { pool, current, backoff, failovers, timeout, number, losses }
     }
 
     /// Sends it, and connects first if necessary, all before the deadline.
@@ -132,9 +137,21 @@ impl SharedConnection {
             error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
         let connection = Arc::new(connection);
+        self.note_opened(&connection);
         let current = Some(Arc::clone(&connection));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(connection)
+    }
+
+    /// Notes that a connection was opened, unless another request has noted that. No request may be
+    /// sent over it before.
+    fn note_opened(&self, connection: &Connection) {
+        let former = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_noted = |former: &Arc<Connection>| Arc::ptr_eq(&former.state, &connection.state);
+        if !former.as_ref().is_some_and(is_noted) {
+            connection.state.tell_when_broken(&self.losses);
+            self.losses.opened(self.number, former.is_some());
+        }
     }
 
     async fn check_out(&self) -> Result<Connection, RequestError> {

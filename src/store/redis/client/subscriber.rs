@@ -29,11 +29,10 @@ use uuid::Uuid;
 
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
-use super::connector::Connector;
 use super::destination::Destination;
 use super::dial::{Dialer, Driver};
 use super::names::Names;
-use super::push_handler::PushHandler;
+use super::node::NodeFactory;
 use super::reconnect::Failovers;
 use super::routing::Routing;
 use crate::jitter::jitter;
@@ -78,7 +77,8 @@ struct SubscriberTask {
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
-    pub(super) fn new(connector: &Connector, handler: &PushHandler, routing: &Routing) -> Self {
+    pub(super) fn new(factory: &NodeFactory, routing: &Routing) -> Self {
+        let NodeFactory { connector, handler, .. } = factory;
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let task = SubscriberTask {
@@ -175,7 +175,8 @@ impl SubscriberTask {
     /// Receives messages until the connection ends or another server is the primary.
     async fn receive(&self, mut messages: PubSubStream, begun_after: u64) {
         let subscribed = Subscribed::begin(self);
-        let (names, watchers) = (self.names.clone(), self.watchers.clone());
+        let names = self.names.clone();
+        let watchers = self.watchers.clone();
         let pushes = Arc::clone(&self.pushes);
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {

@@ -179,6 +179,11 @@ impl Epochs {
         }
     }
 
+    /// Any key may have changed.
+    pub(super) fn change_everything(&self) {
+        (0..).zip(self.nodes.iter()).for_each(|(node, _)| self.change_all(node));
+    }
+
     /// From now on changes are reported over a connection to a node, unless it has broken meanwhile.
     /// The request for that was sent at `sent_at`.
     pub(super) fn connect(

@@ -170,6 +170,11 @@ impl Near {
         self.epochs.change(digest);
     }
 
+    /// Any entry and any tag may have changed.
+    pub(super) fn change_everything(&self) {
+        self.epochs.change_everything();
+    }
+
     /// Drops all copies, to free their memory.
     ///
     /// # Cancel safety

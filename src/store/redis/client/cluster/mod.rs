@@ -281,6 +281,11 @@ impl Cluster {
         self.table.owners().into_iter().map(|(slot, _)| slot).collect()
     }
 
+    /// The nodes that own slots.
+    pub(super) fn owners(&self) -> Vec<Arc<RedisNode>> {
+        self.table.owners().into_iter().map(|(_, node)| node).collect()
+    }
+
     /// Whether the cluster, or any node that owns slots, is taken to be down.
     pub(super) fn is_down(&self) -> bool {
         self.health.is_down() || self.table.owners().iter().any(|(_, node)| node.is_down())

@@ -3,6 +3,8 @@
 use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use tokio::time::Instant;
+
 use super::slot_ranges::SlotRanges;
 use crate::store::Watchers;
 use crate::store::redis::client::address::ServerAddress;
@@ -83,6 +85,10 @@ impl SlotTable {
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
         let node = Some(owner.place).filter(|place| *place != NO_PLACE);
+        if self.owners.node(slot) != node {
+            let since = self.nodes().lost_at();
+            self.tell_losses(since, &|changed| changed == slot);
+        }
         if self.owners.set(slot, node) {
             self.observer().inspect(|observer| observer.owned(slot, node));
             self.watchers().tell_where(|key| key.slot() == slot);
@@ -112,10 +118,12 @@ impl SlotTable {
             owners.get_mut(slots).unwrap_or_default().fill(owner);
         }
         nodes.replicas.clone_from(&ranges.replicas);
-        let mut changed = vec![false; SLOTS];
-        for ((slot, owner), changed) in (0..).zip(&owners).zip(&mut changed) {
-            *changed = self.owners.set(slot, *owner);
+        let differs = |(former, owner): (Option<u16>, &Option<u16>)| former != *owner;
+        let changed: Vec<_> = self.owners.iter().zip(&owners).map(differs).collect();
+        if changed.contains(&true) {
+            self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
         }
+        (0..).zip(&owners).for_each(|(slot, owner)| _ = self.owners.set(slot, *owner));
         let idle = nodes.take_idle(&owners);
         // Dropped after the lock, because this closes connections.
         drop(nodes);
@@ -137,6 +145,15 @@ impl SlotTable {
         self.watchers().tell_where(|key| changed[usize::from(key.slot())]);
     }
 
+    /// Slots are about to get other owners, which may lack what the former ones have acknowledged.
+    /// Called before a request can be sent to a new owner.
+    fn tell_losses(&self, since: Option<Instant>, is_changed: &dyn Fn(u16) -> bool) {
+        if let Some(losses) = &self.factory.losses {
+            let since = since.unwrap_or_else(Instant::now);
+            losses.may_have_lost(since, &|digest| is_changed(digest.slot()));
+        }
+    }
+
     fn observer(&self) -> Option<&Arc<dyn TrackingObserver>> {
         self.factory.handler.observer.as_ref()
     }
@@ -155,6 +172,11 @@ impl SlotTable {
 }
 
 impl NodeTable {
+    /// Since when any node is out of reach.
+    fn lost_at(&self) -> Option<Instant> {
+        self.places.iter().flatten().filter_map(|node| node.lost_at()).min()
+    }
+
     fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
         self.places.iter().flatten().find(|node| node.address == *address).cloned()
     }

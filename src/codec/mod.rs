@@ -1,12 +1,27 @@
 //! Codecs: how an answer becomes a value that is stored and given to many callers.
 
+mod answer_tags;
+mod classified;
+mod in_process;
+mod json;
+#[cfg(feature = "postcard")]
+mod postcard;
+
 use std::fmt;
 use std::io;
 
-use crate::error::BoxError;
 use bytes::Bytes;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+pub use self::answer_tags::AnswerTags;
+pub use self::classified::Classified;
+pub use self::in_process::InProcess;
+pub use self::json::Json;
+#[cfg(feature = "postcard")]
+pub use self::postcard::Postcard;
+
+use crate::error::BoxError;
 use crate::lifetimes::Lifetimes;
 use crate::status::CacheStatus;
 use crate::tag::Tag;
@@ -15,6 +30,18 @@ use crate::tag::Tag;
 ///
 /// The [kept](Codec::Kept) value is shared: [`restore`](Codec::restore) makes a copy of it for each
 /// waiter, and a store in the process holds that very value, so that a hit there decodes nothing.
+///
+/// | codec | what it keeps | as |
+/// |---|---|---|
+/// | [`Json`], the default | any [`SerdeValue`] | JSON |
+/// | `Postcard` (feature `postcard`) | the same | bytes without names, smaller and faster than JSON |
+/// | `bellwether_grpc::Prost` (its feature `prost`) | messages of prost | protobuf |
+/// | [`InProcess`] | any `Clone` value, such as an `Arc` | itself: it is never encoded |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no codec for `{Response}`",
+    label = "no codec for `{Response}`",
+    note = "values are stored as JSON, unless `.codec(..)` names another way"
+)]
 pub trait Codec<Response>: Send + Sync + 'static {
     /// The part of an answer that is kept.
     type Kept: Send + Sync + 'static;
@@ -162,226 +189,17 @@ impl fmt::Debug for EncodeBuffer {
     }
 }
 
-/// A codec with a function that classifies answers. Made by
-/// [`ReadThroughLayer::classify`](crate::ReadThroughLayer::classify).
-#[derive(Clone, Copy)]
-pub struct Classified<C, F> {
-    codec: C,
-    classify: F,
-}
+/// A value that serde can encode and decode: what [`Json`] and `Postcard` keep. Derive `Clone`,
+/// `Serialize` and `Deserialize` for a type, and it is one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored: it needs `Clone`, `serde::Serialize` and `serde::Deserialize`",
+    label = "not a value that can be stored",
+    note = "`#[derive(Clone, serde::Serialize, serde::Deserialize)]`, for the types inside it too; it must own all \
+            that it holds, and be `Send + Sync`",
+    note = "to keep values of one process as they are, without serde: `Cache::in_process`"
+)]
+pub trait SerdeValue: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
-impl<C, F> Classified<C, F> {
-    /// Encodes and decodes as `codec` does, and classifies by a function of the kept value.
-    pub fn new(codec: C, classify: F) -> Self {
-        Self { codec, classify }
-    }
-}
-
-impl<Response, C, F> Codec<Response> for Classified<C, F>
-where
-    C: Codec<Response>,
-    F: Fn(&C::Kept) -> Cacheability + Send + Sync + 'static,
-{
-    type Kept = C::Kept;
-
-    fn id(&self) -> u8 {
-        self.codec.id()
-    }
-
-    fn keep(&self, response: Response) -> C::Kept {
-        self.codec.keep(response)
-    }
-
-    fn restore(&self, kept: &C::Kept, status: &CacheStatus) -> Response {
-        self.codec.restore(kept, status)
-    }
-
-    fn restore_owned(&self, kept: C::Kept, status: &CacheStatus) -> Response {
-        self.codec.restore_owned(kept, status)
-    }
-
-    fn classify(&self, kept: &C::Kept) -> Cacheability {
-        (self.classify)(kept)
-    }
-
-    fn tags(&self, kept: &C::Kept) -> Vec<Tag> {
-        self.codec.tags(kept)
-    }
-
-    fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
-        self.codec.encode(kept, buffer)
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
-        self.codec.decode(bytes)
-    }
-
-    fn settle(&self, kept: C::Kept, encoded: &Bytes) -> C::Kept {
-        self.codec.settle(kept, encoded)
-    }
-
-    fn weight(&self, kept: &C::Kept, encoded: &Bytes) -> usize {
-        self.codec.weight(kept, encoded)
-    }
-}
-
-impl<C: fmt::Debug, F> fmt::Debug for Classified<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Classified").field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
-
-/// A codec with a function that gives the tags of answers. Made by
-/// [`ReadThroughLayer::answer_tags`](crate::ReadThroughLayer::answer_tags).
-#[derive(Clone, Copy)]
-pub struct AnswerTags<C, F> {
-    codec: C,
-    tags: F,
-}
-
-impl<C, F> AnswerTags<C, F> {
-    /// Encodes, decodes and classifies as `codec` does, and adds tags by a function of the kept
-    /// value.
-    pub fn new(codec: C, tags: F) -> Self {
-        Self { codec, tags }
-    }
-}
-
-impl<Response, C, F, T> Codec<Response> for AnswerTags<C, F>
-where
-    C: Codec<Response>,
-    F: Fn(&C::Kept) -> T + Send + Sync + 'static,
-    T: IntoIterator<Item = Tag>,
-{
-    type Kept = C::Kept;
-
-    fn id(&self) -> u8 {
-        self.codec.id()
-    }
-
-    fn keep(&self, response: Response) -> C::Kept {
-        self.codec.keep(response)
-    }
-
-    fn restore(&self, kept: &C::Kept, status: &CacheStatus) -> Response {
-        self.codec.restore(kept, status)
-    }
-
-    fn restore_owned(&self, kept: C::Kept, status: &CacheStatus) -> Response {
-        self.codec.restore_owned(kept, status)
-    }
-
-    fn classify(&self, kept: &C::Kept) -> Cacheability {
-        self.codec.classify(kept)
-    }
-
-    fn tags(&self, kept: &C::Kept) -> Vec<Tag> {
-        let mut tags = self.codec.tags(kept);
-        tags.extend((self.tags)(kept));
-        tags
-    }
-
-    fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
-        self.codec.encode(kept, buffer)
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
-        self.codec.decode(bytes)
-    }
-
-    fn settle(&self, kept: C::Kept, encoded: &Bytes) -> C::Kept {
-        self.codec.settle(kept, encoded)
-    }
-
-    fn weight(&self, kept: &C::Kept, encoded: &Bytes) -> usize {
-        self.codec.weight(kept, encoded)
-    }
-}
-
-impl<C: fmt::Debug, F> fmt::Debug for AnswerTags<C, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnswerTags").field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
-
-/// Keeps any `Clone + Serialize + DeserializeOwned` answer, as JSON. The default.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Json;
-
-impl<Response> Codec<Response> for Json
-where
-    Response: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
-{
-    type Kept = Response;
-
-    fn id(&self) -> u8 {
-        1
-    }
-
-    fn keep(&self, response: Response) -> Response {
-        response
-    }
-
-    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
-        kept.clone()
-    }
-
-    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
-        kept
-    }
-
-    fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
-        Ok(serde_json::to_writer(buffer, kept)?)
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {
-        Ok(serde_json::from_slice(bytes)?)
-    }
-}
-
-/// Keeps any `Clone + Serialize + DeserializeOwned` answer, as
-/// [postcard](https://docs.rs/postcard): smaller and faster than JSON.
-///
-/// The bytes do not name the fields. After a change of the type, give it another kind of key: what
-/// is stored may be decoded into the wrong fields.
-#[cfg(feature = "postcard")]
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Postcard;
-
-#[cfg(feature = "postcard")]
-impl<Response> Codec<Response> for Postcard
-where
-    Response: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
-{
-    type Kept = Response;
-
-    fn id(&self) -> u8 {
-        4
-    }
-
-    fn keep(&self, response: Response) -> Response {
-        response
-    }
-
-    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
-        kept.clone()
-    }
-
-    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
-        kept
-    }
-
-    fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
-        postcard::to_io(kept, buffer)?;
-        Ok(())
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {
-        match postcard::take_from_bytes(bytes)? {
-            (response, []) => Ok(response),
-            _ => Err("more bytes than the answer has".into()),
-        }
-    }
-}
+// Otherwise the compiler names the first trait of serde that is missing, and not the remedy.
+#[diagnostic::do_not_recommend]
+impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> SerdeValue for T {}

@@ -1,0 +1,23 @@
+#![allow(unused)]
+
+use std::io::Error;
+
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+
+struct Pool;
+
+async fn query(_: &Pool, sku: u64) -> Result<u64, Error> {
+    Ok(sku)
+}
+
+fn a_loader_that_borrows(items: &Cache<u64>, pool: &Pool) {
+    drop(items.get_or_load(1, async move || query(pool, 1).await));
+}
+
+fn a_request_that_borrows(name: &str) {
+    let layer = ReadThroughLayer::new(MemoryStore::new(10), |name: &&str| Key::of("item").with(*name));
+    let mut service = layer.service(loader_fn(async |name: &str| Ok::<_, Error>(name.len())));
+    drop(tower::Service::call(&mut service, name));
+}
+
+fn main() {}

@@ -1,0 +1,41 @@
+#![allow(unused)]
+
+use std::io::Error;
+
+use bellwether::{Batched, Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+
+struct Pool;
+
+fn no_result(items: &Cache<u64>) {
+    drop(items.get_or_load(1, async || 7));
+}
+
+fn not_async(items: &Cache<u64>) {
+    drop(items.get_or_load(1, || Ok::<u64, Error>(7)));
+}
+
+fn with_a_parameter(items: &Cache<u64>) {
+    drop(items.get_or_load(1, async |sku: u64| Ok::<_, Error>(sku)));
+}
+
+fn of_another_type(items: &Cache<u64>) {
+    drop(items.get_or_load(1, async || Ok::<_, Error>("seven")));
+}
+
+fn not_to_be_cloned(pool: Pool) {
+    loader_fn(async move |sku: u64| {
+        let _ = &pool;
+        Ok::<_, Error>(sku)
+    });
+}
+
+fn without_a_request() {
+    let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
+    layer.service(loader_fn(async |name: String| Ok::<_, Error>(7)));
+}
+
+fn a_batch_without_an_order(items: &Cache<u64>) {
+    drop(items.get_or_load_many([1, 2], async |skus: Vec<u64>| Ok::<_, Error>(skus)));
+}
+
+fn main() {}

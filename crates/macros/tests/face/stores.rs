@@ -1,0 +1,20 @@
+#![allow(unused)]
+
+use std::sync::Arc;
+
+use bellwether::store::Store;
+use bellwether::{Cache, InProcess, Key, MemoryStore, ReadThroughLayer, StoreError};
+
+fn a_result(store: Result<MemoryStore, StoreError>) {
+    let items: Cache<u64> = Cache::builder("item", store).build();
+}
+
+fn values_of_the_process_in_a_store_that_may_be_shared(store: Arc<dyn Store>) {
+    let items: Cache<u64, InProcess> = Cache::in_process("item", store).build();
+}
+
+fn a_layer_of_the_process_over_one(store: Arc<dyn Store>) {
+    ReadThroughLayer::in_process(store, |sku: &u64| Key::of("item").with(*sku));
+}
+
+fn main() {}

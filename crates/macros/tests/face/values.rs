@@ -1,0 +1,29 @@
+#![allow(unused)]
+
+use std::io::Error;
+
+use bellwether::{Cache, InProcess, Key, MemoryStore, ReadThroughLayer, loader_fn};
+
+struct Item;
+
+#[derive(Clone, serde::Serialize)]
+struct Half;
+
+fn nothing_is_derived() {
+    let items: Cache<Item> = Cache::builder("item", MemoryStore::new(10)).build();
+}
+
+fn something_is_not_derived(items: &Cache<Option<Half>>) {
+    drop(items.get_or_load(1, async || Ok::<_, Error>(None)));
+}
+
+fn behind_a_layer() {
+    let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
+    layer.service(loader_fn(async |_: u64| Ok::<_, Error>(Item)));
+}
+
+fn in_the_process() {
+    let items: Cache<Item, InProcess> = Cache::in_process("item", MemoryStore::new(10)).build();
+}
+
+fn main() {}

@@ -1,0 +1,57 @@
+//! `InProcess`: values that are never encoded.
+
+use bytes::Bytes;
+
+use super::{Codec, EncodeBuffer};
+use crate::error::BoxError;
+use crate::status::CacheStatus;
+
+/// Keeps any `Clone` answer as it is: an `Arc`, a compiled template, a connection. Nothing is encoded,
+/// so nothing needs serde.
+///
+/// Only a store in this process can hold such values. So this codec cannot be given to a cache or a
+/// layer: [`Cache::in_process`](crate::Cache::in_process) and
+/// [`ReadThroughLayer::in_process`](crate::ReadThroughLayer::in_process) have it, and take an
+/// [`InProcessStore`](crate::store::InProcessStore). With a shared store they do not compile.
+///
+/// A stored value counts its size on the stack, since what it points to is not known. So bound the
+/// store by the number of its entries.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct InProcess;
+
+impl<Response> Codec<Response> for InProcess
+where
+    Response: Clone + Send + Sync + 'static,
+{
+    type Kept = Response;
+
+    fn id(&self) -> u8 {
+        6
+    }
+
+    fn keep(&self, response: Response) -> Response {
+        response
+    }
+
+    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
+        kept.clone()
+    }
+
+    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
+        kept
+    }
+
+    fn encode(&self, _: &Response, _: &mut EncodeBuffer) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    /// Never: the store has the value itself.
+    fn decode(&self, _: &[u8]) -> Result<Response, BoxError> {
+        Err("a value that was not encoded".into())
+    }
+
+    fn weight(&self, _: &Response, _: &Bytes) -> usize {
+        size_of::<Response>()
+    }
+}

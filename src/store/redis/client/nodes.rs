@@ -1,0 +1,43 @@
+//! What a client knows of its nodes.
+
+use std::sync::LazyLock;
+
+use super::RedisClient;
+use super::request::RedisRequest;
+use super::script::RedisScript;
+
+impl RedisClient {
+    /// For each node, a request that only a working primary answers. Any reply will do.
+    ///
+    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
+    /// name that writes.
+    pub(in super::super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
+        if !self.is_cluster() {
+            return vec![RedisRequest::command("PING", [], doing)];
+        }
+        let names = self.names_on_nodes("heartbeat").into_iter();
+        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
+    }
+
+    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
+    /// request to a cluster, none is known.
+    pub(in super::super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
+        let slots = self.0.routing.slots_of_nodes().into_iter();
+        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
+    }
+
+    /// The place of the node that owns a slot.
+    pub(in super::super) fn node_of(&self, slot: u16) -> u16 {
+        self.0.routing.node_of(slot)
+    }
+
+    /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it
+    /// is not known.
+    pub(in super::super) fn latest_time(&self) -> Option<u64> {
+        self.0.routing.latest_time()
+    }
+}
+
+/// `GETEX` counts as a write, which a replica refuses.
+static PROBE: LazyLock<RedisScript> =
+    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));

@@ -1,0 +1,113 @@
+//! Invalidations that wait for replicas.
+
+use std::time::{Duration, Instant};
+
+use bellwether::store::Store;
+use bellwether::{ConfigError, RedisOptions, RedisStore, StoreErrorKind};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::until;
+use futures_util::future::join_all;
+
+use super::{Of, found, invalidate, put};
+use crate::catalog::{key, name, options_at};
+
+/// A primary and its replica.
+async fn pair() -> [RedisServer; 2] {
+    let at_once = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
+    let primary = RedisServer::start_with(&at_once);
+    let port = primary.port().to_string();
+    let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port]);
+    let status = || replica.info("replication", "master_link_status");
+    until("the replica is linked", || status().as_deref() == Some("up")).await;
+    [primary, replica]
+}
+
+async fn store(server: &RedisServer, within: Duration) -> RedisStore {
+    let options = options_at(&server.url()).replicated(1, within).expect("one replica");
+    options.connect().await.expect("a store")
+}
+
+fn waits(server: &RedisServer) -> u64 {
+    let stats = server.info("commandstats", "cmdstat_wait").expect("there were waits");
+    let calls = stats.strip_prefix("calls=").and_then(|stats| stats.split(',').next());
+    calls.and_then(|calls| calls.parse().ok()).expect("a number")
+}
+
+#[tokio::test]
+async fn an_invalidation_returns_when_the_replica_has_it() {
+    let [primary, replica] = pair().await;
+    let store = store(&primary, Duration::from_secs(30)).await;
+    for (sku, of) in [(1, Of::Keys), (2, Of::Tags)] {
+        put(&store, sku, "old").await;
+        invalidate(&store, sku, of).await.expect("the replica has it");
+    }
+    assert_eq!(replica.command(&["EXISTS", &name(1)]), Reply::Integer(0));
+    assert_eq!(replica.command(&["EXISTS", &name(2)]), Reply::Integer(1));
+}
+
+#[tokio::test]
+async fn an_invalidation_that_no_replica_has_is_an_error_and_was_executed() {
+    let server = RedisServer::start();
+    let store = store(&server, Duration::from_millis(50)).await;
+    for (sku, of) in [(1, Of::Keys), (2, Of::Tags)] {
+        put(&store, sku, "old").await;
+        let error = invalidate(&store, sku, of).await.expect_err("there is no replica");
+        assert_eq!(error.kind(), StoreErrorKind::NotReady, "{error}");
+        assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+        assert!(!error.is_kept(), "{error}");
+        assert_eq!(found(&store, sku).await, None);
+    }
+    assert!(!store.is_down());
+    assert_eq!(store.stats().replay.pending, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalidations_at_the_same_time_share_waits_and_hold_up_no_lookup() {
+    const MANY: u64 = 200;
+    let server = RedisServer::start();
+    let within = Duration::from_secs(2);
+    let store = store(&server, within).await;
+    put(&store, MANY, "other").await;
+    let before = waits(&server);
+    let invalidations = join_all((0..MANY).map(|sku| store.invalidate(key(sku))));
+    let lookup = async {
+        let began = Instant::now();
+        assert_eq!(found(&store, MANY).await.as_deref(), Some("other"));
+        began.elapsed()
+    };
+    let (ended, looked) = tokio::join!(invalidations, lookup);
+    assert!(ended.iter().all(Result::is_err), "there is no replica");
+    assert!(looked < within, "{looked:?}");
+    let waits = waits(&server) - before;
+    assert!(waits < MANY / 4, "{waits} waits");
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_wait_is_told_at_the_start() {
+    let server = RedisServer::start();
+    server.command(&["ACL", "SETUSER", "bw", "on", ">secret", "~*", "+@all", "-wait"]);
+    let url = server.url().replace("://", "://bw:secret@");
+    let options = options_at(&url).replicated(1, Duration::from_millis(50)).expect("one replica");
+    let error = options.connect().await.expect_err("it may not");
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("'wait'"), "{error}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let options = || RedisOptions::new("redis://localhost").expect("an address");
+    let second = Duration::from_secs(1);
+    let refused = [
+        options().replicated(0, second).err(),
+        options().replicated(101, second).err(),
+        options().replicated(1, Duration::ZERO).err(),
+        options().replicated(1, 61 * second).err(),
+        options().kept_invalidations(1_000_001).err(),
+        options().reassert_window(601 * second).err(),
+    ];
+    for refused in refused {
+        let refused = refused.expect("an error");
+        let is_named = matches!(refused, ConfigError::Number { .. } | ConfigError::Duration { .. });
+        assert!(is_named, "{refused}");
+    }
+}
