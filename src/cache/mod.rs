@@ -206,9 +206,9 @@ impl<V, C> Cache<V, C> {
     /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
     /// share its error as an [`Error::Load`](crate::Error::Load).
     ///
-    /// It runs in a task of its own, in a [span](crate::trace) below that of the caller that opened the
-    /// load. Other
-    /// task-locals of that caller are not there: capture what the function needs of them.
+    /// It runs in a task of its own, in a [span](crate::trace) below that of the caller that
+    /// opened the load. Other task-locals of that caller are not there: capture what the function
+    /// needs of them.
     ///
     /// The future gives the value.
     /// [`with_status`](ResponseFuture::with_status) makes it give the

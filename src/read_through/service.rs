@@ -21,8 +21,7 @@ use crate::stats::CacheStats;
 /// timeouts below this service keep working. Their errors are errors of the loader.
 ///
 /// A load runs in a task of its own, in a [span](crate::trace) below that of the request that opened
-/// it. Other
-/// task-locals of that request are not there: put what the loader needs into the request.
+/// it. Other task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
     pub(super) key_of: K,

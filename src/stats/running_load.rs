@@ -1,4 +1,4 @@
-//! A load that has started, and its span.
+//! The recorder of loads: a load that has started, and its span.
 
 use std::sync::Arc;
 use std::thread;
@@ -6,18 +6,52 @@ use std::thread;
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::cache_stats::{LoadReason, LoadResult};
-use super::counters::CountedEvent;
+use super::cache_stats::{
+    LoadEndStats, LoadReason, LoadResult, LoadStartStats, LoadStats, LoadTimeStats,
+};
+use super::counters::{CountedEvent, Counters};
+use super::histogram::TimeHistograms;
 use super::layer_log::LOAD;
-use super::recorder::Statistics;
 use crate::key::Key;
 use crate::trace::CallerSpan;
+
+/// Where a layer counts its loads.
+#[derive(Debug, Default)]
+pub(super) struct LoadCounters {
+    started: Counters<{ LoadReason::COUNT }>,
+    ended: Counters<{ LoadResult::COUNT }>,
+    times: TimeHistograms<{ LoadResult::COUNT }>,
+}
+
+impl LoadCounters {
+    /// A load of this cache starts.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        cache: &str,
+        key: Option<&Key>,
+        why: LoadReason,
+        trigger: &CallerSpan,
+    ) -> RunningLoad {
+        self.started.add(why as usize);
+        let span = span(cache, key, why, trigger);
+        let counters = Arc::clone(self);
+        RunningLoad { counters, began: Instant::now(), span, result: None, is_not_found: false }
+    }
+
+    pub(super) fn read(&self) -> (LoadStats, LoadTimeStats) {
+        // In this order: no load is seen to end that is not seen to start.
+        let ended = LoadEndStats::read(|event| self.ended.read(event));
+        let started = LoadStartStats::read(|event| self.started.read(event));
+        let times = LoadTimeStats::read(|result| self.times.read(result));
+        (LoadStats { started, ended }, times)
+    }
+}
 
 /// A load that has started. If it is dropped without a result, it counts as cancelled, or as
 /// panicked if a panic drops it.
 #[derive(Debug)]
 pub(crate) struct RunningLoad {
-    statistics: Arc<Statistics>,
+    counters: Arc<LoadCounters>,
     began: Instant,
     span: Span,
     result: Option<LoadResult>,
@@ -25,16 +59,6 @@ pub(crate) struct RunningLoad {
 }
 
 impl RunningLoad {
-    pub(super) fn begin(
-        statistics: Arc<Statistics>,
-        key: Option<&Key>,
-        why: LoadReason,
-        trigger: &CallerSpan,
-    ) -> Self {
-        let span = span(statistics.name(), key, why, trigger);
-        Self { statistics, began: Instant::now(), span, result: None, is_not_found: false }
-    }
-
     /// The span in which the loader runs.
     pub(crate) fn span(&self) -> &Span {
         &self.span
@@ -61,7 +85,8 @@ impl Drop for RunningLoad {
             false => LoadResult::Cancelled,
         });
         self.span.record("result", result.field());
-        self.statistics.load_ended(result, self.began.elapsed());
+        self.counters.times.note(result as usize, self.began.elapsed());
+        self.counters.ended.add(result as usize);
     }
 }
 

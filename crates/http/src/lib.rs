@@ -119,7 +119,8 @@
 //! - **Responses of the cache itself**: 502 (the origin gave no response), 503 (a bound is reached,
 //!   the store failed, or the origin failed a moment ago) and 504 (it took too long).
 //!
-//! Every response says in `Cache-Status` (RFC 9211) how it came about.
+//! Every response says in `Cache-Status` (RFC 9211) how it came about, and has its
+//! [`CacheStatus`](bellwether::CacheStatus) as an extension.
 //!
 //! - **Upgrades**: an offer of `h2c` is ignored, and the response is cached like any other. The layer
 //!   removes `Upgrade` and `HTTP2-Settings` from the request. A request that offers another protocol

@@ -134,7 +134,8 @@ impl Inner {
         Ok(match acquired {
             Acquired::Found(found) => {
                 let fence = envelope::fence(&found.sealed);
-                Acquire::Found(readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?)
+                let found = readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?;
+                Acquire::Found(exactly(found, now))
             }
             Acquired::Busy { remaining, stale, trace } => {
                 Acquire::Busy { remaining, stale: readable(stale), trace }
@@ -340,6 +341,21 @@ enum UnreadableReply {
 /// Accepts any reply.
 fn any(_: RedisValue) -> Option<()> {
     Some(())
+}
+
+/// An entry with what is left of its life to the microsecond, by the store's time. The script rounds it
+/// up to a millisecond, which is longer than it takes to be woken.
+fn exactly(entry: Entry, now: u64) -> Entry {
+    let Remaining::Known(rounded) = entry.remaining() else { return entry };
+    let age = Duration::from_micros(now.saturating_sub(entry.stored_at()));
+    let exact = entry.lifetimes().life().saturating_sub(age);
+    match rounded.checked_sub(exact) {
+        Some(rounding) if rounding < Duration::from_millis(1) => {
+            entry.with_remaining(Remaining::Known(exact))
+        }
+        // The life ends earlier, for example by an expiry.
+        _ => entry,
+    }
 }
 
 const ACQUIRING: &str = "taking the lease";
