@@ -4,6 +4,7 @@
 //! its answers with.
 
 mod create;
+#[path = "../shown.rs"]
 mod shown;
 
 use std::str::FromStr;

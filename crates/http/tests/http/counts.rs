@@ -37,18 +37,20 @@ async fn a_request_for_a_variant_counts_once() {
     let german = [("accept-language", "de")];
     let callers = (0..100).map(|_| get(&cache, &german));
     let answers = join_all(callers).await;
-    let led = answers.iter().filter(|it| matches!(status(it), CacheStatus::Led { .. })).count();
     let requests = layer.stats().requests;
     assert_eq!(requests.total(), 100, "{:?}", counted(&requests));
-    assert_eq!((requests.led(), requests.collapsed()), (1, 99), "{:?}", counted(&requests));
-    assert_eq!(led, 1);
+    // As the responses say: the others waited for what varies, and found the variant then.
+    let led = answers.iter().filter(|it| matches!(status(it), CacheStatus::Led { .. })).count();
+    let hits = answers.iter().filter(|it| matches!(status(it), CacheStatus::Hit { .. })).count();
+    assert_eq!((led, requests.led()), (1, 1));
+    assert_eq!((hits, requests.hits()), (99, 99), "{:?}", counted(&requests));
     assert_eq!(layer.stats().loads.started.total(), origin.asked() as u64);
     for _ in 0..10 {
         let answer = get(&cache, &german).await;
         assert!(matches!(status(&answer), CacheStatus::Hit { .. }), "{answer:?}");
     }
     let requests = layer.stats().requests;
-    assert_eq!((requests.hit_local, requests.total()), (10, 110), "{:?}", counted(&requests));
+    assert_eq!((requests.hit_local, requests.total()), (109, 110), "{:?}", counted(&requests));
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +60,7 @@ async fn a_request_that_the_cache_forwards_counts_as_a_bypass() {
     let cache = cached(&layer, &origin);
     let no_key = CacheStatus::Bypass(BypassReason::NoKey);
     for method in ["POST", "OPTIONS"] {
-        let answer = ask(&cache, request(method, "http://shop/item", &[])).await;
+        let answer = ask(&cache, method, "http://shop/item", &[]).await;
         assert_eq!(*status(&answer), no_key, "{method}");
     }
     let answer = get(&cache, &[("cache-control", "no-store")]).await;
@@ -90,10 +92,10 @@ async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
     let layer = memory();
     let cache = cached(&layer, &origin);
     get(&cache, &[]).await;
-    let head = ask(&cache, request("HEAD", "http://shop/item", &[])).await;
+    let head = ask(&cache, "HEAD", "http://shop/item", &[]).await;
     assert!(matches!(status(&head), CacheStatus::Hit { .. }), "{head:?}");
     let only = [("cache-control", "only-if-cached")];
-    let none = ask(&cache, request("GET", "http://shop/other", &only)).await;
+    let none = ask(&cache, "GET", "http://shop/other", &only).await;
     assert_eq!(*status(&none), CacheStatus::Failed);
     let requests = layer.stats().requests;
     let expected = [("hit_store", 1), ("led_stored", 1), ("failed_loader", 1)];

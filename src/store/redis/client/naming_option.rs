@@ -9,8 +9,9 @@ impl RedisOptions {
     ///
     /// Default: its [namespace](Self::namespace).
     #[must_use]
-    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: Some(name.into()), ..self }
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// The name of the store in log messages.
