@@ -41,6 +41,7 @@ mod messages;
 mod popularity;
 mod report;
 mod server;
+#[cfg(not(any(feature = "mysql", feature = "postgres")))]
 #[path = "../shared/shown.rs"]
 mod shown;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -53,6 +54,8 @@ use std::process::ExitCode;
 
 use args::{Args, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use tables::shown;
 
 /// What ends a run, or one answer: an error with a message for people.
 type Fault = Box<dyn std::error::Error + Send + Sync>;

@@ -5,7 +5,7 @@
 
 mod create;
 #[path = "../shown.rs"]
-mod shown;
+pub(crate) mod shown;
 
 use std::str::FromStr;
 use std::time::Duration;
