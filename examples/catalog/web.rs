@@ -83,8 +83,7 @@ pub(crate) fn routes(demo: Arc<Demo>, figures: Figures) -> Router {
 
 /// Answers a request in a span, whose children are the loads and queries that it begins.
 async fn traced(request: Request, next: Next) -> Response {
-    let (method, path) = (request.method(), request.uri().path());
-    let span = info_span!("request", %method, path);
+    let span = info_span!("request", method = %request.method(), path = request.uri().path());
     next.run(request).instrument(span).await
 }
 

@@ -268,6 +268,7 @@ impl<C> CacheClient<C> {
         let Some(lease) = self.lease(key, with_tags).await else { return false };
         let of_answer = Tags::new(self.0.codec.tags(&answer));
         let tags = of_answer.and_then(|of_answer| tags.union(&of_answer));
+        let tags = tags.map(|tags| self.0.tags.and_everything(&tags));
         let (Some(value), Ok(tags)) = (self.encode(answer), tags) else {
             self.abandon(lease).await;
             return false;

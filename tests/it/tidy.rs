@@ -110,7 +110,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 19] = [
+const ADAPTERS: [(&str, &str); 21] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
@@ -121,6 +121,7 @@ const ADAPTERS: [(&str, &str); 19] = [
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
+    ("percent_encoding", "crates/http/src/uri_template.rs"),
     ("postcard", "crates/body/src/ src/codec/postcard.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "src/store/redis/near/"),
@@ -128,7 +129,8 @@ const ADAPTERS: [(&str, &str); 19] = [
     ("rustls", "src/store/redis/client/tls/"),
     ("rustls_native_certs", "src/store/redis/client/tls/"),
     ("serde_json", "src/codec/json.rs"),
-    ("sfv", "crates/http/src/rules/directives.rs"),
+    ("sfv", "crates/http/src/rules/directives.rs crates/http/src/rules/groups.rs"),
+    ("subtle", "crates/http/src/purge/"),
     ("tokio_rustls", "src/store/redis/client/tls/"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tonic", "crates/grpc/src/"),

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::BoxError;
-use bellwether::{Cacheability, Lookup};
+use bellwether::{Cacheability, Lookup, Tag};
 use bellwether_body::{BodyEnd, BufferedResponse, CacheBody};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -36,6 +36,7 @@ pub(crate) struct UnaryRequest {
     /// Its message, with its prefix.
     pub(super) message: Bytes,
     pub(super) trailers: Option<HeaderMap>,
+    pub(super) tags: Vec<Tag>,
     /// Gives the caller its answer before the end of that is known.
     pub(super) early: EarlyAnswer,
 }
@@ -43,6 +44,10 @@ pub(crate) struct UnaryRequest {
 impl UnaryRequest {
     pub(super) fn ask(&self) -> Lookup {
         self.ask.clone()
+    }
+
+    pub(super) fn tags(&self) -> Vec<Tag> {
+        self.tags.clone()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use bellwether::{CacheError, ConfigError, Handle, Key};
-use futures_util::future::try_join_all;
+use bellwether::stats::CacheStats;
+use bellwether::{CacheError, ConfigError, ExpireTag, Handle, Key, Tag};
+use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::key::keys;
@@ -71,8 +72,66 @@ impl GrpcHandle {
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn expire(&self, call: &GrpcCall) -> Result<bool, CacheError> {
         let keys = self.keys(call);
-        let expired = try_join_all(keys.iter().map(|key| self.handle.expire(key))).await?;
+        let expired = join_all(keys.iter().map(|key| self.handle.expire(key))).await;
+        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
         Ok(expired.contains(&true))
+    }
+
+    /// Removes the answers to many calls, each as [`invalidate`](Self::invalidate) does. Returns how
+    /// many answers were stored.
+    ///
+    /// # Errors
+    /// The first error of the store, after all calls have been tried.
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn invalidate_many(
+        &self,
+        calls: impl IntoIterator<Item = GrpcCall>,
+    ) -> Result<usize, CacheError> {
+        let keys: Vec<_> = calls.into_iter().flat_map(|call| self.keys(&call)).collect();
+        self.handle.invalidate_many(keys).await
+    }
+
+    /// Removes all answers with a [tag](super::CachedMethod::tags), with the guarantee of
+    /// [`Handle::invalidate_tag`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
+        self.handle.invalidate_tag(tag).await
+    }
+
+    /// Makes all answers with a tag stale, as [`Handle::expire_tag`] does. Await the result, perhaps
+    /// with a [spread](ExpireTag::spread).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub fn expire_tag(&self, tag: &Tag) -> ExpireTag {
+        self.handle.expire_tag(tag)
+    }
+
+    /// Removes all answers of [clearable](super::GrpcCacheLayer::clearable) layers over this store,
+    /// as [`Handle::clear`] does.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn clear(&self) -> Result<(), CacheError> {
+        self.handle.clear().await
+    }
+
+    /// What the services and handles of this layer have done in this process.
+    pub fn stats(&self) -> CacheStats {
+        self.handle.stats()
     }
 
     fn keys(&self, call: &GrpcCall) -> Vec<Key> {

@@ -34,6 +34,7 @@ impl GrpcCacheLayer {
         Self {
             layer: ReadThroughLayer::new(store, UnaryRequest::ask as LookupOf)
                 .codec(GrpcCodec)
+                .tags(UnaryRequest::tags)
                 .classify_error(|status: &Status| match is_of_source(status) {
                     true => ErrorClass::SourceFailure,
                     false => ErrorClass::Failure,
@@ -82,9 +83,18 @@ impl GrpcCacheLayer {
         self
     }
 
+    /// As [`ReadThroughLayer::clearable`]: lets [`GrpcHandle::clear`] remove all answers.
+    ///
+    /// Default: off. Every entry has one tag more.
+    #[must_use]
+    pub fn clearable(mut self) -> Self {
+        self.layer = self.layer.clearable();
+        self
+    }
+
     delegate_load_options!();
 
-    /// A handle to the stored answers of the methods that were named so far.
+    /// A handle to the stored answers of the methods that were named so far, by call and by tag.
     pub fn handle(&self) -> GrpcHandle {
         GrpcHandle::new(self.layer.handle(), Arc::clone(&self.methods))
     }

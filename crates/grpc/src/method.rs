@@ -1,16 +1,17 @@
 //! `CachedMethod`: how the answers of one method are cached.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Lifetimes};
+use bellwether::{ConfigError, Lifetimes, Tag};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use tonic::Code;
 
-use super::message::is_compressed;
+use super::message::{PREFIX, is_compressed};
 
 /// How the answers of one method are cached, for
 /// [`GrpcCacheLayer::method`](super::GrpcCacheLayer::method).
@@ -35,7 +36,14 @@ pub struct CachedMethod {
     metadata: Vec<HeaderName>,
     ignores_credentials: bool,
     takes_compressed: bool,
+    tags_of: Option<TagsOfMessage>,
 }
+
+/// The function that makes the tags of a request of its message.
+#[derive(Clone)]
+struct TagsOfMessage(Arc<DecodeTags>);
+
+type DecodeTags = dyn Fn(&[u8]) -> Option<Vec<Tag>> + Send + Sync;
 
 impl CachedMethod {
     /// Answers with status `OK` are fresh for this long, at most 366 days. Zero stores nothing:
@@ -51,6 +59,7 @@ impl CachedMethod {
             metadata: Vec::new(),
             ignores_credentials: false,
             takes_compressed: false,
+            tags_of: None,
         }
     }
 
@@ -120,6 +129,58 @@ impl CachedMethod {
         self
     }
 
+    /// Sets a function that makes the tags of an answer of the request message, as protobuf encodes
+    /// it: names that answers share, to [invalidate](super::GrpcHandle::invalidate_tag) or
+    /// [expire](super::GrpcHandle::expire_tag) all of them at once. They are known before the load,
+    /// which gives the strongest guarantee: see `bellwether::guide::invalidation`.
+    ///
+    /// If the function fails, the request bypasses the cache, so that the handler can reject the
+    /// message, and no answer is stored without its tags. So does a request with a compressed
+    /// message. A request with more than [`Tags::MOST`](bellwether::Tags::MOST) tags fails with
+    /// `INTERNAL`.
+    ///
+    /// Default: no tags. The function is called for each request of the method, hits too.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use bellwether::Tag;
+    /// use bellwether_grpc::CachedMethod;
+    /// use prost::Message;
+    ///
+    /// #[derive(Clone, PartialEq, Message)]
+    /// struct ProductRequest {
+    ///     #[prost(uint64, tag = "1")]
+    ///     sku: u64,
+    ///     #[prost(string, tag = "2")]
+    ///     shelf: String,
+    /// }
+    ///
+    /// let product = CachedMethod::fresh_for(Duration::from_secs(60)).tags(|message| {
+    ///     let request = ProductRequest::decode(message)?;
+    ///     Ok::<_, prost::DecodeError>([Tag::of("catalog"), Tag::of("shelf").with(request.shelf)])
+    /// });
+    /// # let _ = product;
+    /// ```
+    #[must_use]
+    pub fn tags<F, T, E>(mut self, tags_of: F) -> Self
+    where
+        F: Fn(&[u8]) -> Result<T, E> + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        let tags_of = move |message: &[u8]| Some(tags_of(message).ok()?.into_iter().collect());
+        self.tags_of = Some(TagsOfMessage(Arc::new(tags_of)));
+        self
+    }
+
+    /// The tags of a request with this message, with its prefix. `None` if they cannot be known.
+    pub(super) fn tags_of(&self, message: &[u8]) -> Option<Vec<Tag>> {
+        match &self.tags_of {
+            None => Some(Vec::new()),
+            Some(_) if is_compressed(message) => None,
+            Some(TagsOfMessage(tags_of)) => tags_of(message.get(PREFIX..)?),
+        }
+    }
+
     /// The metadata that is part of the key.
     pub(super) fn names(&self) -> &[HeaderName] {
         &self.metadata
@@ -152,6 +213,13 @@ impl CachedMethod {
     fn is_personal(&self, headers: &HeaderMap) -> bool {
         let unkeyed = |name| headers.contains_key(name) && !self.metadata.contains(name);
         !self.ignores_credentials && [AUTHORIZATION, COOKIE].iter().any(unkeyed)
+    }
+}
+
+/// Shows nothing of the function.
+impl fmt::Debug for TagsOfMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TagsOfMessage")
     }
 }
 

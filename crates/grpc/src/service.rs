@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bellwether::BoxError;
 use bellwether::adapter::CacheClient;
 use bellwether::stats::RequestRecord;
-use bellwether::{CacheStatus, Lookup, ReadThrough};
+use bellwether::{CacheStatus, Lookup, ReadThrough, Tag};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
@@ -106,6 +106,13 @@ struct UnreadRequest {
     parts: Parts,
 }
 
+/// The message of a request, with its prefix, and the tags that it tells.
+struct TaggedMessage {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+    tags: Vec<Tag>,
+}
+
 impl<S, B> GrpcCache<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
@@ -130,7 +137,13 @@ where
             Some(ReadBody::Ended { data, trailers, is_whole })
                 if is_whole && unread.method.takes_message(&data) =>
             {
-                return self.ask(unread, data, trailers, record).await;
+                match unread.method.tags_of(&data) {
+                    Some(tags) => {
+                        let message = TaggedMessage { data, trailers, tags };
+                        return self.ask(unread, message, record).await;
+                    }
+                    None => Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers)),
+                }
             }
             Some(ReadBody::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
@@ -149,11 +162,11 @@ where
     async fn ask(
         &mut self,
         unread: UnreadRequest,
-        message: Bytes,
-        trailers: Option<HeaderMap>,
+        message: TaggedMessage,
         record: RequestRecord,
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
+        let TaggedMessage { data: message, trailers, tags } = message;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
         let ask = match deadline {
             Some(deadline) => Lookup::of(key).deadline(deadline),
@@ -165,7 +178,7 @@ where
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);
         let (early, given) = EarlyAnswer::channel();
-        let load = UnaryRequest { ask, method, parts, message, trailers, early };
+        let load = UnaryRequest { ask, method, parts, message, trailers, tags, early };
         let (response, status) = tokio::select! {
             biased;
             Ok(response) = given => (response, CacheStatus::Led { stored: false }),

@@ -145,11 +145,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let runtime = Handle::current();
         let status = response.status();
         let headers = response.headers().clone();
+        let tags = shared.tags_of(&headers, &self.fetch_request.cache_request.parts);
         let keep = move |observed| {
             let ObservedBody::Complete { data: body, trailers } = observed else { return };
             if check_length(&headers, body.len()).is_ok() {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
-                let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+                let stored = Disposition::Keep(terms.lifetimes);
+                let cached = answered.to_cached(stored, &terms, tags);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
@@ -192,28 +194,29 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             self.shared.note_shared(&self.fetch_request.cache_request);
         }
         Ok(match decision {
-            StorageDecision::Keep(_) if self.fetch_request.is_alone => CacheAnswer::CachedResponse(
-                answered.to_cached(Disposition::Share, &StorageTerms::NONE),
-            ),
+            StorageDecision::Keep(_) if self.fetch_request.is_alone => {
+                shared_answer(&answered, Disposition::Share)
+            }
             StorageDecision::Keep(terms) => self.keep(answered, terms).await,
             StorageDecision::Validate(terms, why) => {
                 if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
-                    let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+                    let cached = self.stored(&answered, &terms);
                     self.shared.keep::<B>(key, &cached, |_| true).await;
                 }
                 return self.pass_complete(answered, why);
             }
-            StorageDecision::Share => CacheAnswer::CachedResponse(
-                answered.to_cached(Disposition::Share, &StorageTerms::NONE),
-            ),
-            StorageDecision::Unconfirmed => CacheAnswer::CachedResponse(
-                answered.to_cached(Disposition::Unconfirmed, &StorageTerms::NONE),
-            ),
-            StorageDecision::Failure => CacheAnswer::CachedResponse(
-                answered.to_cached(Disposition::Failure, &StorageTerms::NONE),
-            ),
+            StorageDecision::Share => shared_answer(&answered, Disposition::Share),
+            StorageDecision::Unconfirmed => shared_answer(&answered, Disposition::Unconfirmed),
+            StorageDecision::Failure => shared_answer(&answered, Disposition::Failure),
             StorageDecision::Private(why) => return self.pass_complete(answered, why),
         })
+    }
+
+    /// A complete response, to be stored with its tags.
+    fn stored(&self, answered: &CompleteResponse, terms: &StorageTerms) -> Arc<CachedResponse> {
+        let request = &self.fetch_request.cache_request.parts;
+        let tags = self.shared.tags_of(&answered.headers, request);
+        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags)
     }
 
     fn pass_complete<B>(
@@ -261,7 +264,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         answered: CompleteResponse,
         terms: StorageTerms,
     ) -> CacheAnswer<B> {
-        let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+        let cached = self.stored(&answered, &terms);
         match &self.fetch_request.vary_index {
             None if terms.vary.is_empty() => CacheAnswer::CachedResponse(cached),
             None => CacheAnswer::VaryIndex(Arc::new(
@@ -277,6 +280,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
     /// Stores a response as the first variant of its target, and returns the `Vary` index by which
     /// requests find their variants.
+    ///
+    /// A response with tags is not stored here. One of them may have been invalidated during this
+    /// load, and only a commit under the lease of the load can tell. So the next request for the
+    /// variant loads it, under a lease of its own.
     async fn first_variant<B: Send + 'static>(
         &self,
         names: &[HeaderName],
@@ -288,8 +295,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let cache_request = &self.fetch_request.cache_request;
         let vary_index = VaryIndex::new(names, lifetimes.life());
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
-        self.note_variant(&vary_index, &key, cached).await;
-        self.shared.keep::<B>(key, cached, |_| true).await;
+        if cached.tags.is_empty() {
+            self.note_variant(&vary_index, &key, cached).await;
+            self.shared.keep::<B>(key, cached, |_| true).await;
+        }
         cache_request.put_own(Arc::clone(cached));
         vary_index
     }
@@ -316,6 +325,11 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         self.shared.replace_vary_index::<B>(&cache_request.primary, vary_index, new).await;
         CacheAnswer::Retry
     }
+}
+
+/// A response that the waiters share, and that is not stored.
+fn shared_answer<B>(answered: &CompleteResponse, disposition: Disposition) -> CacheAnswer<B> {
+    CacheAnswer::CachedResponse(answered.to_cached(disposition, &StorageTerms::NONE, Vec::new()))
 }
 
 fn passing<B>(

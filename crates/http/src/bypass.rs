@@ -8,6 +8,7 @@ use bellwether::adapter::{BypassPermit, CacheClient};
 use bellwether::{BypassReason, CacheStatus, Key};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
@@ -73,8 +74,11 @@ where
     let mut pending = PendingInvalidation(Some((shared.clone(), invalidation.own_keys())));
     match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
         Ok(response) => {
-            let removed = invalidation.keys(&method, response.status(), response.headers());
-            shared.invalidate(removed).await;
+            let (status, headers) = (response.status(), response.headers());
+            let keys = invalidation.keys(&method, status, headers);
+            let target = invalidation.target();
+            let tags = shared.tag_fields.invalidated_by(&method, target, status, headers);
+            shared.invalidate(keys, tags).await;
             pending.0 = None;
             let report = Report::forwarded("method", response.status());
             let mut response = response.map(CacheBody::passing);
@@ -94,7 +98,7 @@ impl Drop for PendingInvalidation {
         if let Some((shared, keys)) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(async move { shared.invalidate(keys).await });
+            runtime.spawn(async move { shared.invalidate(keys, Vec::new()).await });
         }
     }
 }
@@ -104,15 +108,24 @@ impl Drop for PendingInvalidation {
 pub(super) enum InvalidationTarget {
     /// The stored responses of a target, and of the URIs that the response names.
     Target(Target),
-    /// The response that is stored under a key.
-    Key(Key),
+    /// The response that is stored under a key. The target tells whose groups the response may
+    /// invalidate.
+    Key { key: Key, target: Option<Target> },
 }
 
 impl InvalidationTarget {
+    /// The target of the request, if it is certain.
+    fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Target(target) => Some(target),
+            Self::Key { target, .. } => target.as_ref(),
+        }
+    }
+
     fn own_keys(&self) -> HashSet<Key> {
         match self {
             Self::Target(target) => target.keys(),
-            Self::Key(key) => [key.clone()].into(),
+            Self::Key { key, .. } => [key.clone()].into(),
         }
     }
 
@@ -125,7 +138,7 @@ impl InvalidationTarget {
                 let removed = removed.filter_map(|uri| Target::of_uri(&uri));
                 removed.flat_map(|target| target.keys()).collect()
             }
-            Self::Key(key) => {
+            Self::Key { key, .. } => {
                 let no_uri = http::Uri::default();
                 let is_changed =
                     !rules::invalidated(method, &no_uri, status, &HeaderMap::new()).is_empty();
@@ -163,17 +176,17 @@ where
     let CacheRequest { parts, demand, .. } = cache_request;
     let is_head = parts.method == Method::HEAD;
     let request_time = SystemTime::now();
-    let fields = parts.headers.clone();
+    let asked = is_head.then(|| parts.clone());
     let request = Request::from_parts(parts, body);
     let response = forward(shared.client.clone(), inner, request, why).await;
     let times = Times { request_time, response_time: SystemTime::now() };
     let status = response.status();
     let headers = response.headers();
-    if is_head
+    if let Some(asked) = asked
         && let Some(located) = located
         && demand.may_share(located.cached.response.note.consent)
     {
-        update_from_head::<B>(&shared, located, &fields, status, headers, times).await;
+        update_from_head::<B>(&shared, located, &asked, status, headers, times).await;
     }
     response
 }
@@ -267,7 +280,7 @@ fn hit_report(located: &Located, cache_request: &CacheRequest) -> Option<Report>
 async fn update_from_head<B: Send + 'static>(
     shared: &LayerState,
     located: Located,
-    request: &HeaderMap,
+    request: &Parts,
     status: StatusCode,
     head: &HeaderMap,
     times: Times,
@@ -279,7 +292,8 @@ async fn update_from_head<B: Send + 'static>(
         HeadSays::Same => {
             let headers = rules::freshen(&stored.headers, head);
             let BufferedResponse { status, body, trailers, .. } = stored.clone();
-            let decision = shared.mode.classify(&Method::GET, request, status, &headers, times);
+            let asked = &request.headers;
+            let decision = shared.mode.classify(&Method::GET, asked, status, &headers, times);
             let terms = match decision {
                 StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
                     if located.is_selected_by(&terms.vary) =>
@@ -303,7 +317,8 @@ async fn update_from_head<B: Send + 'static>(
                 origin: OriginInfo::default(),
                 times,
             };
-            let cached = fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+            let tags = shared.tags_of(&fresh.headers, request);
+            let cached = fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags);
             let fence = located.entry.fence();
             // An entry that was invalidated or replaced in the meantime is left alone.
             let is_same = |entry: Option<&bellwether::store::Entry>| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Key, Lifetimes};
+use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Key, Lifetimes, Tag};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
@@ -43,6 +43,8 @@ pub(super) struct CachedResponse {
     pub(super) disposition: Disposition,
     /// How the origin answered the load, if there was one.
     pub(super) origin: OriginInfo,
+    /// Its tags, until it is stored.
+    pub(super) tags: Vec<Tag>,
 }
 
 impl CachedResponse {
@@ -52,7 +54,11 @@ impl CachedResponse {
         origin: OriginInfo,
     ) -> Self {
         response.headers.reserve(ADDED);
-        Self { response, disposition, origin }
+        Self { response, disposition, origin, tags: Vec::new() }
+    }
+
+    pub(super) fn tagged(self, tags: Vec<Tag>) -> Self {
+        Self { tags, ..self }
     }
 
     /// How much longer it is fresh: as the store says, or else by its freshness lifetime.
@@ -222,7 +228,7 @@ impl<B> SharedAnswer<B> {
 pub(super) struct HttpCodec;
 
 impl HttpCodec {
-    /// The number of its encoding. It changes with the format. It changes with the format.
+    /// The number of its encoding. It changes with the format.
     pub(super) const CODEC: u8 = 4;
 
     /// Encodes a response.
@@ -289,6 +295,13 @@ where
                 if is_own { Cacheability::PrivateOnce } else { Cacheability::PrivateKey }
             }
             SharedAnswer::Retry => NOT_KEPT,
+        }
+    }
+
+    fn tags(&self, kept: &SharedAnswer<B>) -> Vec<Tag> {
+        match kept {
+            SharedAnswer::CachedResponse(cached) => cached.tags.clone(),
+            _ => Vec::new(),
         }
     }
 

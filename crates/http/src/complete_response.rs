@@ -1,6 +1,6 @@
 //! `CompleteResponse`: a response of the origin whose body was read to its end.
 
-use bellwether::BoxError;
+use bellwether::{BoxError, Tag};
 use bellwether_body::BufferedResponse;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -21,10 +21,12 @@ pub(super) struct CompleteResponse {
 }
 
 impl CompleteResponse {
+    /// The response to be shared, and stored with these tags if its disposition says so.
     pub(super) fn to_cached(
         &self,
         disposition: Disposition,
         terms: &StorageTerms,
+        tags: Vec<Tag>,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
         if !headers.contains_key(header::DATE)
@@ -36,7 +38,7 @@ impl CompleteResponse {
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };
-        Arc::new(CachedResponse::new(response, disposition, self.origin))
+        Arc::new(CachedResponse::new(response, disposition, self.origin).tagged(tags))
     }
 }
 

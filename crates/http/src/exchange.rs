@@ -99,7 +99,7 @@ impl<S> Exchange<S> {
                 ))
             }
             Ok(CacheAnswer::VaryIndex(vary_index)) => match self.cache_request.take_own() {
-                Some(own) => self.give(&own, status),
+                Some(own) => self.give(&own, &status_of_own(&own, status)),
                 // A `Vary` index is stored under a target, never under a variant.
                 None if self.vary_index.is_some() => NextStep::Bypass,
                 None => {
@@ -109,7 +109,7 @@ impl<S> Exchange<S> {
                 }
             },
             Ok(CacheAnswer::Retry) => match self.cache_request.take_own() {
-                Some(own) => self.give(&own, status),
+                Some(own) => self.give(&own, &status_of_own(&own, status)),
                 None => {
                     self.vary_index = None;
                     self.fetch_next()
@@ -147,6 +147,14 @@ impl<S> Exchange<S> {
             None => LookupKind::Target,
             Some(_) => LookupKind::Variant,
         }
+    }
+}
+
+/// The status of a response whose load has stored a `Vary` index. With tags, it is not stored itself.
+fn status_of_own(own: &CachedResponse, status: &CacheStatus) -> CacheStatus {
+    match status {
+        CacheStatus::Led { .. } if !own.tags.is_empty() => CacheStatus::Led { stored: false },
+        status => status.clone(),
     }
 }
 

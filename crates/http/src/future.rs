@@ -5,26 +5,28 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bellwether::BoxError;
-use bellwether::adapter::{CacheClient, RequestOptions};
+use bellwether::adapter::RequestOptions;
 use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Error};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
 use tower::Service;
 
 use super::bypass;
 use super::cache_request::FetchRequest;
-use super::codec::{CacheAnswer, HttpCodec};
+use super::codec::CacheAnswer;
 use super::exchange::{Exchange, NextStep};
 use super::origin::Origin;
+use super::shared::LayerState;
 
 /// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
 ///
@@ -36,6 +38,8 @@ use super::origin::Origin;
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<S, ReqB, B> {
     state: State<S, B>,
+    /// A field that clients do not get.
+    hidden: Option<Arc<HeaderName>>,
     /// The request in the statistics, until it is counted.
     record: Option<RequestRecord>,
     /// Requests to the origin are made with an empty body of this type.
@@ -76,19 +80,21 @@ enum State<S, B> {
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
-    pub(super) fn new(begun: Beginning<S, B>, client: &CacheClient<HttpCodec>) -> Self
+    pub(super) fn new(begun: Beginning<S, B>, shared: &LayerState) -> Self
     where
         S: Origin<ReqB, B>,
         ReqB: Default + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
+        let hidden = shared.tag_fields.hidden();
         if let Beginning::Ready(response) = begun {
-            client.count_hit();
-            return Self { state: State::Ready(Some(response)), record: None, body: PhantomData };
+            shared.client.count_hit();
+            let state = State::Ready(Some(response));
+            return Self { state, hidden, record: None, body: PhantomData };
         }
-        let mut record = Some(client.begin());
+        let mut record = Some(shared.client.begin());
         let state = begin::<_, ReqB, _>(begun, &mut record);
-        Self { state, record, body: PhantomData }
+        Self { state, hidden, record, body: PhantomData }
     }
 }
 
@@ -150,10 +156,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.state.poll_response::<ReqB>(this.record, cx));
+        let mut response = ready!(this.state.poll_response::<ReqB>(this.record, cx));
         if let Some(record) = this.record.take() {
             let status = response.extensions().get::<CacheStatus>();
             record.end(status.unwrap_or(&CacheStatus::Failed));
+        }
+        if let Some(name) = this.hidden {
+            response.headers_mut().remove(&**name);
         }
         Poll::Ready(Ok(response))
     }
@@ -205,7 +214,7 @@ impl<S, B> State<S, B> {
                         }
                     }
                 }
-            };
+            }
         }
     }
 }

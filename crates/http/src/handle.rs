@@ -1,11 +1,20 @@
 //! `HttpHandle`: invalidates stored responses.
 
-use bellwether::{CacheError, Handle};
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bellwether::stats::CacheStats;
+use bellwether::{BoxFuture, CacheError, ExpireTag, Handle, Key};
+use futures_util::future::join_all;
 use http::Uri;
 
+use super::tag_fields::{group_tags, surrogate_tag};
 use super::target::Target;
 
-/// A handle to the stored responses, by URI. Clones are handles to the same store.
+/// A handle to the stored responses: by URI, by group and by surrogate key. Clones are handles to the
+/// same store.
+///
+/// Its operations have the guarantees of a [`Handle`].
 #[derive(Clone, Debug)]
 pub struct HttpHandle(Handle);
 
@@ -21,7 +30,8 @@ impl HttpHandle {
     /// The URI is the one that clients request, with its authority if they send a `Host`. If
     /// middleware above the layer rewrites it, pass [the rewritten one](super#where-to-put-it). The
     /// scheme does not matter: responses by `http` and `https` are both removed, because requests
-    /// over HTTP/1.1 do not state their scheme.
+    /// over HTTP/1.1 do not state their scheme. A [`UriTemplate`](super::UriTemplate) makes the URI
+    /// of values.
     ///
     /// # Errors
     /// If the store fails. The responses may be removed or not: call it again to be sure.
@@ -29,9 +39,149 @@ impl HttpHandle {
     /// # Cancel safety
     /// If it is dropped before it returns, the responses may be removed or not.
     pub async fn invalidate(&self, uri: &Uri) -> Result<bool, CacheError> {
-        // A URI that cannot be a target has no stored response.
-        let Some(target) = Target::of_uri(uri) else { return Ok(false) };
-        let removed = self.0.invalidate_many(target.keys()).await?;
-        Ok(removed > 0)
+        Ok(self.0.invalidate_many(keys_of(uri)).await? > 0)
     }
+
+    /// Removes the stored responses of many URIs, each as [`invalidate`](Self::invalidate) does.
+    /// Returns how many there were. A URI has two if it was requested by `http` and by `https`.
+    ///
+    /// # Errors
+    /// The first error of the store, after all URIs have been tried.
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn invalidate_many(
+        &self,
+        uris: impl IntoIterator<Item = Uri>,
+    ) -> Result<usize, CacheError> {
+        let keys: HashSet<Key> = uris.into_iter().flat_map(|uri| keys_of(&uri)).collect();
+        self.0.invalidate_many(keys).await
+    }
+
+    /// Makes the stored response of a URI stale, as if its freshness lifetime had passed. Within its
+    /// stale window callers get it while it is loaded again, and without one it is removed. Returns
+    /// whether a response was stored.
+    ///
+    /// If the responses of the URI vary, their variants are removed. To make variants stale, expire a
+    /// [group](Self::expire_group) or a [surrogate key](Self::expire_tag) that they have.
+    ///
+    /// # Errors
+    /// As [`invalidate`](Self::invalidate).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn expire(&self, uri: &Uri) -> Result<bool, CacheError> {
+        let keys = keys_of(uri);
+        let expired = join_all(keys.iter().map(|key| self.0.expire(key))).await;
+        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
+        Ok(expired.contains(&true))
+    }
+
+    /// Removes all stored responses of a group (`Cache-Groups`, RFC 9875), with the guarantee of
+    /// [`Handle::invalidate_tag`] for tags of the answer. However many they are, this is two or three
+    /// small writes.
+    ///
+    /// A group belongs to an origin, which is that of this URI: its scheme, host and port. Responses
+    /// of the same group in another origin stay. Responses to requests over HTTP/1.1, which do not
+    /// state their scheme, are of either scheme. So are those of an `origin` without a scheme, such
+    /// as `shop.example`.
+    ///
+    /// # Errors
+    /// If the store fails, or has no tags. Call it again to be sure.
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn invalidate_group(&self, origin: &Uri, group: &str) -> Result<(), CacheError> {
+        let tags = group_tags(origin, group);
+        first_error(join_all(tags.iter().map(|tag| self.0.invalidate_tag(tag))).await)
+    }
+
+    /// Makes all stored responses of a [group](Self::invalidate_group) stale, as
+    /// [`Handle::expire_tag`] does: within its stale window, each is served while it is loaded again.
+    /// Await the result, perhaps with a [spread](ExpireGroup::spread).
+    ///
+    /// # Errors
+    /// As [`invalidate_group`](Self::invalidate_group).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub fn expire_group(&self, origin: &Uri, group: &str) -> ExpireGroup {
+        let tags = group_tags(origin, group);
+        ExpireGroup(tags.iter().map(|tag| self.0.expire_tag(tag)).collect())
+    }
+
+    /// Removes all stored responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), of
+    /// all origins, as [`Handle::invalidate_tag`] does.
+    ///
+    /// # Errors
+    /// As [`invalidate_group`](Self::invalidate_group).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn invalidate_tag(&self, key: &str) -> Result<(), CacheError> {
+        self.0.invalidate_tag(&surrogate_tag(key)).await
+    }
+
+    /// Makes all stored responses with a surrogate key stale, as [`Handle::expire_tag`] does. Await
+    /// the result, perhaps with a [spread](ExpireTag::spread).
+    ///
+    /// # Errors
+    /// As [`invalidate_group`](Self::invalidate_group).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub fn expire_tag(&self, key: &str) -> ExpireTag {
+        self.0.expire_tag(&surrogate_tag(key))
+    }
+
+    /// Removes all stored responses of [clearable](super::HttpCacheLayer::clearable) layers over this
+    /// store, as [`Handle::clear`] does.
+    ///
+    /// # Errors
+    /// As [`Handle::clear`].
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn clear(&self) -> Result<(), CacheError> {
+        self.0.clear().await
+    }
+
+    /// What the services and handles of this layer have done in this process.
+    pub fn stats(&self) -> CacheStats {
+        self.0.stats()
+    }
+}
+
+/// An expiry of a group, to be awaited. Made by [`HttpHandle::expire_group`].
+#[derive(Debug)]
+#[must_use = "nothing expires until it is awaited"]
+pub struct ExpireGroup(Vec<ExpireTag>);
+
+impl ExpireGroup {
+    /// Lets the responses become stale one after the other over this time: see
+    /// [`ExpireTag::spread`], with its default.
+    pub fn spread(self, spread: Duration) -> Self {
+        Self(self.0.into_iter().map(|tag| tag.spread(spread)).collect())
+    }
+}
+
+impl IntoFuture for ExpireGroup {
+    type Output = Result<(), CacheError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self(tags) = self;
+        Box::pin(async move {
+            first_error(join_all(tags.into_iter().map(IntoFuture::into_future)).await)
+        })
+    }
+}
+
+/// The keys of a URI. One that cannot be a target has no stored response.
+fn keys_of(uri: &Uri) -> HashSet<Key> {
+    Target::of_uri(uri).map(|target| target.keys()).unwrap_or_default()
+}
+
+fn first_error(done: Vec<Result<(), CacheError>>) -> Result<(), CacheError> {
+    done.into_iter().collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
 use bellwether::store::Store;
-use bellwether::{BoxError, ErrorClass, Handle, ReadThroughLayer};
+use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
 use http::Uri;
 use http::request::Parts;
@@ -16,10 +16,12 @@ use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::mode::{self, Mode};
+use super::purge::PurgeLayer;
 use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::LayerState;
+use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::variants::Variants;
 
@@ -35,6 +37,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     collect_within: Duration,
     private_targets: Arc<PrivateKeys>,
     variants: Arc<Variants>,
+    tag_fields: TagFields,
 }
 
 /// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
@@ -114,7 +117,8 @@ impl HttpCacheLayer {
         self
     }
 
-    /// A handle that invalidates stored responses. It can be used anywhere in the program.
+    /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
+    /// anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
         HttpHandle::new(self.layer.handle())
     }
@@ -185,7 +189,8 @@ impl HttpCacheLayer<KeyedRules> {
         self
     }
 
-    /// A handle to the stored responses, by the keys that [`RequestKey`] makes.
+    /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
+    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
     pub fn handle(&self) -> Handle {
         self.layer.handle()
     }
@@ -205,6 +210,7 @@ impl<R> HttpCacheLayer<R> {
             collect_within: COLLECT_WITHIN,
             private_targets: Arc::default(),
             variants: Arc::default(),
+            tag_fields: TagFields::default(),
         }
     }
 
@@ -225,7 +231,72 @@ impl<R> HttpCacheLayer<R> {
         self
     }
 
+    /// Ignores `Cache-Groups` and `Cache-Group-Invalidation` (RFC 9875). Use this if one origin serves
+    /// content of parties that must not invalidate each other's responses, and you cannot control
+    /// which of these fields they send.
+    ///
+    /// Default: the fields are followed. A response is stored with the groups that `Cache-Groups` of
+    /// the response lists. If an unsafe request succeeds, the groups that `Cache-Group-Invalidation`
+    /// of its response lists are invalidated, in the origin of that request. See the
+    /// [guide](super::guide#groups-of-responses).
+    #[must_use]
+    pub fn ignoring_cache_groups(mut self) -> Self {
+        self.tag_fields.follows_groups = false;
+        self
+    }
+
+    /// Reads the surrogate keys of a response from this field, such as `surrogate-key` or
+    /// `cache-tag`, between spaces or commas. They are compared byte for byte. Unlike groups, they
+    /// hold for all origins behind this layer.
+    ///
+    /// A response with more than [`Tags::MOST`](bellwether::Tags::MOST) surrogate keys and groups in
+    /// all is not stored, since it could not be invalidated. That is logged.
+    ///
+    /// Default: none, because the name of the field is not standardised. The layer removes the field
+    /// from what it returns, because it is not meant for clients: see
+    /// [`forwarding_surrogate_keys`](Self::forwarding_surrogate_keys).
+    ///
+    /// # Errors
+    /// If this is not a valid name of a header field, or the name of a field of groups.
+    pub fn surrogate_keys(mut self, field: &str) -> Result<Self, ConfigError> {
+        self.tag_fields = self.tag_fields.with_surrogate_keys(field)?;
+        Ok(self)
+    }
+
+    /// Leaves the field with the [surrogate keys](Self::surrogate_keys) in responses, for a CDN in
+    /// front of this layer.
+    ///
+    /// Default: the layer removes it.
+    #[must_use]
+    pub fn forwarding_surrogate_keys(mut self) -> Self {
+        self.tag_fields.forwards_surrogate_keys = true;
+        self
+    }
+
+    /// As [`ReadThroughLayer::clearable`]: lets [`HttpHandle::clear`] remove all responses.
+    ///
+    /// Default: off. Every entry has one tag more.
+    #[must_use]
+    pub fn clearable(mut self) -> Self {
+        self.layer = self.layer.clearable();
+        self
+    }
+
     delegate_load_options!();
+}
+
+impl<R: CachingRules> HttpCacheLayer<R> {
+    /// A layer that answers authenticated `PURGE` requests, for the responses that this layer has
+    /// stored: see [`PurgeLayer`]. A client proves its right by `Authorization: Bearer` and this
+    /// token.
+    ///
+    /// # Errors
+    /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
+    /// visible ASCII. The error does not repeat it.
+    pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
+        let (handle, mode) = (self.layer.handle(), self.rules.mode());
+        PurgeLayer::new(token, handle, mode, self.target.clone(), self.tag_fields.clone())
+    }
 }
 
 impl<S, R> Layer<S> for HttpCacheLayer<R>
@@ -242,6 +313,7 @@ where
             target: self.target.clone(),
             private_targets: Arc::clone(&self.private_targets),
             variants: Arc::clone(&self.variants),
+            tag_fields: Arc::new(self.tag_fields.clone()),
         };
         HttpCache::new(OriginFetch { inner, shared })
     }

@@ -45,7 +45,7 @@
 //! use std::time::Duration;
 //!
 //! use axum::{Router, extract::Path, routing::get};
-//! use bellwether::{Key, MemoryStore};
+//! use bellwether::MemoryStore;
 //! use bellwether_http::{HttpCacheLayer, RequestKey};
 //! # use axum::body::Body;
 //! # use tower::ServiceExt;
@@ -55,7 +55,7 @@
 //! }
 //!
 //! let key = RequestKey::template("catalog/{warehouse}/{sku}")?.query(["currency"]);
-//! let layer = HttpCacheLayer::keyed(MemoryStore::new(10_000), key)
+//! let layer = HttpCacheLayer::keyed(MemoryStore::new(10_000), key.clone())
 //!     .ttl(Duration::from_secs(60))
 //!     .stale_if_error(Duration::from_secs(600))
 //!     .max_entry_bytes(64 * 1024)?;
@@ -64,9 +64,9 @@
 //!
 //! # let request = http::Request::get("/north/42").body(Body::empty())?;
 //! # assert_eq!(app.oneshot(request).await?.status(), 200);
-//! // After the item has changed. The parts of a template are text, and `currency` occurs zero times.
-//! let key = Key::of("catalog/{warehouse}/{sku}").with("north").with("42");
-//! cache.invalidate(&key.with("currency").with(0)).await?;
+//! // After the item has changed. `currency` does not occur in the requests.
+//! let item = key.fill(&[("warehouse", &"north"), ("sku", &42)])?;
+//! cache.invalidate(&item.key()).await?;
 //! # Ok(())
 //! # }
 //! # #[cfg(not(feature = "axum"))]
@@ -81,7 +81,8 @@
 //!   origin is not stored.
 //! - **Other methods**: by the origin. If an unsafe request succeeds, the stored responses of its
 //!   target are removed, by `http` and by `https`. With keys of your own, the response under the key
-//!   of this very request is removed, [and no other](RequestKey#changes).
+//!   of this very request is removed, [and no other](RequestKey#changes). The groups that
+//!   `Cache-Group-Invalidation` of the response names are [invalidated](mod@guide#groups-of-responses) too.
 //! - **Private responses** (a response that may not be shared) pass through as they come. As soon as
 //!   the head of a response says so, its waiters ask the origin for themselves, concurrently. Other
 //!   responses are read to their end first, so that a truncated one is never stored.
@@ -159,6 +160,7 @@ mod complete_response;
 mod derived_key;
 mod exchange;
 mod fetch;
+mod filled_key;
 mod future;
 mod handle;
 mod handling;
@@ -168,6 +170,7 @@ mod mode;
 mod nested;
 mod origin;
 mod percent_encoding;
+mod purge;
 mod refusal;
 #[cfg(feature = "axum")]
 mod rejection;
@@ -179,16 +182,23 @@ mod rules;
 mod service;
 mod shared;
 mod stored_response;
+mod tag_fields;
 mod target;
+mod template;
+mod uri_template;
 mod variants;
 
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 
+pub use filled_key::FilledKey;
 pub use future::HttpResponseFuture;
-pub use handle::HttpHandle;
+pub use handle::{ExpireGroup, HttpHandle};
 pub use layer::{CachingRules, HttpCacheLayer, KeyedRules, Rfc9111Rules};
+pub use purge::{Purge, PurgeFuture, PurgeLayer};
 #[cfg(feature = "axum")]
 pub use rejection::CacheRejection;
 pub use request_key::RequestKey;
 pub use service::HttpCache;
+pub use tag_fields::{group_tags, surrogate_tag};
+pub use uri_template::UriTemplate;

@@ -1,14 +1,16 @@
 //! `RequestKey`: how the program makes the key of a request.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use bellwether::{ConfigError, Key};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use http::{HeaderMap, HeaderName, Uri, header};
 
 use super::derived_key::DerivedKey;
+use super::filled_key::{FilledKey, with_field, with_values};
 use super::percent_encoding::unescaped;
 use super::target::routed;
 
@@ -128,6 +130,85 @@ impl RequestKey {
         Self { ignores_credentials: true, ..self }
     }
 
+    /// The key of requests for a URI, with the path and the named parameters of its query as they are
+    /// there: for a key of the [path](Self::path). A [`UriTemplate`](super::UriTemplate) makes the URI
+    /// of values.
+    ///
+    /// ```
+    /// use bellwether_http::{RequestKey, UriTemplate};
+    ///
+    /// # fn main() -> Result<(), bellwether::ConfigError> {
+    /// let pages = RequestKey::path().query(["page"]).header("accept-language")?;
+    /// let shelf = UriTemplate::new("/shelf/{name}?page={page}")?;
+    ///
+    /// let uri = shelf.fill(&[("name", &"top 10"), ("page", &2)])?;
+    /// let key = pages.at(&uri)?.header("accept-language", "de")?.key();
+    /// // cache.invalidate(&key).await?;
+    /// # assert_eq!(key, bellwether::Key::of("path").with("/shelf/top%2010")
+    /// #     .with("page").with(1).with("2").with("accept-language").with(1).with(&b"de"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the path is not part of this key.
+    pub fn at(&self, uri: &Uri) -> Result<FilledKey, ConfigError> {
+        if !matches!(self.base, Base::Path) {
+            let reason = "the path is not part of this key";
+            return Err(ConfigError::Key { given: uri.path().to_owned(), reason });
+        }
+        let mut filled = self.filled(Key::of("path").with(uri.path()));
+        // A name that is given twice counts twice, with the same values.
+        let names: BTreeSet<_> = self.query.iter().collect();
+        for name in names {
+            for value in query_values(uri, name) {
+                filled = filled.query(name, value)?;
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The key of requests whose route has these parameters, decoded: for a key of a
+    /// [template](Self::template).
+    ///
+    /// ```
+    /// use bellwether_http::RequestKey;
+    ///
+    /// # fn main() -> Result<(), bellwether::ConfigError> {
+    /// let items = RequestKey::template("catalog/{warehouse}/{sku}")?.query(["currency"]);
+    ///
+    /// let item = items.fill(&[("warehouse", &"north"), ("sku", &42)])?;
+    /// let in_euros = item.clone().query("currency", "EUR")?.key();
+    /// let without = item.key();
+    /// // cache.invalidate_many([in_euros, without]).await?;
+    /// # assert_eq!(without, bellwether::Key::of("catalog/{warehouse}/{sku}")
+    /// #     .with("north").with("42").with("currency").with(0));
+    /// # assert_ne!(in_euros, without);
+    ///
+    /// let error = items.fill(&[("warehouse", &"north")]).unwrap_err();
+    /// assert_eq!(error.to_string(), r#"key "sku": this parameter has no value"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If this is not a key of a template, if a parameter has no value or two, or if there is a value
+    /// for another parameter. The error names it.
+    #[cfg(feature = "axum")]
+    pub fn fill(&self, values: &[(&str, &dyn fmt::Display)]) -> Result<FilledKey, ConfigError> {
+        match &self.base {
+            Base::RouteTemplate(template) => Ok(self.filled(template.key_of(values)?)),
+            _ => {
+                let reason = "this key has no parameters of a route";
+                Err(ConfigError::Key { given: format!("{self:?}"), reason })
+            }
+        }
+    }
+
+    fn filled(&self, base: Key) -> FilledKey {
+        FilledKey::new(base, &self.query, &self.headers)
+    }
+
     /// Whether the request has credentials that are neither part of the key nor ignored.
     pub(super) fn is_personal(&self, request: &HeaderMap) -> bool {
         let credentials = [header::AUTHORIZATION, header::COOKIE];
@@ -179,21 +260,16 @@ impl RequestKey {
     }
 }
 
-/// Adds a parameter of the query. Its name is compared decoded, as the handler does.
+/// Adds a parameter of the query.
 fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
-    let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-    let values: Vec<_> =
-        pairs.filter(|(found, _)| decoded(found) == name).map(|(_, value)| value).collect();
-    let key = key.with(name).with(values.len());
-    values.into_iter().fold(key, |key, value| key.with(value))
+    with_values(key, name, query_values(uri, name).collect())
 }
 
-/// Adds a header field byte for byte, since the handler may read it in any way.
-fn with_field(key: Key, request: &HeaderMap, name: &HeaderName) -> Key {
-    let values: Vec<_> = request.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-    let key = key.with(name.as_str()).with(values.len());
-    values.into_iter().fold(key, |key, value| key.with(value))
+/// The values of a parameter of the query. Its name is compared decoded, as the handler does.
+fn query_values<'a>(uri: &'a Uri, name: &str) -> impl Iterator<Item = &'a str> {
+    let query = uri.query().unwrap_or_default();
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(move |(found, _)| decoded(found) == name).map(|(_, value)| value)
 }
 
 fn decoded(name: &str) -> Cow<'_, str> {

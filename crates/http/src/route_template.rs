@@ -12,38 +12,26 @@ use futures_util::future::BoxFuture;
 use http::request::Parts;
 
 use super::derived_key::DerivedKey;
+use super::template::{NamedTemplate, NamedValue, value_of};
 
 /// A template of a key: a name, with the parameters of the route in braces.
 #[derive(Clone, Debug)]
-pub(super) struct RouteTemplate {
-    text: String,
-    names: Vec<String>,
-}
+pub(super) struct RouteTemplate(NamedTemplate);
 
 impl RouteTemplate {
     pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
-        let error = |reason| ConfigError::Key { given: text.to_owned(), reason };
-        let mut names = Vec::new();
-        let mut left = text;
-        while let Some(at) = left.find(['{', '}']) {
-            if left[at..].starts_with('}') {
-                return Err(error("a closing brace without an opening one"));
-            }
-            let rest = &left[at + 1..];
-            let end = rest.find(['{', '}']).filter(|end| rest[*end..].starts_with('}'));
-            let end = end.ok_or_else(|| error("an opening brace without a closing one"))?;
-            let name = rest[..end].trim_start_matches('*');
-            if name.is_empty() {
-                return Err(error("a parameter without a name"));
-            }
-            names.push(name.to_owned());
-            left = &rest[end + 1..];
-        }
-        Ok(Self { text: text.to_owned(), names })
+        Ok(Self(NamedTemplate::read(text)?))
     }
 
     pub(super) fn text(&self) -> &str {
-        &self.text
+        self.0.text()
+    }
+
+    /// The key of requests with these parameters.
+    pub(super) fn key_of(&self, values: &[NamedValue<'_>]) -> Result<Key, ConfigError> {
+        self.0.check(values)?;
+        let values = self.0.names().map(|name| value_of(name, values));
+        Ok(values.fold(Key::of(self.0.text()), |key, value| key.with(value)))
     }
 
     /// The key of a request.
@@ -56,13 +44,13 @@ impl RouteTemplate {
             }
             params => params.and_then(Result::ok),
         };
-        let value_of = |name: &str| {
+        let value_in = |name: &str| {
             let params = params.as_ref()?;
             params.iter().find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
         };
-        let mut key = Key::of(&self.text);
-        for name in &self.names {
-            let Some(value) = value_of(name) else { return DerivedKey::Unknown(name.clone()) };
+        let mut key = Key::of(self.0.text());
+        for name in self.0.names() {
+            let Some(value) = value_in(name) else { return DerivedKey::Unknown(name.to_owned()) };
             key = key.with(value);
         }
         DerivedKey::Key(key)

@@ -90,7 +90,7 @@ where
                 }
             }
         };
-        HttpResponseFuture::new(begun, &fetch.shared.client)
+        HttpResponseFuture::new(begun, &fetch.shared)
     }
 }
 
@@ -121,7 +121,7 @@ where
     let demand = fetch.shared.mode.demand(&parts.headers);
     let handling = Handling::of(&parts, &body, &demand);
     let key = target.key();
-    begin(fetch, parts, body, handling, key, demand, |_| InvalidationTarget::Target(target))
+    begin(fetch, parts, body, handling, key, demand, |_, _| InvalidationTarget::Target(target))
 }
 
 /// Begins a request whose key an extractor derives.
@@ -169,17 +169,20 @@ where
         }
         handling => handling,
     };
-    begin(fetch, parts, body, handling, key, demand, InvalidationTarget::Key)
+    begin(fetch, parts, body, handling, key, demand, |key, parts| InvalidationTarget::Key {
+        key,
+        target: fetch.shared.target.target_of(parts),
+    })
 }
 
 fn begin<S, ReqB, B>(
     fetch: &OriginFetch<S>,
-    parts: Parts,
+    mut parts: Parts,
     body: ReqB,
     handling: Handling,
     key: Key,
     demand: Demand,
-    target_of: impl FnOnce(Key) -> InvalidationTarget,
+    target_of: impl FnOnce(Key, &mut Parts) -> InvalidationTarget,
 ) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
@@ -205,13 +208,10 @@ where
         Handling::Bypass(why) => forward(fetch, parts, body, why),
         Handling::Unsafe => {
             let OriginFetch { inner, shared } = fetch.clone();
+            let target = target_of(key, &mut parts);
             let request = Request::from_parts(parts, body);
-            Beginning::Forwarding(Box::pin(bypass::forward_unsafe(
-                inner,
-                shared,
-                request,
-                target_of(key),
-            )))
+            let forwarded = bypass::forward_unsafe(inner, shared, request, target);
+            Beginning::Forwarding(Box::pin(forwarded))
         }
     }
 }

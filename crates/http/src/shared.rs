@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
 use bellwether::store::Entry;
+use bellwether::{Key, Tag};
 use bellwether_body::{BodyObserver, ObservedBody};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
@@ -16,6 +17,7 @@ use super::cache_request::CacheRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer, VaryIndex};
 use super::mode::Mode;
 use super::rules::PrivateReason;
+use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::variants::Variants;
 
@@ -28,6 +30,7 @@ pub(super) struct LayerState {
     /// Targets with private responses. Requests for them are not coalesced.
     pub(super) private_targets: Arc<PrivateKeys>,
     pub(super) variants: Arc<Variants>,
+    pub(super) tag_fields: Arc<TagFields>,
 }
 
 /// A response that was found in the store.
@@ -101,6 +104,11 @@ impl LayerState {
         })
     }
 
+    /// The tags of the response to a request.
+    pub(super) fn tags_of(&self, response: &HeaderMap, request: &Parts) -> Vec<Tag> {
+        self.tag_fields.tags_of(response, || self.target.target_of(&mut request.clone()))
+    }
+
     /// The response that is stored under this very key, if there is one.
     pub(super) async fn response_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
         let entry = self.client.lookup(key).await?;
@@ -164,12 +172,15 @@ impl LayerState {
         self.client.replace::<CacheAnswer<B>>(primary.clone(), kept, lifetimes, is_old).await
     }
 
-    /// Invalidates keys, and waits until the store has confirmed. An error is logged only: the
-    /// request that caused this has its response already.
-    pub(super) async fn invalidate(&self, keys: HashSet<Key>) {
+    /// Invalidates keys and tags, and waits until the store has confirmed. An error is logged only:
+    /// the request that caused this has its response already.
+    pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
         let store = self.client.store();
-        let done = join_all(keys.into_iter().map(|key| store.invalidate(key))).await;
-        for error in done.into_iter().filter_map(Result::err) {
+        let keys = join_all(keys.into_iter().map(|key| store.invalidate(key)));
+        let tags = join_all(tags.into_iter().map(|tag| store.invalidate_tag(tag)));
+        let (of_keys, of_tags) = join(keys, tags).await;
+        let errors = of_keys.into_iter().filter_map(Result::err);
+        for error in errors.chain(of_tags.into_iter().filter_map(Result::err)) {
             warn_throttled!(target: "bellwether::http", %error, "a response may not be invalidated");
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use bellwether::Key;
+use bellwether::{Key, Tag};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Uri, header};
@@ -85,6 +85,32 @@ impl Target {
         by_either.chain([self.key()]).collect()
     }
 
+    /// The origin of a response of this target.
+    pub(super) fn origin(&self) -> TargetOrigin {
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        let authority = match self.scheme {
+            Some(_) => authority,
+            None => authority.map(without_usual_port),
+        };
+        TargetOrigin {
+            scheme: self.scheme.as_ref().map(|scheme| scheme.as_str().to_ascii_lowercase()),
+            authority: authority.map(str::to_owned),
+        }
+    }
+
+    /// The origins that responses of the origin of this target may have: if its scheme is known, also
+    /// the one without a scheme, and if not, those by either scheme.
+    pub(super) fn possible_origins(&self) -> Vec<TargetOrigin> {
+        let unknown = Self { scheme: None, ..self.clone() }.origin();
+        match self.scheme {
+            Some(_) => vec![self.origin(), unknown],
+            None => {
+                let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).origin());
+                by_either.chain([unknown]).collect()
+            }
+        }
+    }
+
     fn by(&self, scheme: Scheme) -> Self {
         let authority = self.authority.as_ref();
         let authority = authority.and_then(|named| normal(named.as_str(), &scheme).ok());
@@ -101,7 +127,29 @@ impl Target {
     }
 }
 
+/// The origin of a target (RFC 9110, section 4.3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TargetOrigin {
+    /// `None` if the request did not say, as over HTTP/1.1.
+    scheme: Option<String>,
+    /// In lower case, without the usual port. Without a scheme, that of either scheme is usual.
+    authority: Option<String>,
+}
+
+impl TargetOrigin {
+    /// The tag of a group of this origin. Groups of the same name in two origins have two tags.
+    pub(super) fn group(&self, name: &str) -> Tag {
+        let Self { scheme, authority } = self;
+        Tag::of("http-group").with(scheme.as_deref()).with(authority.as_deref()).with(name)
+    }
+}
+
 const SCHEMES: [Scheme; 2] = [Scheme::HTTP, Scheme::HTTPS];
+
+fn without_usual_port(authority: &str) -> &str {
+    let bare = authority.strip_suffix(":80").or_else(|| authority.strip_suffix(":443"));
+    bare.unwrap_or(authority)
+}
 
 fn or_http(scheme: &Option<Scheme>) -> &Scheme {
     scheme.as_ref().unwrap_or(&Scheme::HTTP)
@@ -232,6 +280,22 @@ mod tests {
             [key("/", &["a"]), key("https://a/", &[])].map(Option::unwrap).into()
         );
         assert!(keys("other://a/").contains(&key("other://a/", &[]).unwrap()));
+    }
+
+    #[test]
+    fn an_origin_is_known_by_its_scheme_and_by_a_request_that_states_none() {
+        let target = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap();
+        let meets = |one: &Target, other: &Target| one.possible_origins().contains(&other.origin());
+        let [http, https, unstated] = ["http://a:80/x", "https://A:443/y", "a"].map(target);
+        assert!(meets(&http, &http) && meets(&https, &https) && meets(&unstated, &unstated));
+        assert!(meets(&http, &unstated) && meets(&https, &unstated));
+        assert!(meets(&unstated, &http) && meets(&unstated, &https));
+        assert!(!meets(&http, &https) && !meets(&https, &http));
+        for other in ["http://b/", "http://a:8080/", "https://a.b/", "https://a:80/"] {
+            for one in [&http, &https] {
+                assert!(!meets(one, &target(other)) && !meets(&target(other), one), "{other}");
+            }
+        }
     }
 
     #[test]

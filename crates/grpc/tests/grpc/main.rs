@@ -13,3 +13,4 @@ mod raw;
 mod same;
 mod server;
 mod sharing;
+mod tags;

@@ -12,6 +12,11 @@ pub(crate) fn is_safe(method: &Method) -> bool {
     method.is_safe() || SAFE.contains(&method.as_str())
 }
 
+/// Whether a request has a method that is unsafe or unknown, and succeeded.
+pub(super) fn succeeds_unsafely(method: &Method, status: StatusCode) -> bool {
+    !is_safe(method) && (status.is_success() || status.is_redirection())
+}
+
 /// The URIs that a request invalidates, if its method is unsafe or unknown and it succeeded. Its own
 /// target is the first. The URIs that the response names follow, if they are of the same origin.
 pub(crate) fn invalidated(
@@ -20,7 +25,7 @@ pub(crate) fn invalidated(
     status: StatusCode,
     response: &HeaderMap,
 ) -> Vec<Uri> {
-    if is_safe(method) || !(status.is_success() || status.is_redirection()) {
+    if !succeeds_unsafely(method, status) {
         return Vec::new();
     }
     let mut targets = vec![target.clone()];

@@ -1,4 +1,5 @@
-//! The rules of HTTP caching (RFC 9110, 9111, 9213 and 5861), as functions of requests and responses.
+//! The rules of HTTP caching (RFC 9110, 9111, 9213, 9875 and 5861), as functions of requests and
+//! responses.
 //!
 //! There is no I/O and no state here. Times are passed in; the clock is read only to find the century
 //! of a date with a two-digit year.
@@ -12,6 +13,7 @@ mod dates;
 mod demand;
 mod directives;
 mod fields;
+mod groups;
 mod hop_by_hop;
 mod invalidation;
 mod lists;
@@ -29,6 +31,7 @@ pub(crate) use conditions::{asks_if_modified, is_not_modified, not_modified_head
 pub(crate) use consent::Consent;
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
+pub(crate) use groups::{CACHE_GROUPS, invalidated_groups, listed, surrogate_keys};
 pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop, remove_named};
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};

@@ -1,11 +1,14 @@
 //! The HTTP layer, as its callers and the origin behind it see it.
 
 mod burst;
+mod by_hand;
 mod changes;
 mod cookies;
 mod counts;
 mod credentials;
 mod failures;
+mod filled_keys;
+mod groups;
 mod hop_by_hop;
 mod keyed;
 mod memory;
@@ -13,11 +16,13 @@ mod not_modified;
 mod origin;
 mod poison;
 mod privacy;
+mod purge;
 mod refusals;
 mod reload;
 mod rewrites;
 mod shapes;
 mod streams;
+mod surrogate_keys;
 mod upgrades;
 mod users;
 mod validation;

@@ -47,6 +47,25 @@ impl Origin {
         Self::new(async move |_, nth| Ok(page(fields, format!("answer {nth}"))))
     }
 
+    /// One whose responses have the fields that a request names with the prefix `echo-`, and a text
+    /// that says how many were before it. `echo-status` is the status.
+    pub(crate) fn echoing() -> Self {
+        Self::new(async move |request: Request<Body>, nth| {
+            let mut response = page(&[("cache-control", "max-age=60")], nth.to_string());
+            for (name, value) in request.headers() {
+                match name.as_str().strip_prefix("echo-") {
+                    Some("status") => *response.status_mut() = value.to_str()?.parse()?,
+                    Some(name) => {
+                        let name: http::HeaderName = name.parse()?;
+                        response.headers_mut().insert(name, value.clone());
+                    }
+                    None => {}
+                }
+            }
+            Ok(response)
+        })
+    }
+
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }

@@ -42,7 +42,8 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     let store = MemoryStore::new(100);
     let cache = used("item", &store).await;
     let (collector, instruments) = Collector::new();
-    let (stats, memory) = (cache.clone(), store.clone());
+    let stats = cache.clone();
+    let memory = store.clone();
     instruments.observe_cache("item", move || stats.stats());
     instruments.observe_memory_store("pages", move || memory.stats());
 
@@ -60,17 +61,26 @@ async fn the_figures_are_those_of_the_metrics_facade() {
 #[test]
 fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
     let mut stats = bellwether::RedisStats::default();
-    (stats.connects, stats.outages, stats.pushes, stats.unreadable) = (1, 2, 3, 4);
-    (stats.operations.lookup, stats.operations.commit) = (5, 6);
-    (stats.errors.down, stats.errors.timed_out) = (7, 8);
+    stats.connects = 1;
+    stats.outages = 2;
+    stats.pushes = 3;
+    stats.unreadable = 4;
+    stats.operations.lookup = 5;
+    stats.operations.commit = 6;
+    stats.errors.down = 7;
+    stats.errors.timed_out = 8;
     stats.is_down = true;
-    let replay = &mut stats.replay;
-    (replay.pending, replay.kept, replay.replayed) = (9, 10, 11);
-    (replay.dropped, replay.reasserted) = (12, 13);
-    let mut near = bellwether::stats::NearStats::default();
-    (near.hits, near.entries, near.bytes, near.evictions) = (14, 15, 16, 17);
+    stats.replay.pending = 9;
+    stats.replay.kept = 10;
+    stats.replay.replayed = 11;
+    stats.replay.dropped = 12;
+    stats.replay.reasserted = 13;
+    let near = stats.near.insert(bellwether::stats::NearStats::default());
+    near.hits = 14;
+    near.entries = 15;
+    near.bytes = 16;
+    near.evictions = 17;
     near.disconnected = std::time::Duration::from_secs(18);
-    stats.near = Some(near);
 
     let (collector, instruments) = Collector::new();
     instruments.observe_redis_store("redis", move || stats);

@@ -20,7 +20,8 @@ fn the_rules_are_valid_and_pass_their_tests() {
 
 #[test]
 fn every_alert_fires_in_the_tests_of_the_rules() {
-    let (rules, tests) = (text("rules.yml"), text("rules_test.yml"));
+    let rules = text("rules.yml");
+    let tests = text("rules_test.yml");
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let names: Vec<_> = names.collect();
     assert!(names.len() > 10, "{names:?}");
@@ -31,7 +32,8 @@ fn every_alert_fires_in_the_tests_of_the_rules() {
 
 #[test]
 fn every_alert_is_in_the_readme() {
-    let (rules, readme) = (text("rules.yml"), text("README.md"));
+    let rules = text("rules.yml");
+    let readme = text("README.md");
     for name in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
         assert!(readme.contains(&format!("| `{name}` |")), "{name}");
     }

@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_scripts_have_the_same_marks_and_channels() {
         let prelude = include_str!("../prelude.lua");
-        assert!(prelude.contains(&format!("lease_length, mark_length = 32, {MARK}\n")));
+        assert!(prelude.contains(&format!("mark_length = 32, 55, {MARK}\n")));
         let channel = Names::new("shop").waiter_channel("0123456789abcdef");
         assert_eq!(channel, "bw:shop:waiter:0123456789abcdef");
         assert!(prelude.contains("'^bw:[^:]+:') .. 'waiter:'"));

@@ -1,0 +1,118 @@
+//! `TagFields`: which fields of a response give its tags.
+
+use std::sync::Arc;
+
+use bellwether::adapter::warn_throttled;
+use bellwether::{ConfigError, Tag};
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
+
+use super::rules::{self, CACHE_GROUPS};
+use super::target::Target;
+
+/// Which fields of a response give its tags.
+#[derive(Clone, Debug)]
+pub(super) struct TagFields {
+    /// Whether `Cache-Groups` and `Cache-Group-Invalidation` are followed.
+    pub(super) follows_groups: bool,
+    /// The field with the surrogate keys, if they are used.
+    surrogate_keys: Option<Arc<HeaderName>>,
+    /// Whether clients get that field.
+    pub(super) forwards_surrogate_keys: bool,
+}
+
+impl TagFields {
+    /// Uses the surrogate keys of a field.
+    ///
+    /// # Errors
+    /// If this is not the name of a field that can have them.
+    pub(super) fn with_surrogate_keys(self, field: &str) -> Result<Self, ConfigError> {
+        let error = |reason| ConfigError::Key { given: field.to_owned(), reason };
+        let name = HeaderName::from_bytes(field.as_bytes())
+            .map_err(|_| error("this is not a valid name of a header field"))?;
+        if name.as_str().starts_with("cache-group") {
+            return Err(error("this field holds groups, and no surrogate keys"));
+        }
+        Ok(Self { surrogate_keys: Some(Arc::new(name)), ..self })
+    }
+
+    /// The tags of a response. Its target is made only if it is in a group.
+    pub(super) fn tags_of(
+        &self,
+        response: &HeaderMap,
+        target_of: impl FnOnce() -> Option<Target>,
+    ) -> Vec<Tag> {
+        let mut tags = self.surrogate_tags(response).unwrap_or_default();
+        if self.follows_groups && response.contains_key(CACHE_GROUPS) {
+            let groups = rules::listed(response, &CACHE_GROUPS).unwrap_or_else(unreadable);
+            let origin = target_of().map(|target| target.origin());
+            tags.extend(
+                origin.iter().flat_map(|origin| groups.iter().map(|group| origin.group(group))),
+            );
+        }
+        tags
+    }
+
+    /// The tags of the groups that the response to a request for this target invalidates.
+    pub(super) fn invalidated_by(
+        &self,
+        method: &Method,
+        target: Option<&Target>,
+        status: StatusCode,
+        response: &HeaderMap,
+    ) -> Vec<Tag> {
+        let Some(target) = target.filter(|_| self.follows_groups) else { return Vec::new() };
+        let groups = rules::invalidated_groups(method, status, response);
+        let groups = groups.unwrap_or_else(unreadable);
+        groups.iter().flat_map(|group| tags_of_group(target, group)).collect()
+    }
+
+    /// The tags of the surrogate keys of a message. `None` if it does not have the field.
+    pub(super) fn surrogate_tags(&self, headers: &HeaderMap) -> Option<Vec<Tag>> {
+        let name = self.surrogate_keys.as_ref().filter(|name| headers.contains_key(&***name))?;
+        Some(rules::surrogate_keys(headers, name).map(tag_of_key).collect())
+    }
+
+    /// The field that clients do not get.
+    pub(super) fn hidden(&self) -> Option<Arc<HeaderName>> {
+        self.surrogate_keys.clone().filter(|_| !self.forwards_surrogate_keys)
+    }
+}
+
+impl Default for TagFields {
+    fn default() -> Self {
+        Self { follows_groups: true, surrogate_keys: None, forwards_surrogate_keys: false }
+    }
+}
+
+fn unreadable() -> Vec<String> {
+    warn_throttled!(
+        target: "bellwether::http",
+        "a field that should list cache groups is not a list of strings: it is ignored"
+    );
+    Vec::new()
+}
+
+/// All tags of a group of the origin of a target.
+pub(super) fn tags_of_group(target: &Target, group: &str) -> Vec<Tag> {
+    target.possible_origins().iter().map(|origin| origin.group(group)).collect()
+}
+
+fn tag_of_key(key: &[u8]) -> Tag {
+    Tag::of("http-surrogate-key").with(key)
+}
+
+/// The tag of the responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), for a
+/// [`Handle`](bellwether::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
+pub fn surrogate_tag(key: &str) -> Tag {
+    tag_of_key(key.as_bytes())
+}
+
+/// The tags of a group (RFC 9875) of the origin of a URI, for a [`Handle`](bellwether::Handle):
+/// invalidate all of them. An [`HttpHandle`](super::HttpHandle) takes the origin and the group.
+///
+/// They are two or three, because requests over HTTP/1.1 do not state their scheme. A URI with user
+/// information has none.
+pub fn group_tags(origin: &Uri, group: &str) -> Vec<Tag> {
+    let target = Target::of_uri(origin);
+    target.map(|target| tags_of_group(&target, group)).unwrap_or_default()
+}

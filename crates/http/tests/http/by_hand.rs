@@ -1,0 +1,100 @@
+//! What a program does with a handle.
+
+use std::time::Duration;
+
+use bellwether::CacheErrorKind;
+use bellwether_http::{HttpCache, HttpCacheLayer};
+use http::Uri;
+
+use crate::origin::{Origin, ask, cached, get, is_hit, memory, pass, says, text};
+
+const WINDOW: (&str, &str) = ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
+
+fn uri() -> Uri {
+    Uri::from_static("http://shop/item")
+}
+
+fn shop(layer: &HttpCacheLayer) -> HttpCache<Origin> {
+    cached(layer, &Origin::echoing())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_response_is_served_while_it_is_loaded_again() {
+    let layer = memory();
+    let cache = shop(&layer);
+    get(&cache, &[WINDOW]).await;
+    assert!(layer.handle().expire(&uri()).await.unwrap());
+    let answer = get(&cache, &[WINDOW]).await;
+    assert!(says(&answer, "detail=revalidating"));
+    assert_eq!(text(answer).await, "0");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(text(get(&cache, &[WINDOW]).await).await, "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_response_without_a_stale_window_is_gone() {
+    let layer = memory();
+    let cache = shop(&layer);
+    get(&cache, &[]).await;
+    assert!(layer.handle().expire(&uri()).await.unwrap());
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_says_whether_there_was_a_response() {
+    let layer = memory();
+    assert!(!layer.handle().expire(&uri()).await.unwrap());
+    get(&shop(&layer), &[]).await;
+    assert!(layer.handle().expire(&Uri::from_static("https://shop:443/item")).await.unwrap());
+    assert!(!layer.handle().expire(&Uri::from_static("http://a@shop/item")).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_uris_are_invalidated_at_once_and_counted() {
+    let layer = memory();
+    let cache = shop(&layer);
+    let uris: Vec<_> = (0..300).map(|nth| format!("http://shop/item/{nth}")).collect();
+    for uri in &uris {
+        ask(&cache, "GET", uri, &[]).await;
+    }
+    let named = uris.iter().skip(1).cloned().chain(["/other".to_owned()]);
+    let named: Vec<Uri> = named.map(|uri| uri.parse().unwrap()).collect();
+    assert_eq!(layer.handle().invalidate_many(named).await.unwrap(), 299);
+    assert!(is_hit(&ask(&cache, "GET", &uris[0], &[]).await));
+    assert!(!is_hit(&ask(&cache, "GET", &uris[299], &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_expires_over_a_time_is_stale_when_that_has_passed() {
+    let layer = memory();
+    let cache = shop(&layer);
+    let fields = [
+        ("echo-cache-groups", "\"a\""),
+        ("echo-cache-control", "max-age=600, stale-while-revalidate=600"),
+    ];
+    get(&cache, &fields).await;
+    let spread = Duration::from_secs(60);
+    layer.handle().expire_group(&uri(), "a").spread(spread).await.unwrap();
+    pass(61).await;
+    assert!(says(&get(&cache, &fields).await, "detail=revalidating"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_of_a_clearable_layer_is_removed_at_once() {
+    let layer = memory().clearable();
+    let cache = shop(&layer);
+    let varies = [("echo-vary", "accept-language"), ("accept-language", "de")];
+    let asked = async |uri, fields: &[_]| is_hit(&ask(&cache, "GET", uri, fields).await);
+    for (uri, fields) in [("http://shop/a", &varies[..]), ("https://other/b", &[])] {
+        assert!(!asked(uri, fields).await && asked(uri, fields).await, "{uri}");
+    }
+    layer.handle().clear().await.unwrap();
+    assert!(!asked("http://shop/a", &varies).await);
+    assert!(!asked("https://other/b", &[]).await);
+}
+
+#[tokio::test]
+async fn a_layer_that_is_not_clearable_says_so() {
+    let error = memory().handle().clear().await.unwrap_err();
+    assert_eq!(error.kind(), CacheErrorKind::NotClearable);
+}
