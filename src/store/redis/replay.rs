@@ -81,13 +81,17 @@ impl Inner {
         term: Duration,
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
+        let mut granted = None;
         for _ in 0..TRIES {
             let reassertions = self.kept.reassertions();
             self.settle(claim.key(), claim.tags().iter()).await?;
             let acquired = self.acquire(claim, term, accept).await?;
             if self.kept.reassertions() == reassertions {
+                _ = granted.map(|reminder: Reminder<'_>| reminder.settle(Ok(())));
                 return Ok(acquired);
             }
+            // If the next try fails, the lease of this one has no holder.
+            granted.get_or_insert_with(|| Reminder::new(self, claim, LeaseCommand::Take));
         }
         let message = "redis, taking the lease: the server was replaced again and again";
         Err(StoreError::new(StoreErrorKind::NotReady, message))

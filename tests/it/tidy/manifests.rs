@@ -42,3 +42,23 @@ fn the_documentation_of_every_crate_has_all_its_features() {
         assert!(hidden.is_empty(), "{folder}: docs.rs would not show {hidden:?}");
     }
 }
+
+/// Code hosts and registries show them.
+#[test]
+fn no_readme_has_lines_that_only_rustdoc_hides() {
+    for folder in [
+        ".",
+        "crates/body",
+        "crates/http",
+        "crates/grpc",
+        "crates/lock",
+        "crates/macros",
+        "crates/opentelemetry",
+    ] {
+        let page = fs::read_to_string(root().join(folder).join("README.md")).unwrap();
+        let rust = page.split("```rust").skip(1).filter_map(|block| block.split("```").next());
+        let hidden: Vec<_> =
+            rust.flat_map(str::lines).filter(|line| line.starts_with("# ")).collect();
+        assert!(hidden.is_empty(), "{folder}: {hidden:?}");
+    }
+}
