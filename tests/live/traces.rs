@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Lease, Renew, Store};
 use bellwether::trace::TraceParent;
-use bellwether::{Key, RedisStore};
+use bellwether::{Key, RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 
 const TERM: Duration = Duration::from_secs(60);
+/// Longer than a busy machine takes for a request.
+const PATIENT: Duration = Duration::from_secs(10);
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn key() -> Key {
@@ -15,7 +17,8 @@ fn key() -> Key {
 }
 
 async fn store(server: &RedisServer) -> RedisStore {
-    RedisStore::connect(server.url().as_str()).await.expect("a store")
+    let options = RedisOptions::new(&server.url()).expect("options");
+    options.timeout(PATIENT).expect("a timeout").connect().await.expect("a store")
 }
 
 async fn lead(store: &RedisStore, trace: Option<&str>) -> Lease {
