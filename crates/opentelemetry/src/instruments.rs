@@ -4,11 +4,17 @@ use std::fmt;
 
 #[cfg(feature = "redis")]
 use bellwether::RedisStats;
+#[cfg(feature = "redis")]
+use bellwether::stats::NearStats;
 use bellwether::stats::{CacheStats, MemoryStats};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use crate::observed::Observed;
+
+/// Reads one figure of a snapshot.
+#[cfg(feature = "redis")]
+type ReadField<T> = fn(&T) -> u64;
 
 /// The instruments of caches and stores, which the SDK reads when it collects.
 ///
@@ -155,7 +161,7 @@ impl Instruments {
         gauge(meter, "bellwether.store.up", "", move |to| {
             all.one(to, |stats| Some(u64::from(!stats.is_down)));
         });
-        let counters: [(_, _, fn(&RedisStats) -> u64); 4] = [
+        let counters: [(_, _, ReadField<RedisStats>); 4] = [
             ("bellwether.store.connects", "{connection}", |stats| stats.connects),
             ("bellwether.store.outages", "{outage}", |stats| stats.outages),
             ("bellwether.store.pushes", "{message}", |stats| stats.pushes),
@@ -169,7 +175,7 @@ impl Instruments {
 
     #[cfg(feature = "redis")]
     fn make_for_replays(&self, meter: &Meter) {
-        let counters: [(_, fn(&RedisStats) -> u64); 4] = [
+        let counters: [(_, ReadField<RedisStats>); 4] = [
             ("bellwether.store.invalidations.kept", |stats| stats.replay.kept),
             ("bellwether.store.invalidations.replayed", |stats| stats.replay.replayed),
             ("bellwether.store.invalidations.dropped", |stats| stats.replay.dropped),
@@ -189,7 +195,7 @@ impl Instruments {
 
     #[cfg(feature = "redis")]
     fn make_for_near_tiers(&self, meter: &Meter) {
-        let counters: [(_, _, fn(&bellwether::stats::NearStats) -> u64); 3] = [
+        let counters: [(_, _, ReadField<NearStats>); 3] = [
             ("bellwether.near.hits", "{lookup}", |near| near.hits),
             ("bellwether.near.evictions", "{entry}", |near| near.evictions),
             ("bellwether.near.disconnected", "s", |near| near.disconnected.as_secs()),
@@ -200,7 +206,7 @@ impl Instruments {
                 all.one(to, |stats| stats.near.as_ref().map(value));
             });
         }
-        let gauges: [(_, _, fn(&bellwether::stats::NearStats) -> u64); 2] = [
+        let gauges: [(_, _, ReadField<NearStats>); 2] = [
             ("bellwether.near.entries", "{entry}", |near| near.entries),
             ("bellwether.near.bytes", "By", |near| near.bytes),
         ];

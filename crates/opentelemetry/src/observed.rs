@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::AsyncInstrument;
 
-/// Gives a snapshot.
-type Read<T> = dyn Fn() -> T + Send + Sync;
+/// A name, and what gives the snapshots under it.
+type NamedRead<T> = (KeyValue, Arc<dyn Fn() -> T + Send + Sync>);
 
 /// Sources of snapshots of one kind, which grow while the SDK reads them.
 pub(crate) struct Observed<T>(
     /// Held to add one source or to copy all, never while a snapshot is read.
-    Arc<Mutex<Vec<(KeyValue, Arc<Read<T>>)>>>,
+    Arc<Mutex<Vec<NamedRead<T>>>>,
 );
 
 impl<T> Observed<T> {
