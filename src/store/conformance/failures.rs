@@ -23,6 +23,25 @@ impl StoreSubject {
             other => Err(Deviation::new(format!("after a failure, gave {other:?}"))),
         }
     }
+
+    /// Lets the window of a failure end, and acquires. A failure counts until twice its window is
+    /// over, so a store that answers later is given a longer one.
+    async fn acquire_after_window(
+        &self,
+        failure: impl Fn(Duration) -> Failure,
+    ) -> Result<Acquire, Deviation> {
+        let mut held = self.lead(LONG).await?;
+        for window in [SHORT, SHORT * 4, SHORT * 16] {
+            let began = Instant::now();
+            self.store.fail(held, failure(window)).await?;
+            sleep(window + window / 2).await;
+            held = match self.acquire(&self.claim(), LONG).await? {
+                Acquire::Lead { lease, .. } if began.elapsed() >= window * 2 => lease,
+                acquired => return Ok(acquired),
+            };
+        }
+        Err(Deviation::new("it answers too slowly to tell how long a failure counts"))
+    }
 }
 
 pub(super) async fn a_failure_is_told_to_every_caller(on: StoreSubject) -> Checked {
@@ -76,10 +95,8 @@ pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(
 pub(super) async fn a_lease_that_is_granted_after_the_window_is_waited_for(
     on: StoreSubject,
 ) -> Checked {
-    let lease = on.lead(LONG).await?;
-    on.store.fail(lease, probed(SHORT, SHORT / 2).with_life(LONG)).await?;
-    sleep(SHORT * 3 / 2).await;
-    match on.acquire(&on.claim(), LONG).await? {
+    let short = |window| probed(window, window / 2).with_life(LONG);
+    match on.acquire_after_window(short).await? {
         Acquire::Lead { probe: None, failures: 3, .. } => {}
         other => return Err(Deviation::new(format!("after the window, gave {other:?}"))),
     }
@@ -111,22 +128,12 @@ fn probed(window: Duration, cooldown: Duration) -> Failure {
 }
 
 pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: StoreSubject) -> Checked {
-    let mut held = on.lead(LONG).await?;
-    // It counts until twice its window is over. A store that answers later is given a longer one.
-    for window in [SHORT, SHORT * 4, SHORT * 16] {
-        let began = Instant::now();
-        on.fail(held, window).await?;
-        sleep(window + window / 2).await;
-        let Acquire::Lead { lease, failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-            return Err(Deviation::new("no caller may try again after the window"));
-        };
-        if began.elapsed() < window * 2 {
-            ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
-            return Ok(());
-        }
-        held = lease;
-    }
-    Err(Deviation::new("it answers too slowly to tell how long a failure counts"))
+    let short = |window| Failure::new(FailureCause::TimedOut, 3, window);
+    let Acquire::Lead { failures, .. } = on.acquire_after_window(short).await? else {
+        return Err(Deviation::new("no caller may try again after the window"));
+    };
+    ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
+    Ok(())
 }
 
 pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: StoreSubject) -> Checked {
