@@ -89,7 +89,7 @@ impl<V, C> Cache<V, C> {
         Self { options: self.options.clone().deadline(deadline), ..self.clone() }
     }
 
-    /// The same cache, whose calls load even if there is a fresh value: see
+    /// The same cache, whose calls accept no stored value: they load, or wait for a load under way. See
     /// [`Lookup::force_refresh`](crate::Lookup::force_refresh).
     #[must_use]
     pub fn force_refresh(&self) -> Self {

@@ -216,8 +216,9 @@ impl<R> HttpCacheLayer<R> {
 
     /// Sets by when the body of a response must be complete to be stored and shared, counted from
     /// its head. A response that is not complete by then passes through to its caller, beginning
-    /// with what was read, and the waiters ask the origin for themselves. After such a response the
-    /// next one has an eighth of that time, and so on, until one is complete in time.
+    /// with what was read, and the waiters ask the origin for themselves. Each such response divides
+    /// the time for the next one of its target by eight, in at most four steps, until one is complete
+    /// within the whole time.
     ///
     /// The [`load_timeout`](Self::load_timeout) bounds the time until the head. A response that
     /// passes through has no time limit.

@@ -181,14 +181,14 @@ impl LayerState {
         let (of_keys, of_tags) = join(keys, tags).await;
         let errors = of_keys.into_iter().filter_map(Result::err);
         for error in errors.chain(of_tags.into_iter().filter_map(Result::err)) {
-            warn_throttled!(target: "bellwether::http", %error, "a response may not be invalidated");
+            warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not invalidated");
         }
     }
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
         if let Err(error) = self.client.store().expire(key).await {
-            warn_throttled!(target: "bellwether::http", %error, "a response may not be expired");
+            warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }
 }

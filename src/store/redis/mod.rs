@@ -54,8 +54,8 @@ use crate::tag::{Tag, Tags};
 /// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
 /// the same with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of
 /// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
-/// and lives as long as the longest of its entries, and up to an hour longer. Nothing lists the
-/// entries of a tag.
+/// and lives as long as the longest of its entries, and up to an hour longer; at least an hour after an
+/// invalidation. Nothing lists the entries of a tag.
 ///
 /// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,

@@ -309,8 +309,8 @@ fn number(number: u64) -> Vec<u8> {
 /// value.
 pub(super) const TAG_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// How long the tags of a claim are needed at least. A load that takes longer, by more than
-/// [`TAG_LIFE`], may find its tags gone, and is not stored.
+/// How long the tags of a claim are needed at least. A load that takes longer may find its tags gone,
+/// and is not stored then.
 const LONGEST_LOAD: Duration = Duration::from_secs(600);
 
 /// The maximum of a time. Scripts add to it in floating point. No layer sets such times.

@@ -55,7 +55,7 @@ impl Purger {
             Ok(false) => PurgeOutcome::Absent,
             Err(PurgeError::Refused(reason)) => PurgeOutcome::Refused(reason),
             Err(PurgeError::Cache(error)) => {
-                warn_throttled!(target: "bellwether::http", %error, "a response may not be purged");
+                warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not purged");
                 PurgeOutcome::StoreFailed
             }
         }

@@ -18,6 +18,9 @@ impl RedisOptions {
     /// One more than these is dropped, and its error says so. Then all that was stored before counts
     /// as absent in this process, and other processes are not told.
     ///
+    /// With zero, nothing is re-asserted either, and after an error this process may serve what the
+    /// invalidation should have removed.
+    ///
     /// Default: 10,000. Each takes about 150 bytes while it is kept.
     ///
     /// # Errors
@@ -32,7 +35,8 @@ impl RedisOptions {
     }
 
     /// Sets from how long before the loss of a server the invalidations by this process are
-    /// re-asserted: repeated before anything is read from the server that is used next.
+    /// re-asserted: repeated before their keys and tags are read from the server that is used next, and
+    /// all of them by a task that starts with the next request to it, of whichever key.
     ///
     /// A failover loses what the promoted replica did not have, and a restart what was not written
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are

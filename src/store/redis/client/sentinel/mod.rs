@@ -9,7 +9,7 @@
 //! Each sentinel has one connection, which is subscribed to `+switch-master` and answers questions.
 //! All sentinels are asked at once. The answer with the highest configuration epoch is used, because
 //! a majority of the sentinels elects the one that raises the epoch. Of answers with equal epochs,
-//! the most frequent one is used. So a sentinel that is stale, cut off or wrong is overruled.
+//! the most frequent one is used. So a sentinel that is cut off or still names the old primary is overruled.
 //!
 //! The tasks run while there is a client.
 
