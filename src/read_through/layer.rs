@@ -37,7 +37,7 @@ impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
-    /// bypasses the cache), or a [`Lookup`](super::Lookup) with options for this request. Everything on which the
+    /// bypasses the cache), or a [`Lookup`](crate::Lookup) with options for this request. Everything on which the
     /// answer depends belongs in the key.
     ///
     /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.

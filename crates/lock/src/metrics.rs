@@ -1,4 +1,4 @@
-//! Metrics: publishes [`LockStats`](super::LockStats) through the `metrics` facade, as
+//! Metrics: publishes [`LockStats`] through the `metrics` facade, as
 //! [`bellwether::metrics`] does with the statistics of caches. Call it where you call those.
 //!
 //! ```
