@@ -132,8 +132,9 @@ ROWS = [
     ]),
     ("Between processes", [
         ("What wakes waiters", "cps", True, per_second("wakes_total", CACHE, "by"), "{{by}}",
-         "push: a message of the store, at once. pause: a poll, because no message came. If most are "
-         "pauses, push messages are lost."),
+         "push: a message of the store, at once. pause: a poll, because no message came: about five a "
+         "second while a load takes longer than 0.2 s. If most are pauses although loads are shorter, "
+         "push messages are lost."),
         ("Lag behind the load", "s", False, quantile(0.99, "notice_lag_seconds", CACHE, "cache"), "{{cache}}",
          "How long after the end of a load in another process its waiters had the answer: 99 % at most so "
          "long. A tenth of a second and more means that they poll."),
