@@ -165,20 +165,8 @@ impl RedisClient {
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
         };
-        let failovers = Arc::<Failovers>::default();
-        let destination = Destination::new(&options, &failovers);
-        let connector = Connector {
-            dialer: options.dialer().clone(),
-            destination,
-            protocol: options.protocol(),
-            timeout: options.request_timeout(),
-            scripts,
-            attempts: Arc::clone(&attempts),
-            backoff: ReconnectBackoff::new(options.longest_backoff()),
-            failovers,
-            clock: reads_clock.then(Arc::default),
-            handler: None,
-        };
+        let clock = reads_clock.then(Arc::default);
+        let connector = connector(&options, scripts, clock, Arc::clone(&attempts));
         let outages = Outages::default();
         let factory = NodeFactory {
             connector,
@@ -371,6 +359,28 @@ impl fmt::Debug for RedisClient {
             .field("is_tracked", &self.is_tracked())
             .field("is_down", &self.is_down())
             .finish()
+    }
+}
+
+/// What connects to the servers of these options.
+fn connector(
+    options: &RedisOptions,
+    scripts: Arc<[RedisScript]>,
+    clock: Option<Arc<ServerClock>>,
+    attempts: Arc<AtomicU64>,
+) -> Connector {
+    let failovers = Arc::<Failovers>::default();
+    Connector {
+        dialer: options.dialer().clone(),
+        destination: Destination::new(options, &failovers),
+        protocol: options.protocol(),
+        timeout: options.request_timeout(),
+        scripts,
+        attempts,
+        backoff: ReconnectBackoff::new(options.longest_backoff()),
+        failovers,
+        clock,
+        handler: None,
     }
 }
 
