@@ -116,11 +116,20 @@ async fn set_price(
     price_cents: String,
 ) -> Result<StatusCode, StatusCode> {
     let price_cents: i64 = price_cents.trim().parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let update = sqlx::query("UPDATE items SET price_cents = ? WHERE sku = ?");
-    let updated = update.bind(price_cents).bind(sku).execute(&shop.database).await;
-    let updated = updated.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?.rows_affected();
-    shop.items.invalidate(sku).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-    Ok(if updated > 0 { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND })
+    // A task, because axum drops a handler whose client has left: between the two steps, the old price
+    // would stay in the cache.
+    let change = tokio::spawn(async move { shop.change_price(sku, price_cents).await });
+    change.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?
+}
+
+impl Shop {
+    async fn change_price(&self, sku: i64, price_cents: i64) -> Result<StatusCode, StatusCode> {
+        let update = sqlx::query("UPDATE items SET price_cents = ? WHERE sku = ?");
+        let updated = update.bind(price_cents).bind(sku).execute(&self.database).await;
+        let updated = updated.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?.rows_affected();
+        self.items.invalidate(sku).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        Ok(if updated > 0 { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND })
+    }
 }
 
 async fn select(database: &SqlitePool, skus: Vec<i64>) -> Result<Vec<Item>, sqlx::Error> {
