@@ -87,9 +87,9 @@
 //! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
 //!
 //! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
-//! is missing of these. Without `+client|tracking`, `&bw:* +subscribe +publish` let waiters be told by
-//! messages; with neither, they poll, and with half of it, `connect` fails. A cluster needs
-//! `+cluster|slots +asking` as well.
+//! is missing of these. Without `+client|tracking`, waiters are told by messages if the user has `&bw:*
+//! +subscribe +publish`, and poll otherwise; `connect` names `+publish` if only that is missing. A cluster
+//! needs `+cluster|slots +asking` as well.
 //!
 //! [`FairLock`]: crate::FairLock
 //! [`RedisLock`]: crate::RedisLock

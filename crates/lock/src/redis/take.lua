@@ -15,12 +15,11 @@
 -- One script, because fences have to grow in the order of the grants. A caller that gets `busy` is
 -- subscribed to the lock's next change by this script's GET. A caller to which the server reports none
 -- leaves a mark instead. A bare number takes the server less time than an array.
-local call, args = redis.call, ARGV
-local counter = KEYS[2] or args[#args]
+local counter = KEYS[2] or ARGV[#ARGV]
 local next = redis.pcall('INCR', counter)
 if type(next) == 'number' and next >= 1e12 and next < 9007199254740992 then
-  if args[5] and args[3] ~= '' then call('PEXPIRE', counter, args[3]) end
-  local value = struct.pack('>c16I8I8', args[1], next, 0)
-  if call('SET', KEYS[1], value, 'NX', 'PX', args[2]) then return next end
+  if ARGV[5] and ARGV[3] ~= '' then redis.call('PEXPIRE', counter, ARGV[3]) end
+  local value = struct.pack('>c16I8I8', ARGV[1], next, 0)
+  if redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then return next end
 end
-local from, mark = args[5] and args[4] or '', args[5] or ''
+local from, mark = ARGV[5] and ARGV[4] or '', ARGV[5] or ''

@@ -9,7 +9,8 @@ impl RedisClient {
     /// message to each. The [watches](Self::watch) of the key are notified then.
     ///
     /// Empty if the server reports changes, so that no message is needed, and while there is no
-    /// subscription to messages. The first call without one begins to subscribe, over a connection of its own.
+    /// subscription to messages. The first call without one begins to subscribe, over a connection
+    /// of its own.
     ///
     /// [`RedisScript::PRELUDE`]: super::RedisScript::PRELUDE
     pub fn mark(&self) -> Vec<u8> {
