@@ -95,6 +95,7 @@ impl Inner {
             replay: self.kept.stats(),
             wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
+            nodes: self.client.node_stats(),
         }
     }
 

@@ -29,6 +29,7 @@ mod losses;
 mod names;
 mod naming_option;
 mod node;
+mod node_record;
 mod nodes;
 mod options;
 mod push_handler;
@@ -379,6 +380,7 @@ fn connector(
         attempts,
         backoff: ReconnectBackoff::new(options.longest_backoff()),
         failovers,
+        record: Arc::default(),
         clock,
         handler: None,
     }
