@@ -60,6 +60,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
+pub use self::keeping_rules::ReplicatedWrites;
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
