@@ -32,8 +32,8 @@
 //! Prometheus, by these names.
 //!
 //! # Names
-//! All begin with `bellwether_`. Labels have few values, which are known before: keys, tags and
-//! texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
+//! All begin with `bellwether_`. Labels have few values, which are known before, but for the addresses
+//! of servers: keys, tags and texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
 //! so give each cache and each store a name of its own: two with one name would hide each other.
 //!
 //! | metric | type | labels | what it is |
@@ -59,6 +59,10 @@
 //! | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
+//! | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open. The label is its address |
+//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats` |
+//! | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
 //! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
 //! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
 //! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
@@ -68,6 +72,8 @@
 mod describe;
 mod histograms;
 
+#[cfg(feature = "redis")]
+use metrics_facade::Label;
 use metrics_facade::{counter, gauge};
 
 pub use self::describe::describe;
@@ -134,6 +140,11 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
     count("bellwether_store_invalidations_replayed_total", name, replay.replayed);
     count("bellwether_store_invalidations_dropped_total", name, replay.dropped);
     count("bellwether_store_invalidations_reasserted_total", name, replay.reasserted);
+    for (way, is_it) in stats.wake_ups.by_name() {
+        let way = [("store", name), ("by", way)];
+        gauge!("bellwether_store_wake_ups", labels(way)).set(f64::from(u8::from(is_it)));
+    }
+    stats.nodes.iter().for_each(|node| publish_node(name, node));
     if let Some(near) = &stats.near {
         count("bellwether_near_hits_total", name, near.hits);
         count("bellwether_near_evictions_total", name, near.evictions);
@@ -142,6 +153,30 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
         let disconnected = near.disconnected.as_secs();
         count("bellwether_near_disconnected_seconds_total", name, disconnected);
     }
+}
+
+#[cfg(feature = "redis")]
+fn publish_node(store: &str, stats: &crate::RedisNodeStats) {
+    let node = [("store", store), ("node", &*stats.address)];
+    gauge!("bellwether_store_node_up", labels(node)).set(f64::from(u8::from(!stats.is_down)));
+    for (metric, count) in [
+        ("bellwether_store_node_requests_total", stats.requests),
+        ("bellwether_store_node_redirections_total", stats.redirections),
+        ("bellwether_store_node_connects_total", stats.connects),
+        ("bellwether_store_node_outages_total", stats.outages),
+    ] {
+        counter!(metric, labels(node)).absolute(count);
+    }
+    for (error, count) in stats.errors.by_name() {
+        let [store, node] = node;
+        let error = labels([store, node, ("error", error)]);
+        counter!("bellwether_store_node_errors_total", error).absolute(count);
+    }
+}
+
+#[cfg(feature = "redis")]
+fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<Label> {
+    labels.into_iter().map(|(label, value)| Label::new(label, value.to_owned())).collect()
 }
 
 /// Publishes counters that differ in one label.

@@ -48,6 +48,8 @@ mod histogram;
 mod hot_keys;
 mod layer_log;
 #[cfg(feature = "redis")]
+mod node_counters;
+#[cfg(feature = "redis")]
 mod operations;
 mod recorder;
 mod request_record;
@@ -75,6 +77,8 @@ pub(crate) use self::cache_stats::{
 };
 pub(crate) use self::counters::CountedEvent;
 pub(crate) use self::layer_log::StoreFailure;
+#[cfg(feature = "redis")]
+pub(crate) use self::node_counters::{NodeCounters, NodeFigures};
 #[cfg(feature = "redis")]
 pub(crate) use self::operations::OperationCounters;
 pub(crate) use self::recorder::Statistics;

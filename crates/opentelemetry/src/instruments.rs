@@ -3,10 +3,10 @@
 use std::fmt;
 
 #[cfg(feature = "redis")]
-use bellwether::RedisStats;
-#[cfg(feature = "redis")]
 use bellwether::stats::NearStats;
 use bellwether::stats::{CacheStats, MemoryStats};
+#[cfg(feature = "redis")]
+use bellwether::{RedisNodeStats, RedisStats};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
@@ -43,6 +43,7 @@ impl Instruments {
         #[cfg(feature = "redis")]
         {
             instruments.make_for_redis_stores(meter);
+            instruments.make_for_nodes(meter);
             instruments.make_for_replays(meter);
             instruments.make_for_near_tiers(meter);
         }
@@ -171,6 +172,42 @@ impl Instruments {
             let all = self.redis_stores.clone();
             counter(meter, name, unit, move |to| all.one(to, |stats| Some(value(stats))));
         }
+        let all = self.redis_stores.clone();
+        gauge(meter, "bellwether.store.wake_ups", "", move |to| {
+            let ways = |stats: &RedisStats| stats.wake_ups.by_name();
+            all.each(to, |stats| {
+                labelled("by", ways(stats).map(|(way, is_it)| (way, is_it.into())))
+            });
+        });
+    }
+
+    #[cfg(feature = "redis")]
+    fn make_for_nodes(&self, meter: &Meter) {
+        let all = self.redis_stores.clone();
+        gauge(meter, "bellwether.store.node.up", "", move |to| {
+            all.each(to, |stats| each_node(stats, |node| u64::from(!node.is_down)));
+        });
+        let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
+            ("bellwether.store.node.requests", "{request}", |node| node.requests),
+            ("bellwether.store.node.redirections", "{request}", |node| node.redirections),
+            ("bellwether.store.node.connects", "{connection}", |node| node.connects),
+            ("bellwether.store.node.outages", "{outage}", |node| node.outages),
+        ];
+        for (name, unit, value) in counters {
+            let all = self.redis_stores.clone();
+            counter(meter, name, unit, move |to| all.each(to, |stats| each_node(stats, value)));
+        }
+        let all = self.redis_stores.clone();
+        counter(meter, "bellwether.store.node.errors", "{error}", move |to| {
+            all.each(to, |stats| {
+                let errors = |node: &RedisNodeStats| {
+                    let address = KeyValue::new("node", node.address.clone());
+                    let labels = move |error| [address.clone(), KeyValue::new("error", error)];
+                    node.errors.by_name().map(move |(error, count)| (labels(error), count))
+                };
+                stats.nodes.iter().flat_map(errors).collect::<Vec<_>>()
+            });
+        });
     }
 
     #[cfg(feature = "redis")]
@@ -231,6 +268,16 @@ fn labelled(
     counts: impl Iterator<Item = (&'static str, u64)>,
 ) -> impl Iterator<Item = ([KeyValue; 1], u64)> {
     counts.map(move |(value, count)| ([KeyValue::new(label, value)], count))
+}
+
+/// One figure of each server.
+#[cfg(feature = "redis")]
+fn each_node(
+    stats: &RedisStats,
+    value: impl Fn(&RedisNodeStats) -> u64,
+) -> Vec<([KeyValue; 1], u64)> {
+    let one = |node: &RedisNodeStats| ([KeyValue::new("node", node.address.clone())], value(node));
+    stats.nodes.iter().map(one).collect()
 }
 
 /// Without a unit, Prometheus adds none to the name.

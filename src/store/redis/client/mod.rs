@@ -29,6 +29,7 @@ mod losses;
 mod names;
 mod naming_option;
 mod node;
+mod node_record;
 mod nodes;
 mod options;
 mod push_handler;
@@ -59,6 +60,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
+pub use self::keeping_rules::ReplicatedWrites;
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
@@ -375,6 +377,7 @@ fn connector(
         attempts,
         backoff: ReconnectBackoff::new(options.longest_backoff()),
         failovers,
+        record: Arc::default(),
         clock,
         handler: None,
     }

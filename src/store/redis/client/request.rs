@@ -261,6 +261,14 @@ impl InSlot for RedisRequest<'_> {
 }
 
 impl Outgoing<'_> {
+    /// How many requests it is.
+    pub(super) fn requests(&self) -> usize {
+        match self {
+            Self::One(_) | Self::Asking(_) => 1,
+            Self::Batch(requests) => requests.len(),
+        }
+    }
+
     /// The error for the caller. That of a batch names no key.
     pub(super) fn error(&self, error: &RequestError) -> StoreError {
         match self {
