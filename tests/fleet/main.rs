@@ -14,7 +14,7 @@
 //! | `leaving` | callers leave, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
-//! | `sums` | statistics of all processes add up to callers and loads |
+//! | `sums` | statistics and metrics of all processes add up to callers and to rows of a database |
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
@@ -22,6 +22,7 @@
 //! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
 mod messages;
+mod outcomes;
 
 mod database;
 mod fleet;

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 
 use bellwether::stats::CacheStats;
 use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
+use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
 
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     PlayTags(TagGame),
     /// Report its state.
     Report,
+    /// Report its statistics, and its metrics as Prometheus would read them.
+    Scrape,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -42,6 +46,7 @@ pub(crate) enum Reply {
     Failed(String),
     History(Vec<Event>),
     Report(Report),
+    Scrape(Box<Scrape>),
 }
 
 /// How a worker is set up.
@@ -50,6 +55,8 @@ pub(crate) struct Setup {
     /// The Redis.
     pub(crate) url: String,
     pub(crate) database: SocketAddr,
+    /// The ledger into which loads are written, if they are, and the number of this process there.
+    pub(crate) ledger: Option<(PathBuf, u64)>,
     pub(crate) resp2: bool,
     /// Copies what it reads.
     pub(crate) near: bool,
