@@ -14,6 +14,7 @@
 //! | `leaving` | callers leave, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
+//! | `polling` | a lost message is told from a load that takes long |
 //! | `sums` | statistics and metrics of all processes add up to callers and to rows of a database |
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
@@ -39,6 +40,7 @@ mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod polling;
 mod sums;
 mod tags;
 mod untracked;

@@ -134,6 +134,8 @@ pub(crate) struct Sums {
     pub(crate) loads: u64,
     pub(crate) granted: u64,
     pub(crate) pushes: u64,
+    pub(crate) pauses: u64,
+    pub(crate) missed_pushes: u64,
     pub(crate) invalidations: u64,
 }
 
@@ -152,13 +154,15 @@ impl From<CacheStats> for Sums {
             loads: stats.loads.started.total(),
             granted: stats.leases.granted,
             pushes: stats.wakes.push,
+            pauses: stats.wakes.pause,
+            missed_pushes: stats.wakes.missed_push,
             invalidations: stats.invalidations.invalidated,
         }
     }
 }
 
 impl Sums {
-    fn figures(&mut self) -> [&mut u64; 12] {
+    fn figures(&mut self) -> [&mut u64; 14] {
         [
             &mut self.requests,
             &mut self.hits,
@@ -171,6 +175,8 @@ impl Sums {
             &mut self.loads,
             &mut self.granted,
             &mut self.pushes,
+            &mut self.pauses,
+            &mut self.missed_pushes,
             &mut self.invalidations,
         ]
     }

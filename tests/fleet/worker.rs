@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bellwether::metrics::publish_cache;
 use bellwether::{
     CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore,
     StoreError, Wait, WhenAbandoned,
 };
-use bellwether::metrics::publish_cache;
 use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;
 use bellwether_testkit::ledger::LedgerWriter;

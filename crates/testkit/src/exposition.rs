@@ -14,10 +14,11 @@ impl Exposition {
     pub fn new() -> Self {
         let bounds: [(_, &[f64]); 2] =
             [("_seconds", &HistogramStats::SECONDS), ("_callers", &HistogramStats::CALLERS)];
-        let builder = bounds.into_iter().fold(PrometheusBuilder::new(), |builder, (end, bounds)| {
-            let metrics = Matcher::Suffix(end.to_owned());
-            builder.set_buckets_for_metric(metrics, bounds).expect("there are bounds")
-        });
+        let builder =
+            bounds.into_iter().fold(PrometheusBuilder::new(), |builder, (end, bounds)| {
+                let metrics = Matcher::Suffix(end.to_owned());
+                builder.set_buckets_for_metric(metrics, bounds).expect("there are bounds")
+            });
         Self(builder.build_recorder())
     }
 

@@ -45,7 +45,8 @@ impl LoadLedger {
 
     /// How many loads all processes have committed.
     pub fn rows(&self) -> u64 {
-        let rows = connect(&self.path).query_row("SELECT count(*) FROM loads", [], |row| row.get(0));
+        let rows =
+            connect(&self.path).query_row("SELECT count(*) FROM loads", [], |row| row.get(0));
         rows.expect("the table")
     }
 }

@@ -1,0 +1,124 @@
+//! Faults between processes: pushes that do not arrive, and a store that stands still.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bellwether::metrics::publish_cache;
+use bellwether::{Cache, RedisOptions, RedisStore};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::{Alert, hasty_rules, until_fired};
+use crate::exporter::expose;
+
+pub(super) const ALERTS: &[Alert] = &[
+    ("BellwetherWaitersPoll", "no-rights"),
+    ("BellwetherWaitersPoll", "lost"),
+    ("BellwetherAnswersLate", "no-rights"),
+    ("BellwetherAnswersLate", "lost"),
+    ("BellwetherLeasesLost", "stalled"),
+];
+
+/// How long loads take: waiters that are told of nothing poll several times.
+const LOAD: Duration = Duration::from_millis(700);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A cache in two processes.
+#[derive(Clone)]
+struct Pair {
+    name: &'static str,
+    leader: Cache<u64>,
+    waiter: Cache<u64>,
+}
+
+impl Pair {
+    async fn connect(name: &'static str, url: &str) -> Self {
+        let [leader, waiter] = [store(url).await, store(url).await].map(|store| {
+            let cache = Cache::builder(name, store).ttl(HOUR).lease(LEASE);
+            cache.expect("a lease").build()
+        });
+        Self { name, leader, waiter }
+    }
+
+    /// Both processes ask for a key: one loads it, and the other one waits.
+    async fn share_a_load(&self, key: usize) {
+        let (begins, has_begun) = oneshot::channel();
+        let leader = self.leader.get_or_load(key, async move || {
+            let _ = begins.send(());
+            sleep(LOAD).await;
+            Ok::<_, io::Error>(1)
+        });
+        let waiter = async {
+            has_begun.await.expect("a load");
+            self.waiter.get_or_load(key, async || Ok::<_, io::Error>(2)).await
+        };
+        let (led, waited) = tokio::join!(leader, waiter);
+        assert_eq!((led.expect("an answer"), waited.expect("an answer")), (1, 1));
+    }
+
+    /// A process loads, and the server stands still for longer than its lease.
+    async fn outlast_a_lease(&self, key: usize, server: &RedisServer) {
+        let (begins, has_begun) = oneshot::channel();
+        let load = self.leader.get_or_load(key, async move || {
+            let _ = begins.send(());
+            sleep(2 * LEASE).await;
+            Ok::<_, io::Error>(1)
+        });
+        let stall = async {
+            has_begun.await.expect("a load");
+            server.stop();
+            sleep(LEASE + LEASE / 2).await;
+            server.resume();
+        };
+        let (led, ()) = tokio::join!(load, stall);
+        assert_eq!(led.expect("an answer"), 1);
+    }
+}
+
+async fn store(url: &str) -> RedisStore {
+    let options = RedisOptions::new(url).expect("a URL");
+    let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
+    options.connect().await.expect("a store")
+}
+
+#[tokio::test]
+async fn the_alerts_fire_when_pushes_are_lost_and_not_when_loads_take_long() {
+    let redis = RedisServer::start();
+    let stalling = RedisServer::start();
+    let user = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~*", "&*"];
+    redis.command(&[&user[..], &["+@all", "-client", "-subscribe"]].concat());
+    let without_rights = format!("redis://bw:secret@127.0.0.1:{}", redis.port());
+    let proxy = FaultProxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port()))).await;
+    let pairs = [
+        Pair::connect("slow", &redis.url()).await,
+        Pair::connect("no-rights", &without_rights).await,
+        Pair::connect("lost", &proxy.url()).await,
+    ];
+    let stalled = Pair::connect("stalled", &stalling.url()).await;
+    proxy.lose_pushes();
+    let published = [&pairs[..], &[stalled.clone()]].concat();
+    let [leaders, waiters] = [|pair: &Pair| pair.leader.stats(), |pair: &Pair| pair.waiter.stats()]
+        .map(|stats| {
+            let pairs = published.clone();
+            expose(move || pairs.iter().for_each(|pair| publish_cache(pair.name, &stats(pair))))
+        });
+    let (leaders, waiters) = tokio::join!(leaders, waiters);
+    let prometheus = PrometheusServer::start(&[&leaders, &waiters], &hasty_rules());
+    let fired = until_fired(&prometheus, ALERTS, async |look| {
+        let shared = join_all(pairs.iter().map(|pair| pair.share_a_load(look)));
+        tokio::join!(shared, stalled.outlast_a_lease(look, &stalling));
+    })
+    .await;
+    let slow = pairs[0].waiter.stats().wakes;
+    assert!(slow.pause > slow.push, "it polls as often: {slow:?}");
+    let false_alert = ("BellwetherWaitersPoll".to_owned(), "slow".to_owned());
+    assert!(!fired.contains(&false_alert), "{slow:?} {fired:?}");
+}
+
+/// The shortest that a load in the middle of a busy machine can renew in time.
+const LEASE: Duration = Duration::from_secs(2);
