@@ -1,6 +1,6 @@
 //! A lost push is told from a load that takes long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -38,7 +38,9 @@ async fn long_load(fleet: &Fleet, setup: &Setup) -> Sums {
     let mut loads = fleet.database.hold(KEY);
     gather(fleet, &workers, KEY, CALLERS).await;
     let load = loads.next().await;
+    let deadline = Instant::now() + PATIENCE;
     while sums(&workers).await.pauses < 5 * WAITING {
+        assert!(Instant::now() < deadline, "they poll");
         sleep(Duration::from_millis(20)).await;
     }
     load.answer();
@@ -53,3 +55,6 @@ async fn sums(workers: &[Worker]) -> Sums {
     }
     sums
 }
+
+/// How long waiters may take to poll. Nothing that works comes near it.
+const PATIENCE: Duration = Duration::from_secs(120);

@@ -66,9 +66,12 @@ where
         );
         let watch = &self.watch;
         let is_reported = !watch.is_silent() || watch.is_interrupted();
-        // A push that came with the answer was not missed.
-        let is_missed = has_ended && is_reported && !watch.has_changed();
-        let wake = if is_missed { WakeEvent::MissedPush } else { WakeEvent::Pause };
+        let wake = match has_ended && is_reported {
+            // It came just after the pause.
+            true if watch.has_changed() => WakeEvent::Push,
+            true => WakeEvent::MissedPush,
+            false => WakeEvent::Pause,
+        };
         self.core.statistics.wake(wake);
     }
 

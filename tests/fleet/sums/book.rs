@@ -109,7 +109,7 @@ impl Book {
         assert_eq!(collapsed, self.told().total() - others);
         let rows = self.rows(ledger);
         assert_eq!((scrape.loads_started, scrape.loads_ended), (rows, rows));
-        // Each load has one leader, who counts as such and not as collapsed, or has left.
+        // Each load has one leader. It counts as such and not as collapsed, or it has left.
         assert!((led + bypassed..=led + bypassed + left).contains(&rows), "{rows}: {scrape:?}");
         assert_eq!((scrape.flights, scrape.waiters, scrape.queued_loads), (0, 0, 0));
         self.worker.report().await.sums
