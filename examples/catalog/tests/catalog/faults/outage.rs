@@ -32,6 +32,7 @@ const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
 
 async fn connect(redis: &RedisServer) -> (RedisStore, Cache<u64>) {
     let options = RedisOptions::new(&redis.url()).expect("a URL");
+    let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
     let options = options.kept_invalidations(KEPT).expect("a number");
     let store = options.connect().await.expect("a store");
     let cache = Cache::builder("product", store.clone()).ttl(HOUR);
