@@ -30,24 +30,24 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
                       redis.call('SET', name, 'of another program') end";
 
-async fn connect(redis: &RedisServer) -> (RedisStore, Cache<u64>) {
+async fn connect(redis: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&redis.url()).expect("a URL");
     let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
     let options = options.kept_invalidations(KEPT).expect("a number");
-    let store = options.connect().await.expect("a store");
-    let cache = Cache::builder("product", store.clone()).ttl(HOUR);
-    let cache = cache.wait(Wait::at_most(Duration::from_millis(200))).max_uncached_loads(1);
-    (store, cache.expect("a limit").build())
+    options.connect().await.expect("a store")
 }
 
 #[tokio::test]
 async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_lost() {
     let mut redis = RedisServer::start();
-    let (store, cache) = connect(&redis).await;
-    let (published, caching) = (store, cache.clone());
+    let store = connect(&redis).await;
+    let cache = Cache::builder("product", store.clone()).ttl(HOUR).build();
+    let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_uncached_loads(1);
+    let narrow = narrow.expect("a limit").wait(Wait::at_most(Duration::from_millis(200))).build();
+    let caches = [("product", cache.clone()), ("narrow", narrow.clone())];
     let target = expose(move || {
-        publish_redis_store("shared", &published.stats());
-        publish_cache("product", &caching.stats());
+        publish_redis_store("shared", &store.stats());
+        caches.iter().for_each(|(name, cache)| publish_cache(name, &cache.stats()));
     })
     .await;
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
@@ -71,7 +71,7 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
             Ok::<_, io::Error>(1)
         };
         let keys = (1..4).map(|key| 1_000 * key + look);
-        join_all(keys.map(|key| cache.get_or_load(key, load))).await;
+        join_all(keys.map(|key| narrow.get_or_load(key, load))).await;
     })
     .await;
 }
