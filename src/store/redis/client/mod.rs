@@ -277,7 +277,7 @@ impl RedisClient {
         if self.is_tracked() || self.is_subscribed() {
             self.0.watchers.watch(digest)
         } else {
-            Watch::silent()
+            Watch::interrupted()
         }
     }
 
