@@ -28,8 +28,8 @@ pub(super) struct LookupAnswer {
 
 pub(super) type LookupResult = Result<LookupAnswer, StoreError>;
 
-/// What lookups read together. Entries of one key are read once per lookup, since callers of one
-/// key rarely look it up at once; tags, which many entries share, are read once.
+/// What lookups read together. A tag, which many entries share, is read once. An entry is read once per
+/// lookup, because callers of one key share a flight and rarely look it up at once.
 #[derive(Debug, Default)]
 pub(super) struct LookupBatch {
     /// What is read. Its index is its place.
@@ -167,7 +167,7 @@ impl LookupBatch {
     fn result(&mut self, lookup: usize) -> LookupResult {
         let needs = self.lookups[lookup].needs.clone();
         let mut answer = LookupAnswer { entry: None, tags: Vec::new() };
-        // Each lookup has an entry or a tag that would not be there without it.
+        // The first one is the entry, unless only tags are read.
         answer.tags.reserve_exact(needs.len().saturating_sub(1));
         for need in needs {
             match &mut self.read[self.needs[need].place].outcome {
