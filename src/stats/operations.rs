@@ -6,9 +6,10 @@ use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::histogram::TimeHistograms;
-use super::store_stats::StoreOperation;
-use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats};
-use crate::error::{StoreError, StoreErrorKind};
+use super::store_stats::{
+    OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats, StoreOperation, event,
+};
+use crate::error::StoreError;
 
 /// The operations of a store, how long they took, and how many of them have failed.
 #[derive(Debug, Default)]
@@ -43,18 +44,5 @@ impl OperationCounters {
 
     pub(crate) fn errors(&self) -> StoreErrorStats {
         StoreErrorStats::read(|error| self.errors.read(error))
-    }
-}
-
-fn event(kind: StoreErrorKind) -> StoreErrorEvent {
-    match kind {
-        StoreErrorKind::Down => StoreErrorEvent::Down,
-        StoreErrorKind::Malformed => StoreErrorEvent::Malformed,
-        StoreErrorKind::Misconfigured => StoreErrorEvent::Misconfigured,
-        StoreErrorKind::NotReady => StoreErrorEvent::NotReady,
-        StoreErrorKind::Refused => StoreErrorEvent::Refused,
-        StoreErrorKind::TimedOut => StoreErrorEvent::TimedOut,
-        StoreErrorKind::Unsupported => StoreErrorEvent::Unsupported,
-        StoreErrorKind::Unreachable => StoreErrorEvent::Unreachable,
     }
 }

@@ -8,10 +8,14 @@ use crate::maker::{InstrumentMaker, labelled};
 use crate::observed::Observed;
 use crate::sampled::{SampledHistogram, parts};
 
+/// Reads one figure of a snapshot.
+type ReadCacheFigure = fn(&CacheStats) -> u64;
+
 pub(crate) fn of_caches(meter: &Meter) -> Observed<CacheStats> {
     let make = InstrumentMaker::new(meter, histograms(meter));
     of_requests(&make);
     of_loads(&make);
+    of_what_is_under_way(&make);
     make.into_sources()
 }
 
@@ -38,7 +42,6 @@ fn of_loads(make: &InstrumentMaker<'_, CacheStats>) {
     make.counters("bellwether.loads.ended", "{load}", |stats| {
         labelled("result", stats.loads.ended.by_name())
     });
-    make.gauge("bellwether.loads.running", "{load}", |stats| Some(stats.loads.running()));
     make.counters("bellwether.wakes", "{wake}", |stats| labelled("by", stats.wakes.by_name()));
     make.counters("bellwether.leases", "{lease}", |stats| {
         labelled("event", stats.leases.by_name())
@@ -49,6 +52,19 @@ fn of_loads(make: &InstrumentMaker<'_, CacheStats>) {
     make.counters("bellwether.refreshes", "{refresh}", |stats| {
         labelled("result", stats.refreshes.by_name())
     });
+}
+
+fn of_what_is_under_way(make: &InstrumentMaker<'_, CacheStats>) {
+    let gauges: [(_, _, ReadCacheFigure); 5] = [
+        ("bellwether.loads.running", "{load}", |stats| stats.loads.running()),
+        ("bellwether.loads.queued", "{load}", |stats| stats.current.queued_loads),
+        ("bellwether.flights", "{flight}", |stats| stats.current.flights),
+        ("bellwether.waiters", "{request}", |stats| stats.current.waiters),
+        ("bellwether.failing_keys", "{key}", |stats| stats.current.failing_keys),
+    ];
+    for (name, unit, value) in gauges {
+        make.gauge(name, unit, move |stats| Some(value(stats)));
+    }
 }
 
 fn histograms(meter: &Meter) -> Vec<SampledHistogram<CacheStats>> {

@@ -59,6 +59,21 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
         let builder = self.meter.u64_observable_gauge(name).with_unit(unit);
         builder.with_callback(move |to| sources.one(to, &value)).build();
     }
+
+    /// A gauge with values that differ in these attributes.
+    #[cfg(feature = "redis")]
+    pub(crate) fn gauges<const N: usize, I>(
+        &self,
+        name: &'static str,
+        unit: &'static str,
+        values: impl Fn(&T) -> I + Send + Sync + 'static,
+    ) where
+        I: IntoIterator<Item = ([KeyValue; N], u64)>,
+    {
+        let sources = self.sources.clone();
+        let builder = self.meter.u64_observable_gauge(name).with_unit(unit);
+        builder.with_callback(move |to| sources.each(to, &values)).build();
+    }
 }
 
 /// Counts that differ in one attribute.

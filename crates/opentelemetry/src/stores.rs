@@ -1,10 +1,12 @@
 //! The instruments of stores.
 
-#[cfg(feature = "redis")]
-use bellwether::RedisStats;
 use bellwether::stats::MemoryStats;
 #[cfg(feature = "redis")]
 use bellwether::stats::NearStats;
+#[cfg(feature = "redis")]
+use bellwether::{RedisNodeStats, RedisStats};
+#[cfg(feature = "redis")]
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
 use crate::maker::InstrumentMaker;
@@ -35,6 +37,7 @@ pub(crate) fn of_redis_stores(meter: &Meter) -> Observed<RedisStats> {
     );
     let make = InstrumentMaker::new(meter, vec![operation_times]);
     of_operations(&make);
+    of_nodes(&make);
     of_replays(&make);
     of_near_tiers(&make);
     make.into_sources()
@@ -58,6 +61,43 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
     for (name, unit, value) in counters {
         make.counter(name, unit, move |stats| Some(value(stats)));
     }
+    make.gauges("bellwether.store.wake_ups", "", |stats| {
+        labelled("by", stats.wake_ups.by_name().map(|(way, is_it)| (way, is_it.into())))
+    });
+}
+
+#[cfg(feature = "redis")]
+fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
+    make.gauges("bellwether.store.node.up", "", |stats| {
+        each_node(stats, |node| u64::from(!node.is_down))
+    });
+    let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
+        ("bellwether.store.node.requests", "{request}", |node| node.requests),
+        ("bellwether.store.node.redirections", "{request}", |node| node.redirections),
+        ("bellwether.store.node.connects", "{connection}", |node| node.connects),
+        ("bellwether.store.node.outages", "{outage}", |node| node.outages),
+    ];
+    for (name, unit, value) in counters {
+        make.counters(name, unit, move |stats| each_node(stats, value));
+    }
+    make.counters("bellwether.store.node.errors", "{error}", |stats| {
+        let errors = |node: &RedisNodeStats| {
+            let address = KeyValue::new("node", node.address.clone());
+            let labels = move |error| [address.clone(), KeyValue::new("error", error)];
+            node.errors.by_name().map(move |(error, count)| (labels(error), count))
+        };
+        stats.nodes.iter().flat_map(errors).collect::<Vec<_>>()
+    });
+}
+
+/// One figure of each server.
+#[cfg(feature = "redis")]
+fn each_node(
+    stats: &RedisStats,
+    value: impl Fn(&RedisNodeStats) -> u64,
+) -> Vec<([KeyValue; 1], u64)> {
+    let one = |node: &RedisNodeStats| ([KeyValue::new("node", node.address.clone())], value(node));
+    stats.nodes.iter().map(one).collect()
 }
 
 #[cfg(feature = "redis")]

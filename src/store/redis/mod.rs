@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::client::RedisOptions;
-pub use self::stats::{RedisStats, RedisWakeUps};
+pub use self::stats::{RedisNodeStats, RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
 use self::kept::{Change, ChangeTarget};

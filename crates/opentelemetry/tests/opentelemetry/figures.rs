@@ -172,6 +172,10 @@ fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
 /// Statistics of a cache whose histograms all have values.
 pub(crate) fn full_cache() -> CacheStats {
     let mut stats = CacheStats::default();
+    stats.current.flights = 1;
+    stats.current.waiters = 2;
+    stats.current.queued_loads = 3;
+    stats.current.failing_keys = 4;
     let times = [
         &mut stats.load_times.succeeded,
         &mut stats.load_times.not_found,

@@ -2,15 +2,28 @@
 
 use std::time::Duration;
 
-use bellwether::RedisStats;
 use bellwether::metrics::{describe, publish_redis_store};
 use bellwether::stats::{MemoryStats, NearStats};
+use bellwether::{RedisNodeStats, RedisStats, RedisWakeUps};
 use bellwether_lock::metrics as of_locks;
 use bellwether_lock::{LocalLock, LockStats, Locks};
 use tokio::task::JoinSet;
 
 use crate::figures::{Collector, full_cache, histogram};
 use crate::recorded::{Facade, names};
+
+/// A server whose figures are these and the following ones.
+fn node(address: &str, first: u64) -> RedisNodeStats {
+    let mut stats = RedisNodeStats::default();
+    stats.address = address.to_owned();
+    stats.requests = first;
+    stats.redirections = first + 1;
+    stats.connects = first + 2;
+    stats.outages = first + 3;
+    stats.errors.not_ready = first + 4;
+    stats.is_down = first % 2 == 0;
+    stats
+}
 
 /// All figures of a store differ, so that none can stand for another.
 fn redis_store() -> RedisStats {
@@ -35,6 +48,8 @@ fn redis_store() -> RedisStats {
     near.bytes = 16;
     near.evictions = 17;
     near.disconnected = Duration::from_secs(18);
+    stats.wake_ups = RedisWakeUps::Messages;
+    stats.nodes = [node("one:6379", 30), node("other:6379", 41)].to_vec();
     let times = &mut stats.operation_times;
     times.lookup = histogram(times.lookup, &[(0, 19), (1, 20)], 0.021);
     times.acquire = histogram(times.acquire, &[(2, 22), (14, 1)], 20.0);
@@ -60,9 +75,10 @@ fn locks() -> LockStats {
 fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
     let stats = redis_store();
     let (collector, instruments) = Collector::new();
-    instruments.observe_redis_store("redis", move || stats);
+    let observed = stats.clone();
+    instruments.observe_redis_store("redis", move || observed.clone());
     let published = Facade::default().publish(|| publish_redis_store("redis", &stats));
-    assert!(published.len() > 60, "{published:#?}");
+    assert!(published.len() > 85, "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
 

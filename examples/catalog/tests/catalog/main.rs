@@ -5,6 +5,7 @@ mod api;
 mod browser;
 mod collector;
 mod dashboard;
+mod exporter;
 mod faults;
 mod locks;
 /// The messages of the example: what is sent is what it was built with.
