@@ -141,8 +141,7 @@ async fn a_view_that_drops_some_instruments_leaves_the_others() {
         if is_left { None } else { drop(instrument.name().to_owned()).build().ok() }
     });
     let cache = used("item", &MemoryStore::new(100)).await;
-    let stats = cache.clone();
-    instruments.observe_cache("item", move || stats.stats());
+    instruments.observe_cache("item", move || cache.stats());
     let values = collector.collect();
     let loads = "bellwether_load_duration_seconds_count cache=item result=succeeded";
     assert_eq!(values.get(loads), Some(&1), "{values:#?}");
