@@ -1,12 +1,11 @@
 //! The options of a lock in a MariaDB or MySQL server.
 
 use std::fmt;
-use std::time::Duration;
 
 use bellwether::ConfigError;
 use mysql_async::{Opts, OptsBuilder};
 
-use crate::session::SessionSettings;
+use crate::session::{SessionSettings, session_options};
 
 /// The options of a connection to a MariaDB or MySQL server.
 ///
@@ -44,54 +43,10 @@ impl MySqlOptions {
         Ok(Self { address, settings: SessionSettings::default() })
     }
 
-    /// Sets the namespace of the keys. Services that share locks share a namespace.
-    ///
-    /// Default: `default`, so that one service needs no name.
-    ///
-    /// # Errors
-    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
-    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
-    }
-
-    /// Sets how long the server may take for an answer, and for a connection. The patience of the
-    /// caller is added to it.
-    ///
-    /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
-    /// down.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
-    }
-
-    /// Sets the session timeout: the server ends a session from which it receives nothing for so
-    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
-    /// until then.
-    ///
-    /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
-    /// pause for two seconds. The server counts whole seconds, so it may take up to one second
-    /// longer.
-    ///
-    /// # Errors
-    /// If it is not from 1 s to one hour.
-    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.session(timeout)?, ..self })
-    }
-
-    /// Sets how many connections there may be at a time. Every claim has a connection of its own
-    /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
-    /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
-    /// statement over one more connection, for a moment.
-    ///
-    /// Default: 64. Servers allow 151 by default, for all their clients.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 10,000.
-    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.connections(connections)?, ..self })
-    }
+    session_options!(
+        "The server counts whole seconds, so it may take up to one second longer.",
+        "Servers allow 151 by default, for all their clients."
+    );
 
     /// The options of the client.
     pub(super) fn connecting(&self) -> OptsBuilder {

@@ -17,6 +17,7 @@ mod claims;
 mod context;
 mod database;
 mod error;
+mod face;
 mod name;
 mod pool;
 mod settings;
@@ -31,6 +32,7 @@ use tokio::time::timeout;
 
 pub(super) use self::database::{Database, TakenName};
 pub(super) use self::error::SessionError;
+pub(super) use self::face::{lock_by_sessions, session_options};
 pub(super) use self::name::Name;
 pub(super) use self::settings::SessionSettings;
 
