@@ -15,6 +15,7 @@
 //! measured.
 
 mod bursts;
+mod bursts_in_cluster;
 mod cpu;
 mod crowd;
 mod direct_calls;
@@ -48,6 +49,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("direct", direct_calls::run),
     ("redis", hits_in_redis::run),
     ("cluster", hits_in_cluster::run),
+    ("cluster-bursts", bursts_in_cluster::run),
     ("near", hits_near::run),
     ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),

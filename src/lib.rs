@@ -122,5 +122,5 @@ pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStats, RedisStore, RedisWakeUps};
+pub use store::redis::{RedisNodeStats, RedisOptions, RedisStats, RedisStore, RedisWakeUps};
 pub use tag::{Tag, Tags, TooManyTags};

@@ -27,4 +27,6 @@
 #[cfg(feature = "tls")]
 pub use crate::store::redis::client::RedisTls;
 pub use crate::store::redis::client::{CredentialsProvider, PasswordFile, RedisCredentials};
-pub use crate::store::redis::client::{RedisClient, RedisRequest, RedisScript, RedisValue};
+pub use crate::store::redis::client::{
+    RedisClient, RedisRequest, RedisScript, RedisValue, ReplicatedWrites,
+};

@@ -18,14 +18,14 @@ pub fn describe() {
     }
 }
 
-const COUNTERS: [(&str, Unit, &str); 23] = [
+const COUNTERS: [(&str, Unit, &str); 28] = [
     ("bellwether_requests_total", Unit::Count, "Requests, by how they ended."),
     ("bellwether_loads_started_total", Unit::Count, "Calls of the loader, by why they started."),
     ("bellwether_loads_ended_total", Unit::Count, "Calls of the loader, by how they ended."),
     (
         "bellwether_wakes_total",
         Unit::Count,
-        "Ends of waits for the load of another process. Those by a pause are polls.",
+        "Ends of waits for the load of another process. A missed push is a poll that found its end.",
     ),
     ("bellwether_leases_total", Unit::Count, "Leases that this process asked for."),
     ("bellwether_commits_total", Unit::Count, "Loaded answers that were to be stored."),
@@ -63,6 +63,31 @@ const COUNTERS: [(&str, Unit, &str); 23] = [
         Unit::Count,
         "Invalidations that were repeated because the server may have lost them.",
     ),
+    (
+        "bellwether_store_node_requests_total",
+        Unit::Count,
+        "Commands and scripts that a server of the store was sent.",
+    ),
+    (
+        "bellwether_store_node_redirections_total",
+        Unit::Count,
+        "Requests that a server has sent to another one of its cluster.",
+    ),
+    (
+        "bellwether_store_node_errors_total",
+        Unit::Count,
+        "Requests to a server of the store that have failed.",
+    ),
+    (
+        "bellwether_store_node_connects_total",
+        Unit::Count,
+        "Attempts to connect to a server of the store.",
+    ),
+    (
+        "bellwether_store_node_outages_total",
+        Unit::Count,
+        "How often a server of the store was taken to be down.",
+    ),
     ("bellwether_near_hits_total", Unit::Count, "Lookups that a copy in this process answered."),
     ("bellwether_near_evictions_total", Unit::Count, "Copies that were removed to make room."),
     (
@@ -72,11 +97,33 @@ const COUNTERS: [(&str, Unit, &str); 23] = [
     ),
 ];
 
-const GAUGES: [(&str, Unit, &str); 7] = [
+const GAUGES: [(&str, Unit, &str); 13] = [
     ("bellwether_loads_running", Unit::Count, "Loads that have started and not ended."),
+    (
+        "bellwether_loads_queued",
+        Unit::Count,
+        "Uncached loads that wait because as many run as may.",
+    ),
+    (
+        "bellwether_flights",
+        Unit::Count,
+        "Keys that are loaded, or whose load in another process is waited for.",
+    ),
+    ("bellwether_waiters", Unit::Count, "Callers that wait for these keys."),
+    ("bellwether_failing_keys", Unit::Count, "Keys whose last loads have failed."),
     ("bellwether_store_entries", Unit::Count, "Entries that are kept."),
     ("bellwether_store_bytes", Unit::Bytes, "The size of the entries that are kept."),
     ("bellwether_store_up", Unit::Count, "0 while the circuit breaker of the store is open."),
+    (
+        "bellwether_store_wake_ups",
+        Unit::Count,
+        "1 for the way in which waiters learn that a load has ended.",
+    ),
+    (
+        "bellwether_store_node_up",
+        Unit::Count,
+        "0 while the circuit breaker of a server of the store is open.",
+    ),
     (
         "bellwether_store_invalidations_pending",
         Unit::Count,

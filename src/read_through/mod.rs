@@ -111,3 +111,4 @@ pub(crate) mod service;
 mod step;
 mod tags;
 mod uncached_load;
+mod uncached_permits;

@@ -6,14 +6,15 @@ use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::histogram::TimeHistograms;
-use super::store_stats::StoreOperation;
-use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats};
-use crate::error::{StoreError, StoreErrorKind};
+use super::store_stats::{
+    OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats, StoreOperation, event,
+};
+use crate::error::StoreError;
 
 /// The operations of a store, how long they took, and how many of them have failed.
 #[derive(Debug, Default)]
 pub(crate) struct OperationCounters {
-    operations: Counters<{ StoreOperation::COUNT }>,
+    /// These count the operations, too.
     times: TimeHistograms<{ StoreOperation::COUNT }>,
     errors: Counters<{ StoreErrorEvent::COUNT }>,
 }
@@ -29,7 +30,6 @@ impl OperationCounters {
         let began = Instant::now();
         let result = result.await;
         self.times.note(operation as usize, began.elapsed());
-        self.operations.add(operation as usize);
         result.inspect_err(|error| self.errors.add(event(error.kind()) as usize))
     }
 
@@ -38,23 +38,10 @@ impl OperationCounters {
     }
 
     pub(crate) fn operations(&self) -> OperationStats {
-        OperationStats::read(|operation| self.operations.read(operation))
+        OperationStats::read(|operation| self.times.read(operation).count())
     }
 
     pub(crate) fn errors(&self) -> StoreErrorStats {
         StoreErrorStats::read(|error| self.errors.read(error))
-    }
-}
-
-fn event(kind: StoreErrorKind) -> StoreErrorEvent {
-    match kind {
-        StoreErrorKind::Down => StoreErrorEvent::Down,
-        StoreErrorKind::Malformed => StoreErrorEvent::Malformed,
-        StoreErrorKind::Misconfigured => StoreErrorEvent::Misconfigured,
-        StoreErrorKind::NotReady => StoreErrorEvent::NotReady,
-        StoreErrorKind::Refused => StoreErrorEvent::Refused,
-        StoreErrorKind::TimedOut => StoreErrorEvent::TimedOut,
-        StoreErrorKind::Unsupported => StoreErrorEvent::Unsupported,
-        StoreErrorKind::Unreachable => StoreErrorEvent::Unreachable,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
+use super::activity::{Activities, Activity};
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
     LeaseStats, LimitEvent, LimitStats, LoadReason, RefreshEvent, RefreshStats, RequestEvent,
@@ -26,6 +27,7 @@ use crate::trace::{CallerSpan, TraceKeys};
 pub(crate) struct Statistics {
     name: Arc<str>,
     trace_keys: TraceKeys,
+    activities: Activities,
     requests: Striped<{ RequestEvent::COUNT }>,
     loads: Arc<LoadCounters>,
     wakes: Counters<{ WakeEvent::COUNT }>,
@@ -49,6 +51,7 @@ impl Statistics {
         Arc::new(Self {
             name: name.into(),
             trace_keys,
+            activities: Activities::default(),
             requests: Striped::default(),
             loads: Arc::default(),
             wakes: Counters::default(),
@@ -81,6 +84,11 @@ impl Statistics {
     /// Notes in a span what it may have of a key.
     pub(crate) fn note_key(&self, span: &Span, key: &Key) {
         self.shown(key).note_in(span);
+    }
+
+    /// Says from now on what is under way here, too, for as long as it is there.
+    pub(crate) fn observe(&self, activity: &Arc<dyn Activity>) {
+        self.activities.add(activity);
     }
 
     /// A request has ended.
@@ -181,6 +189,7 @@ impl Statistics {
     pub(crate) fn read(&self) -> CacheStats {
         let (loads, load_times) = self.loads.read();
         CacheStats {
+            current: self.activities.read(),
             requests: RequestStats::read(|event| self.requests.read(event)),
             loads,
             wakes: WakeStats::read(|event| self.wakes.read(event)),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::counters::counters;
 #[cfg(feature = "redis")]
 use super::histogram::{HistogramStats, time_histograms};
+#[cfg(feature = "redis")]
+use crate::error::StoreErrorKind;
 
 /// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,5 +135,20 @@ counters! {
         unsupported: Unsupported,
         /// The server could not be reached, or the connection broke.
         unreachable: Unreachable,
+    }
+}
+
+/// What counts an error.
+#[cfg(feature = "redis")]
+pub(super) fn event(kind: StoreErrorKind) -> StoreErrorEvent {
+    match kind {
+        StoreErrorKind::Down => StoreErrorEvent::Down,
+        StoreErrorKind::Malformed => StoreErrorEvent::Malformed,
+        StoreErrorKind::Misconfigured => StoreErrorEvent::Misconfigured,
+        StoreErrorKind::NotReady => StoreErrorEvent::NotReady,
+        StoreErrorKind::Refused => StoreErrorEvent::Refused,
+        StoreErrorKind::TimedOut => StoreErrorEvent::TimedOut,
+        StoreErrorKind::Unsupported => StoreErrorEvent::Unsupported,
+        StoreErrorKind::Unreachable => StoreErrorEvent::Unreachable,
     }
 }

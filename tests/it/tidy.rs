@@ -1,6 +1,7 @@
 //! The house is in order: what imports what, how long files are, which names exist.
 
 mod circles;
+mod compatibility;
 mod manifests;
 mod names;
 mod scripts;

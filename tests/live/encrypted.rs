@@ -8,7 +8,8 @@ use bellwether::redis::RedisTls;
 use bellwether::store::{Store, conformance};
 use bellwether::{ConfigError, RedisOptions, StoreErrorKind};
 use bellwether_testkit::servers::{
-    Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, free_port,
+    Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, chosen_server_lacks_tls,
+    free_port,
 };
 
 use crate::catalog::{Catalog, key, options_at};
@@ -35,6 +36,9 @@ async fn misfit(options: RedisOptions) -> String {
 
 #[tokio::test]
 async fn redis_store_keeps_the_contract_through_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let store = trusting(&server.tls_url(), &authority).connect().await.expect("a store");
@@ -44,6 +48,9 @@ async fn redis_store_keeps_the_contract_through_tls() {
 
 #[tokio::test]
 async fn redis_store_keeps_the_contract_through_tls_with_a_near_cache() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let near = trusting(&server.tls_url(), &authority).near(1 << 20).expect("a size");
@@ -53,6 +60,9 @@ async fn redis_store_keeps_the_contract_through_tls_with_a_near_cache() {
 
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_named() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let foreign = Authority::new("another");
@@ -65,6 +75,9 @@ async fn a_certificate_of_another_authority_is_named() {
 
 #[tokio::test]
 async fn a_certificate_that_is_not_valid_now_is_named() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     for (validity, words) in
         [(Validity::Past, "has expired"), (Validity::Future, "is not valid yet")]
@@ -77,6 +90,9 @@ async fn a_certificate_that_is_not_valid_now_is_named() {
 
 #[tokio::test]
 async fn a_certificate_for_another_host_is_named_with_both_names() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.sign(&["other.example"], Validity::Now));
     let said = misfit(trusting(&server.tls_url(), &authority)).await;
@@ -91,6 +107,9 @@ async fn a_certificate_for_another_host_is_named_with_both_names() {
 
 #[tokio::test]
 async fn a_client_certificate_that_is_missing_foreign_or_expired_is_named() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let [ours, clients, foreign] = ["ours", "clients", "another"].map(Authority::new);
     let server = RedisServer::start();
     server.listen_by_tls(&ours.local(), Some(&clients));
@@ -110,6 +129,9 @@ async fn a_client_certificate_that_is_missing_foreign_or_expired_is_named() {
 
 #[tokio::test]
 async fn plain_text_to_a_port_of_tls_is_named() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let server = RedisServer::start_tls(&Authority::new("ours").local());
     let url = format!("redis://localhost:{}", server.tls_port());
     let error = options_at(&url).connect().await.expect_err("it expects TLS");
@@ -132,6 +154,9 @@ async fn tls_to_a_port_of_plain_text_is_named() {
 
 #[tokio::test]
 async fn any_certificate_is_accepted_only_if_that_is_said() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let server = RedisServer::start_tls(&Authority::new("ours").sign(&["x"], Validity::Past));
     let careless = RedisTls::new().dangerously_accept_any_certificate();
     let options = options_at(&server.tls_url()).tls(careless).expect("an address of TLS");
@@ -172,6 +197,9 @@ async fn a_reconnect_resumes_the_session() {
 
 #[tokio::test]
 async fn a_certificate_that_the_server_renews_needs_no_restart() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let store = trusting(&server.tls_url(), &authority).connect().await.expect("a store");
@@ -186,6 +214,9 @@ async fn a_certificate_that_the_server_renews_needs_no_restart() {
 
 #[tokio::test]
 async fn sentinels_and_the_primary_that_they_name_are_reached_by_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let authority = Authority::new("ours");
     let primary = RedisServer::start_tls(&authority.local());
     let file = |name| primary.dir().join(name).display().to_string();
@@ -231,6 +262,9 @@ impl Files {
 
 #[tokio::test]
 async fn files_that_are_renewed_need_no_restart_and_may_be_renewed_one_by_one() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let [old, new] = ["old", "new"].map(Authority::new);
     let server = RedisServer::start();
     server.listen_by_tls(&old.local(), Some(&old));
@@ -254,6 +288,9 @@ async fn files_that_are_renewed_need_no_restart_and_may_be_renewed_one_by_one() 
 
 #[tokio::test]
 async fn a_file_that_is_missing_or_holds_no_certificate_is_named() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let server = RedisServer::start_tls(&Authority::new("ours").local());
     let missing = RedisTls::new().ca_file("/nowhere/ca.crt");
     let said = misfit(options_at(&server.tls_url()).tls(missing).expect("options")).await;

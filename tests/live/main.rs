@@ -12,6 +12,7 @@ mod lookups;
 mod many;
 mod messages;
 mod near;
+mod nodes;
 mod outage;
 mod pressure;
 mod refusals;

@@ -3,17 +3,16 @@
 use std::fmt;
 
 #[cfg(feature = "redis")]
-use bellwether::RedisStats;
-#[cfg(feature = "redis")]
 use bellwether::stats::NearStats;
 use bellwether::stats::{CacheStats, MemoryStats};
+#[cfg(feature = "redis")]
+use bellwether::{RedisNodeStats, RedisStats};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 
 use crate::observed::Observed;
 
 /// Reads one figure of a snapshot.
-#[cfg(feature = "redis")]
 type ReadField<T> = fn(&T) -> u64;
 
 /// The instruments of caches and stores, which the SDK reads when it collects.
@@ -39,10 +38,12 @@ impl Instruments {
         };
         instruments.make_for_requests(meter);
         instruments.make_for_loads(meter);
+        instruments.make_for_what_is_under_way(meter);
         instruments.make_for_memory_stores(meter);
         #[cfg(feature = "redis")]
         {
             instruments.make_for_redis_stores(meter);
+            instruments.make_for_nodes(meter);
             instruments.make_for_replays(meter);
             instruments.make_for_near_tiers(meter);
         }
@@ -111,10 +112,6 @@ impl Instruments {
             all.each(to, |stats| labelled("result", stats.loads.ended.by_name()));
         });
         let all = self.caches.clone();
-        gauge(meter, "bellwether.loads.running", "{load}", move |to| {
-            all.one(to, |stats| Some(stats.loads.running()));
-        });
-        let all = self.caches.clone();
         counter(meter, "bellwether.wakes", "{wake}", move |to| {
             all.each(to, |stats| labelled("by", stats.wakes.by_name()));
         });
@@ -130,6 +127,20 @@ impl Instruments {
         counter(meter, "bellwether.refreshes", "{refresh}", move |to| {
             all.each(to, |stats| labelled("result", stats.refreshes.by_name()));
         });
+    }
+
+    fn make_for_what_is_under_way(&self, meter: &Meter) {
+        let gauges: [(_, _, ReadField<CacheStats>); 5] = [
+            ("bellwether.loads.running", "{load}", |stats| stats.loads.running()),
+            ("bellwether.loads.queued", "{load}", |stats| stats.current.queued_loads),
+            ("bellwether.flights", "{flight}", |stats| stats.current.flights),
+            ("bellwether.waiters", "{request}", |stats| stats.current.waiters),
+            ("bellwether.failing_keys", "{key}", |stats| stats.current.failing_keys),
+        ];
+        for (name, unit, value) in gauges {
+            let all = self.caches.clone();
+            gauge(meter, name, unit, move |to| all.one(to, |stats| Some(value(stats))));
+        }
     }
 
     fn make_for_memory_stores(&self, meter: &Meter) {
@@ -171,6 +182,42 @@ impl Instruments {
             let all = self.redis_stores.clone();
             counter(meter, name, unit, move |to| all.one(to, |stats| Some(value(stats))));
         }
+        let all = self.redis_stores.clone();
+        gauge(meter, "bellwether.store.wake_ups", "", move |to| {
+            let ways = |stats: &RedisStats| stats.wake_ups.by_name();
+            all.each(to, |stats| {
+                labelled("by", ways(stats).map(|(way, is_it)| (way, is_it.into())))
+            });
+        });
+    }
+
+    #[cfg(feature = "redis")]
+    fn make_for_nodes(&self, meter: &Meter) {
+        let all = self.redis_stores.clone();
+        gauge(meter, "bellwether.store.node.up", "", move |to| {
+            all.each(to, |stats| each_node(stats, |node| u64::from(!node.is_down)));
+        });
+        let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
+            ("bellwether.store.node.requests", "{request}", |node| node.requests),
+            ("bellwether.store.node.redirections", "{request}", |node| node.redirections),
+            ("bellwether.store.node.connects", "{connection}", |node| node.connects),
+            ("bellwether.store.node.outages", "{outage}", |node| node.outages),
+        ];
+        for (name, unit, value) in counters {
+            let all = self.redis_stores.clone();
+            counter(meter, name, unit, move |to| all.each(to, |stats| each_node(stats, value)));
+        }
+        let all = self.redis_stores.clone();
+        counter(meter, "bellwether.store.node.errors", "{error}", move |to| {
+            all.each(to, |stats| {
+                let errors = |node: &RedisNodeStats| {
+                    let address = KeyValue::new("node", node.address.clone());
+                    let labels = move |error| [address.clone(), KeyValue::new("error", error)];
+                    node.errors.by_name().map(move |(error, count)| (labels(error), count))
+                };
+                stats.nodes.iter().flat_map(errors).collect::<Vec<_>>()
+            });
+        });
     }
 
     #[cfg(feature = "redis")]
@@ -231,6 +278,16 @@ fn labelled(
     counts: impl Iterator<Item = (&'static str, u64)>,
 ) -> impl Iterator<Item = ([KeyValue; 1], u64)> {
     counts.map(move |(value, count)| ([KeyValue::new(label, value)], count))
+}
+
+/// One figure of each server.
+#[cfg(feature = "redis")]
+fn each_node(
+    stats: &RedisStats,
+    value: impl Fn(&RedisNodeStats) -> u64,
+) -> Vec<([KeyValue; 1], u64)> {
+    let one = |node: &RedisNodeStats| ([KeyValue::new("node", node.address.clone())], value(node));
+    stats.nodes.iter().map(one).collect()
 }
 
 /// Without a unit, Prometheus adds none to the name.

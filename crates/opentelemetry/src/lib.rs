@@ -32,7 +32,7 @@
 //! # Instruments
 //! All are observable: the SDK reads a snapshot when it collects, so a request costs nothing more
 //! than without OpenTelemetry. Names begin with `bellwether.`. Attributes have few values, which are
-//! known before: keys, tags and texts of errors are never among them. `cache` and `store` are the
+//! known before, but for the addresses of servers: keys, tags and texts of errors are never among them. `cache` and `store` are the
 //! names that you give.
 //!
 //! | instrument | kind | unit | attributes | from |
@@ -41,6 +41,8 @@
 //! | `loads.started` | counter | `{load}` | `cache`, `why` | [`LoadStartStats`](bellwether::stats::LoadStartStats) |
 //! | `loads.ended` | counter | `{load}` | `cache`, `result` | [`LoadEndStats`](bellwether::stats::LoadEndStats) |
 //! | `loads.running` | gauge | `{load}` | `cache` | loads that have started and not ended |
+//! | `loads.queued` | gauge | `{load}` | `cache` | [`CurrentStats`](bellwether::stats::CurrentStats): uncached loads that wait because as many run as may |
+//! | `flights`, `waiters`, `failing_keys` | gauge | `{flight}`, `{request}`, `{key}` | `cache` | the same |
 //! | `wakes` | counter | `{wake}` | `cache`, `by` | [`WakeStats`](bellwether::stats::WakeStats) |
 //! | `leases` | counter | `{lease}` | `cache`, `event` | [`LeaseStats`](bellwether::stats::LeaseStats) |
 //! | `commits` | counter | `{commit}` | `cache`, `result` | [`CommitStats`](bellwether::stats::CommitStats) |
@@ -53,6 +55,10 @@
 //! | `store.errors` | counter | `{error}` | `store`, `error` | those that failed |
 //! | `store.up` | gauge | | `store` | 0 while the circuit breaker is open |
 //! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
+//! | `store.wake_ups` | gauge | | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+//! | `store.node.up` | gauge | | `store`, `node` | 0 while the circuit breaker of a server is open; the attribute is its address |
+//! | `store.node.requests`, `store.node.redirections`, `store.node.connects`, `store.node.outages` | counter | `{request}`, `{request}`, `{connection}`, `{outage}` | `store`, `node` | `RedisNodeStats` |
+//! | `store.node.errors` | counter | `{error}` | `store`, `node`, `error` | requests that have failed there |
 //! | `store.invalidations.kept`, `store.invalidations.replayed`, `store.invalidations.dropped`, `store.invalidations.reasserted` | counter | `{invalidation}` | `store` | invalidations that have failed or may be lost: `ReplayStats` |
 //! | `store.invalidations.pending` | gauge | `{invalidation}` | `store` | those that are to be repeated |
 //! | `near.hits`, `near.evictions` | counter | `{lookup}`, `{entry}` | `store` | the near tier |

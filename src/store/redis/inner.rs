@@ -28,7 +28,7 @@ pub(super) struct Inner {
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) kept: Arc<KeptInvalidations>,
-    /// Set if invalidations wait for replicas.
+    /// Set if invalidations, or entries as well, wait for replicas.
     pub(super) replicas: Option<ReplicaWaits>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
@@ -53,7 +53,6 @@ impl Inner {
             reads_clock: true,
             plain,
             waits: rules.replicas.is_some(),
-            publishes: true,
         };
         let client = RedisClient::with(options, setup);
         let replicas = rules.replicas.map(|rules| ReplicaWaits::new(client.clone(), rules));
@@ -95,6 +94,7 @@ impl Inner {
             replay: self.kept.stats(),
             wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
+            nodes: self.client.node_stats(),
         }
     }
 

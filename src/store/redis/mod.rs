@@ -6,6 +6,7 @@ mod envelope;
 mod heartbeat;
 mod inner;
 mod kept;
+mod lookup_batch;
 mod lookups;
 mod near;
 mod operations;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::client::RedisOptions;
-pub use self::stats::{RedisStats, RedisWakeUps};
+pub use self::stats::{RedisNodeStats, RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
 use self::kept::{Change, ChangeTarget};

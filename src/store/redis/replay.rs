@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::inner::Inner;
 use super::kept::{Change, ChangeTarget, Keeping, KeptInvalidation};
 use super::reminder::Reminder;
+use super::replicas::ReplicaWaits;
 use super::unacknowledged::LeaseCommand;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::{Digest, Key};
@@ -98,7 +99,8 @@ impl Inner {
     }
 
     /// As [`commit`](Self::commit), after the kept invalidations of the key and the tags. They
-    /// supersede it, unless its lease was granted after them.
+    /// supersede it, unless its lease was granted after them. If the options say so, waits for
+    /// replicas.
     pub(super) async fn commit_settled(
         self: &Arc<Self>,
         lease: Lease,
@@ -113,7 +115,13 @@ impl Inner {
         if lease.fence() < self.kept.floor() {
             return self.abandon(lease.claim()).await.map(|()| Commit::Superseded);
         }
+        let digest = lease.key().digest();
         let committed = self.commit(lease, draft).await?;
+        if committed == Commit::Stored
+            && let Some(replicas) = self.replicas.as_ref().and_then(ReplicaWaits::of_entries)
+        {
+            replicas.wait(&digest).await?;
+        }
         // An invalidation that the server has lost cannot supersede it there.
         let is_known = self.kept.reassertions() == reassertions;
         Ok(if is_known { committed } else { Commit::Superseded })
@@ -139,7 +147,7 @@ impl Inner {
     }
 
     /// The same for tags alone.
-    pub(super) async fn settle_tags(&self, tags: &[Digest]) -> Result<(), StoreError> {
+    pub(super) async fn settle_tags(&self, tags: &Tags) -> Result<(), StoreError> {
         if self.kept.is_quiet() {
             return Ok(());
         }

@@ -1,10 +1,10 @@
-//! Waits for replicas: an invalidation returns when replicas have it.
+//! Waits for replicas: an invalidation, or a commit, returns when replicas have it.
 //!
 //! `WAIT` holds up its connection, and covers what that connection has written before. So each node
 //! has a connection for waits alone. On it, a wait writes a name of its own first: the replicas that
 //! have that also have everything that the node has executed before, over any connection.
 //!
-//! One wait runs at a time per node, and one is about to. Invalidations that are executed meanwhile
+//! One wait runs at a time per node, and one is about to. Writes that are executed meanwhile
 //! share the latter. So a thousand of them need two or three waits, and replicas that are gone cost each
 //! caller twice the time limit at most.
 
@@ -16,7 +16,8 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
 use super::client::{
-    InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, ReplicaRules, Route,
+    InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, ReplicaRules, ReplicatedWrites,
+    Route,
 };
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Digest;
@@ -48,6 +49,11 @@ impl ReplicaWaits {
     pub(super) fn new(client: RedisClient, rules: ReplicaRules) -> Self {
         let script = RedisScript::new(&[MARK]);
         Self(Arc::new(WaitState { client, rules, script, nodes: Mutex::default() }))
+    }
+
+    /// The same waits, if entries wait for replicas.
+    pub(super) fn of_entries(&self) -> Option<&Self> {
+        Some(self).filter(|_| self.0.rules.writes == ReplicatedWrites::InvalidationsAndEntries)
     }
 
     /// Waits until enough replicas have what the owner of a key or a tag has executed by now.
@@ -97,7 +103,7 @@ impl WaitState {
     }
 
     async fn ask(&self, digest: &Digest) -> Result<(), StoreError> {
-        let ReplicaRules { replicas, within } = self.rules;
+        let ReplicaRules { replicas, within, .. } = self.rules;
         let (name, _) = self.client.shared_name("replicated", digest);
         let request = RedisRequest::script(&self.script, [name], [], WAITING);
         let request = request.by_text().over(Route::Waiting).until_replicated(self.rules);

@@ -3,7 +3,7 @@
 use crate::stats::{NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RedisStats {
     /// Attempts to connect, successful or not.
@@ -31,6 +31,34 @@ pub struct RedisStats {
     pub wake_ups: RedisWakeUps,
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
+    /// The servers, in the order of their addresses: the one of a fixed address, the nodes of a
+    /// cluster that are asked, or the servers that sentinels have named as the primary.
+    pub nodes: Vec<RedisNodeStats>,
+}
+
+/// What one server was sent by a [`RedisStore`](super::RedisStore), and what came of it.
+///
+/// The other figures of [`RedisStats`] are about the whole store, whose operations are one or more
+/// requests each. A node that a cluster does not need any more is not listed, and starts from zero
+/// if it comes back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisNodeStats {
+    /// The address, without user and password.
+    pub address: String,
+    /// Commands and scripts that were sent to it, each part of a pipeline for itself.
+    pub requests: u64,
+    /// Requests that it has sent to another node of the cluster (`MOVED`, `ASK`).
+    pub redirections: u64,
+    /// Requests that have failed there, by the kind of the error. Another node or a later attempt may
+    /// have answered them.
+    pub errors: StoreErrorStats,
+    /// Attempts to connect, successful or not.
+    pub connects: u64,
+    /// How often its circuit breaker has opened.
+    pub outages: u64,
+    /// Whether its circuit breaker is open.
+    pub is_down: bool,
 }
 
 /// How waiters learn that the lease of another process has ended.
@@ -47,4 +75,16 @@ pub enum RedisWakeUps {
     /// the subscription is not open.
     #[default]
     Polling,
+}
+
+impl RedisWakeUps {
+    /// Each way with its name, and whether it is this one.
+    pub fn by_name(self) -> impl Iterator<Item = (&'static str, bool)> {
+        let ways = [
+            ("tracking", Self::Tracking),
+            ("messages", Self::Messages),
+            ("polling", Self::Polling),
+        ];
+        ways.into_iter().map(move |(name, way)| (name, way == self))
+    }
 }

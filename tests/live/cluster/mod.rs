@@ -6,6 +6,7 @@ mod failover;
 mod load;
 mod near;
 mod redirections;
+mod rights;
 mod start;
 
 use std::collections::BTreeMap;

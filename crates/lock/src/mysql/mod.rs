@@ -7,13 +7,16 @@ mod options;
 mod row;
 mod session;
 
-use bellwether::ConfigError;
+use std::time::Duration;
+
+use bellwether::{ConfigError, Key};
 
 pub use self::options::MySqlOptions;
 
 use self::named_locks::NamedLocks;
 use self::row::Rows;
-use super::session::{Sessions, lock_by_sessions};
+use super::session::Sessions;
+use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
 use crate::LockError;
 
 macro_rules! by_sessions {
@@ -42,7 +45,25 @@ macro_rules! by_sessions {
             }
         }
 
-        lock_by_sessions!($lock);
+        impl Lock for $lock {
+            fn watch(&self, key: &Key) -> Watch {
+                self.0.watch(key)
+            }
+
+            fn acquire(&self, request: Request) -> LockFuture<Attempt> {
+                self.0.acquire(request)
+            }
+
+            fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
+                self.0.renew(claim)
+            }
+
+            fn release(&self, claim: Claim) -> LockFuture<Released> {
+                self.0.release(claim)
+            }
+        }
+
+        impl Fenced for $lock {}
     };
 }
 

@@ -5,12 +5,15 @@ mod classification;
 mod options;
 mod session;
 
-use bellwether::ConfigError;
+use std::time::Duration;
+
+use bellwether::{ConfigError, Key};
 
 pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
-use super::session::{Sessions, lock_by_sessions};
+use super::session::Sessions;
+use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
 use crate::LockError;
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
@@ -95,4 +98,22 @@ impl PostgresOptions {
     }
 }
 
-lock_by_sessions!(PostgresLock);
+impl Lock for PostgresLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.watch(key)
+    }
+
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
+        self.0.acquire(request)
+    }
+
+    fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
+        self.0.renew(claim)
+    }
+
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
+        self.0.release(claim)
+    }
+}
+
+impl Fenced for PostgresLock {}

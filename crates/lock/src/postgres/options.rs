@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use bellwether::ConfigError;
 use tokio_postgres::Config;
 
-use crate::session::{SessionSettings, session_options};
+use crate::session::{DatabaseAddress, SessionOptions};
 
 /// The options of a connection to a PostgreSQL server.
 ///
@@ -22,63 +21,38 @@ use crate::session::{SessionSettings, session_options};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
-pub struct PostgresOptions {
-    pub(super) address: Config,
-    pub(super) settings: SessionSettings,
-}
+pub type PostgresOptions = SessionOptions<PostgresAddress>;
 
-impl PostgresOptions {
-    /// Options for a `postgresql://` address.
-    ///
-    /// # Errors
-    /// If the address is not valid. The message repeats no part of it, because any may be a
-    /// password.
-    pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let refused = || ConfigError::Url { reason: ADDRESS };
+/// The address of a PostgreSQL server.
+#[derive(Clone)]
+#[allow(unnameable_types, reason = "only `PostgresOptions` has a use for it")]
+pub struct PostgresAddress(pub(super) Config);
+
+impl DatabaseAddress for PostgresAddress {
+    const OPTIONS: &'static str = "PostgresOptions";
+    const FORM: &'static str = "it must be postgresql://[user[:password]@]host[:port][/database]";
+
+    fn parse(url: &str) -> Option<Self> {
         if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(refused());
+            return None;
         }
-        let mut address: Config = url.parse().map_err(|_| refused())?;
+        let mut address: Config = url.parse().ok()?;
         if address.get_hosts().is_empty() {
-            return Err(refused());
+            return None;
         }
         if address.get_application_name().is_none() {
             address.application_name("bellwether");
         }
-        Ok(Self { address, settings: SessionSettings::default() })
-    }
-
-    session_options!("", "Servers allow 100 by default, for all their clients.");
-}
-
-/// Options for an address, with the defaults for everything else.
-impl TryFrom<&str> for PostgresOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &str) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// As for `&str`.
-impl TryFrom<&String> for PostgresOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &String) -> Result<Self, ConfigError> {
-        Self::new(url)
+        Some(Self(address))
     }
 }
 
 /// Shows where the server is, and neither user nor password.
-impl fmt::Debug for PostgresOptions {
+impl fmt::Debug for PostgresAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresOptions")
-            .field("hosts", &self.address.get_hosts())
-            .field("ports", &self.address.get_ports())
-            .field("settings", &self.settings)
+        f.debug_struct("PostgresAddress")
+            .field("hosts", &self.0.get_hosts())
+            .field("ports", &self.0.get_ports())
             .finish()
     }
 }
-
-const ADDRESS: &str = "it must be postgresql://[user[:password]@]host[:port][/database]";

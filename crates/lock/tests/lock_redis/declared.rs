@@ -146,7 +146,7 @@ async fn every_name_that_a_script_touches_is_declared_but_the_calls_of_waiters()
 #[tokio::test]
 async fn all_names_of_a_key_are_in_one_slot_of_a_cluster() {
     let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    server.own_all_slots();
     let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
     within(LONG, is_whole).await;
     let options = || options_of(&format!("redis-cluster://127.0.0.1:{}", server.port()));

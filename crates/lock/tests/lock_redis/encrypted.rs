@@ -3,7 +3,7 @@
 use bellwether::RedisOptions;
 use bellwether::redis::RedisTls;
 use bellwether_lock::{FairLock, RedisLock, Redlock, ReentrantLock, conformance};
-use bellwether_testkit::servers::{Authority, RedisServer};
+use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls};
 
 use crate::world::options_of;
 
@@ -18,6 +18,9 @@ fn encrypted() -> (RedisServer, RedisOptions) {
 
 #[tokio::test]
 async fn redis_lock_keeps_the_contract_through_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let (_server, options) = encrypted();
     let lock = RedisLock::connect(options).await.expect("a lock");
     assert_eq!(conformance::run(lock.clone()).await, []);
@@ -28,6 +31,9 @@ async fn redis_lock_keeps_the_contract_through_tls() {
 
 #[tokio::test]
 async fn reentrant_lock_keeps_the_contract_through_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let (_server, options) = encrypted();
     let lock = ReentrantLock::connect(options).await.expect("a lock");
     assert_eq!(conformance::run(lock.clone()).await, []);
@@ -37,6 +43,9 @@ async fn reentrant_lock_keeps_the_contract_through_tls() {
 
 #[tokio::test]
 async fn fair_lock_keeps_the_contract_through_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let (_server, options) = encrypted();
     let lock = FairLock::connect(options).await.expect("a lock");
     assert_eq!(conformance::run(lock.clone()).await, []);
@@ -47,6 +56,9 @@ async fn fair_lock_keeps_the_contract_through_tls() {
 
 #[tokio::test]
 async fn redlock_keeps_the_contract_through_tls() {
+    if chosen_server_lacks_tls() {
+        return;
+    }
     let (_servers, options): (Vec<_>, Vec<_>) = (0..3).map(|_| encrypted()).unzip();
     let lock = Redlock::connect(options).await.expect("a lock");
     assert_eq!(conformance::run(lock.clone()).await, []);

@@ -197,7 +197,7 @@ async fn a_replica_is_named_on_connecting() {
 #[tokio::test]
 async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
     let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    server.own_all_slots();
     let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
     within(LONG, is_whole).await;
     let others = [(); 2].map(|()| RedisServer::start());

@@ -56,6 +56,20 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     assert_eq!(collector.collect(), published);
 }
 
+/// A server whose figures are these and the following ones.
+#[cfg(feature = "redis")]
+fn node(address: &str, first: u64) -> bellwether::RedisNodeStats {
+    let mut stats = bellwether::RedisNodeStats::default();
+    stats.address = address.to_owned();
+    stats.requests = first;
+    stats.redirections = first + 1;
+    stats.connects = first + 2;
+    stats.outages = first + 3;
+    stats.errors.not_ready = first + 4;
+    stats.is_down = first % 2 == 0;
+    stats
+}
+
 /// All figures of a store differ, so that none can stand for another.
 #[cfg(feature = "redis")]
 #[test]
@@ -81,11 +95,14 @@ fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
     near.bytes = 16;
     near.evictions = 17;
     near.disconnected = std::time::Duration::from_secs(18);
+    stats.wake_ups = bellwether::RedisWakeUps::Messages;
+    stats.nodes = [node("one:6379", 19), node("other:6379", 29)].to_vec();
 
     let (collector, instruments) = Collector::new();
-    instruments.observe_redis_store("redis", move || stats);
+    let observed = stats.clone();
+    instruments.observe_redis_store("redis", move || observed.clone());
     let published = published(|| bellwether::metrics::publish_redis_store("redis", &stats));
-    assert!(published.len() > 25, "{published:#?}");
+    assert!(published.len() > 50, "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
 

@@ -229,12 +229,18 @@ fn binary() -> PathBuf {
 
 /// The server to run, if there is one.
 fn found() -> Result<PathBuf, MissingServer> {
-    if let Some(chosen) = env::var_os("BELLWETHER_REDIS_SERVER").filter(|path| !path.is_empty()) {
-        return Ok(from_anywhere(chosen.into()));
+    if let Some(chosen) = chosen() {
+        return Ok(chosen);
     }
     let installed = in_path("redis-server").or_else(|| in_path("valkey-server"));
     let missing = MissingServer { server: "Redis or Valkey", package: "redis-server" };
     installed.or_else(in_target).ok_or(missing)
+}
+
+/// The server that the environment names.
+pub(super) fn chosen() -> Option<PathBuf> {
+    let named = env::var_os("BELLWETHER_REDIS_SERVER").filter(|path| !path.is_empty());
+    named.map(|path| from_anywhere(path.into()))
 }
 
 /// A relative path leads elsewhere from the server's directory; a bare name is looked up in PATH.

@@ -1,6 +1,7 @@
 //! A real Redis or Valkey cluster of a test's own: three primaries, each with a replica.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 
 use super::guarded::{free_port, wait_until};
 use super::redis::RedisServer;
@@ -53,10 +54,7 @@ impl RedisCluster {
         }
         for (number, primary) in self.nodes[..PRIMARIES].iter().enumerate() {
             let share = |number: usize| number * SLOTS / PRIMARIES;
-            let slots = share(number)..share(number + 1);
-            let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
-            let add = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|slot| &**slot));
-            primary.command(&add.collect::<Vec<_>>());
+            add_slots(primary, share(number)..share(number + 1));
         }
         let (primaries, replicas) = self.nodes.split_at(PRIMARIES);
         for (replica, primary) in replicas.iter().zip(primaries) {
@@ -192,6 +190,21 @@ impl RedisCluster {
             _ = node.try_command(&["FLUSHALL"]);
         }
     }
+}
+
+impl RedisServer {
+    /// Makes a server that was started with `--cluster-enabled yes` a cluster of its own. It serves
+    /// requests a moment later.
+    pub fn own_all_slots(&self) {
+        add_slots(self, 0..SLOTS);
+    }
+}
+
+/// One by one, because Redis 6.2 takes no ranges.
+fn add_slots(node: &RedisServer, slots: Range<usize>) {
+    let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+    let add = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(|slot| &**slot));
+    node.command(&add.collect::<Vec<_>>());
 }
 
 fn id(node: &RedisServer) -> String {

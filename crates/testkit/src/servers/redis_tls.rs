@@ -1,11 +1,33 @@
 //! A Redis server that also listens by TLS.
 
 use std::fs;
+use std::process::Command;
 
 use super::certificates::{Authority, Identity};
 use super::guarded::free_port;
-use super::redis::RedisServer;
+use super::redis::{RedisServer, chosen};
 use super::resp2::Reply;
+
+/// Whether the server that `BELLWETHER_REDIS_SERVER` names was built without TLS: then a test of TLS
+/// has nothing to test, and this says so on standard error. A server that was not chosen by name has
+/// to have TLS.
+pub fn chosen_server_lacks_tls() -> bool {
+    let Some(server) = chosen() else { return false };
+    // One with TLS misses a certificate, and ends as well.
+    let options = ["--port", "0", "--tls-port", "1", "--save", "", "--daemonize", "no"];
+    let output = Command::new(&server).args(options).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", server.display()));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    let lacks = LACKS_TLS.iter().any(|lack| said.contains(lack));
+    if lacks {
+        eprintln!("nothing is tested: {} was built without TLS", server.display());
+    }
+    lacks
+}
+
+/// What a server without TLS says, until Redis 6.2 and since.
+const LACKS_TLS: [&str; 2] = ["Bad directive", "Failed finding TLS support"];
 
 impl RedisServer {
     /// Starts a server that also listens by TLS, and asks clients for no certificate.

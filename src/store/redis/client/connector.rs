@@ -15,6 +15,7 @@ use super::connect_error::ConnectError;
 use super::connection::{Connection, ConnectionState};
 use super::destination::Destination;
 use super::dial::{Dialed, Dialer, PushSender};
+use super::node_record::NodeRecord;
 use super::push_handler::{PushHandler, PushReceiver};
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::script::RedisScript;
@@ -34,6 +35,8 @@ pub(super) struct Connector {
     pub(super) attempts: Arc<AtomicU64>,
     pub(super) backoff: ReconnectBackoff,
     pub(super) failovers: Arc<Failovers>,
+    /// Of the node that it connects to.
+    pub(super) record: Arc<NodeRecord>,
     /// Set if the server's time is needed: it is read on connecting.
     pub(super) clock: Option<Arc<ServerClock>>,
     /// Set for tracked connections.
@@ -66,6 +69,7 @@ impl Connector {
         // A failover from here on may change the address.
         let begun_after = self.failovers.count();
         let address = &self.destination.address().await?;
+        self.record.connects_to(address);
         let open = |protocol| self.open_by(protocol, address, number, begun_after);
         let (mut connection, protocol) = match open(self.protocol).await {
             Err(error)
@@ -128,7 +132,7 @@ impl Connector {
             warn_throttled!(
                 target: "bellwether::store",
                 %error,
-                "redis refuses client tracking: waiters of stores are told by messages, those of locks poll"
+                "redis refuses client tracking: waiters are told by messages"
             );
             return Ok(());
         }

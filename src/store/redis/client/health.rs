@@ -66,11 +66,14 @@ impl Health {
         }
     }
 
-    /// Notes that an admitted request has met an outage.
-    pub(super) fn failed(&self, admission: Admission<'_>, error: &StoreError) {
-        if admission.failed() == Some(Transition::Opened) {
+    /// Notes that an admitted request has met an outage. Returns whether the server is taken to be
+    /// down from now on.
+    pub(super) fn failed(&self, admission: Admission<'_>, error: &StoreError) -> bool {
+        let has_opened = admission.failed() == Some(Transition::Opened);
+        if has_opened {
             self.note_down(error);
         }
+        has_opened
     }
 
     pub(super) fn is_down(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::keeping_rules::{KeepingRules, ReplicaRules};
+use super::keeping_rules::{KeepingRules, ReplicaRules, ReplicatedWrites};
 use super::options::RedisOptions;
 use crate::config_error::{ConfigError, duration_within};
 
@@ -55,28 +55,41 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// Has each invalidation wait until this many replicas have it, so that a failover to one of them
-    /// does not lose it (`WAIT`).
+    /// Has writes wait until this many replicas have them, so that a failover to one of these does
+    /// not lose them (`WAIT`): invalidations, or [entries](ReplicatedWrites) as well.
     ///
-    /// If they do not have it in time, the invalidation fails with
-    /// [`NotReady`](crate::StoreErrorKind::NotReady), after it was executed on the primary. It is not
-    /// repeated then, but re-asserted after a failover. Invalidations that end at the same time share
-    /// a wait, so each takes up to twice this time longer. `WAIT` needs a connection of its own to each
-    /// node, and the user needs the right `+wait`.
+    /// If the replicas do not have it in time, the write fails with
+    /// [`NotReady`](crate::StoreErrorKind::NotReady), after it was executed on the primary:
     ///
-    /// Default: none is waited for. A replica usually has a write within a millisecond.
+    /// - An invalidation is not repeated then, but re-asserted after a failover.
+    /// - The callers of a load get its answer all the same. The entry stays on the primary.
+    /// - A `put` returns the error, and removes the entry.
+    ///
+    /// Writes to a node that end at the same time share a wait, so each takes up to twice this time
+    /// longer. `WAIT` needs a connection of its own to each node, and the user needs the right `+wait`.
+    ///
+    /// An entry that a failover loses is loaded again, so most caches need no wait for entries. It
+    /// counts if the one before it is worse than none, as with `put`: the promoted replica would
+    /// serve that until its ttl ends. Leases are never waited for.
+    ///
+    /// Default: nothing waits. A replica usually has a write within a millisecond.
     ///
     /// # Errors
     /// If there are not 1 to 100 replicas, or if the time is not from 1 ms to 60 s.
-    pub fn replicated(mut self, replicas: u32, within: Duration) -> Result<Self, ConfigError> {
+    pub fn replicated(
+        mut self,
+        writes: ReplicatedWrites,
+        replicas: u32,
+        within: Duration,
+    ) -> Result<Self, ConfigError> {
         if !(1..=100).contains(&replicas) {
-            let setting = "replicas that have an invalidation";
+            let setting = "replicas that have a write";
             let given = replicas as usize;
             return Err(ConfigError::Number { setting, given, least: 1, most: 100 });
         }
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let within = duration_within("time for replicas", within, least, most)?;
-        self.keeping.replicas = Some(ReplicaRules { replicas, within });
+        self.keeping.replicas = Some(ReplicaRules { writes, replicas, within });
         Ok(self)
     }
 

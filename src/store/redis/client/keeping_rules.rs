@@ -9,13 +9,24 @@ pub(in super::super) struct KeepingRules {
     pub(in super::super) most: usize,
     /// From how long before a loss acknowledged ones are repeated.
     pub(in super::super) window: Duration,
-    /// How many replicas must have an invalidation when it returns.
+    /// How many replicas must have an invalidation, or an entry, when the operation returns.
     pub(in super::super) replicas: Option<ReplicaRules>,
 }
 
-/// What an invalidation waits for.
+/// Which writes wait until [replicas have them](super::RedisOptions::replicated).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReplicatedWrites {
+    /// Invalidations and expirations, of keys and of tags.
+    Invalidations,
+    /// These, and entries: those of loads and those that `put` stores.
+    InvalidationsAndEntries,
+}
+
+/// What a write waits for.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct ReplicaRules {
+    pub(in super::super) writes: ReplicatedWrites,
     pub(in super::super) replicas: u32,
     pub(in super::super) within: Duration,
 }

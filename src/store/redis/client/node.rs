@@ -13,6 +13,7 @@ use super::destination::Destination;
 use super::health::{Health, Outages};
 use super::loss_observer::LossObserver;
 use super::losses::NodeLosses;
+use super::node_record::NodeRecord;
 use super::push_handler::PushHandler;
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::{self, Redirection};
@@ -21,6 +22,8 @@ use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
 use crate::error::StoreError;
+use crate::stats::NodeFigures;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
@@ -31,6 +34,7 @@ pub(super) struct RedisNode {
     pub(super) clock: Arc<ServerClock>,
     is_of_cluster: bool,
     health: Health,
+    record: Arc<NodeRecord>,
     /// Counted on to replace all connections.
     failovers: Arc<Failovers>,
     tracked: SharedConnection,
@@ -85,6 +89,10 @@ impl NodeFactory {
     }
 
     fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
+        let record = Arc::new(match &connector.destination {
+            Destination::Server(server) => NodeRecord::of(server.clone()),
+            Destination::Sentinel(_) => NodeRecord::default(),
+        });
         let owners = self.handler.owners.clone();
         let plain = self.plain as usize;
         let connections = 1 + plain + usize::from(self.waits);
@@ -92,7 +100,8 @@ impl NodeFactory {
         let losses = Arc::new(losses);
         let connect = |number, handler| {
             let backoff = ReconnectBackoff::new(connector.backoff.longest());
-            let connector = Connector { backoff, handler, ..connector.clone() };
+            let record = Arc::clone(&record);
+            let connector = Connector { backoff, handler, record, ..connector.clone() };
             SharedConnection::new(connector, number, Arc::clone(&losses))
         };
         let clock = connector.clock.clone().unwrap_or_default();
@@ -104,6 +113,7 @@ impl NodeFactory {
             health: Health::new(self.rules, self.outages.clone()),
             is_of_cluster: self.handler.owners.is_some(),
             used: AtomicBool::new(false),
+            record,
             address,
             place,
             clock,
@@ -128,7 +138,11 @@ impl RedisNode {
         deadline: Instant,
     ) -> Result<Replied, NodeError> {
         self.note_use();
-        let admission = self.health.admit().map_err(|said| NodeError { error: None, said })?;
+        let admission = self.health.admit().map_err(|said| {
+            self.record.counters.failed(said.kind());
+            NodeError { error: None, said }
+        })?;
+        self.record.counters.sent(outgoing.requests());
         match self.connection(route).send(outgoing, deadline).await {
             Ok(replied) => {
                 self.health.answered(admission);
@@ -137,10 +151,11 @@ impl RedisNode {
             Err(error) => {
                 let error = if self.is_of_cluster { error.in_cluster() } else { error };
                 let is_outage = error.is_outage() && !(self.is_of_cluster && is_of_slots(&error));
-                let failed = self.error(outgoing.error(&error), error);
-                match is_outage {
-                    true => self.health.failed(admission, &failed.said),
-                    false => self.health.answered(admission),
+                let failed = self.noted(outgoing.error(&error), error);
+                if !is_outage {
+                    self.health.answered(admission);
+                } else if self.health.failed(admission, &failed.said) {
+                    self.record.counters.went_down();
                 }
                 Err(failed)
             }
@@ -154,7 +169,16 @@ impl RedisNode {
         error: RequestError,
     ) -> NodeError {
         let error = error.in_cluster();
-        self.error(request.error(&error), error)
+        self.noted(request.error(&error), error)
+    }
+
+    /// Notes the error of a request.
+    fn noted(&self, said: StoreError, error: RequestError) -> NodeError {
+        match &error {
+            RequestError::Redirected(_) => self.record.counters.redirected(),
+            _ => self.record.counters.failed(said.kind()),
+        }
+        self.error(said, error)
     }
 
     fn error(&self, said: StoreError, error: RequestError) -> NodeError {
@@ -189,6 +213,21 @@ impl RedisNode {
 
     pub(super) fn is_down(&self) -> bool {
         self.health.is_down()
+    }
+
+    /// What it was sent and what came of it. Behind sentinels, the first one is the primary.
+    pub(super) fn stats(&self) -> Vec<RedisNodeStats> {
+        let stats =
+            |(place, (server, figures)): (usize, (ServerAddress, NodeFigures))| RedisNodeStats {
+                address: server.to_string(),
+                requests: figures.requests(),
+                redirections: figures.redirections(),
+                errors: figures.errors(),
+                connects: figures.connects(),
+                outages: figures.outages(),
+                is_down: place == 0 && self.is_down(),
+            };
+        self.record.read().into_iter().enumerate().map(stats).collect()
     }
 
     /// Since when it is out of reach, after it was in use.

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::RedisClient;
 use super::request::RedisRequest;
 use super::script::RedisScript;
+use crate::store::redis::stats::RedisNodeStats;
 
 impl RedisClient {
     /// For each node, a request that only a working primary answers. Any reply will do.
@@ -24,6 +25,11 @@ impl RedisClient {
     pub(in super::super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
         let slots = self.0.routing.slots_of_nodes().into_iter();
         slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
+    }
+
+    /// What the nodes were sent and what came of it, in the order of their addresses.
+    pub(in super::super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        self.0.routing.node_stats()
     }
 
     /// The place of the node that owns a slot.

@@ -13,6 +13,7 @@ use super::request::{Outgoing, RedisRequest, Replied};
 use super::server_clock::ServerClock;
 use super::slot::InSlot;
 use crate::error::StoreError;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// Where requests go.
 pub(super) enum Routing {
@@ -104,6 +105,16 @@ impl Routing {
             Self::Single(_) => vec![0],
             Self::Cluster(cluster) => cluster.slots_of_nodes(),
         }
+    }
+
+    /// What the nodes were sent and what came of it, in the order of their addresses.
+    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        let mut stats = match self {
+            Self::Single(node) => node.stats(),
+            Self::Cluster(cluster) => cluster.node_stats(),
+        };
+        stats.sort_by(|one, other| one.address.cmp(&other.address));
+        stats
     }
 
     pub(super) fn is_down(&self) -> bool {

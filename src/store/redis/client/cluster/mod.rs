@@ -39,6 +39,7 @@ use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS, SlotOwners};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::jitter::jitter;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// A cluster.
 pub(super) struct Cluster {
@@ -105,7 +106,7 @@ impl Cluster {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
         match error {
             Some(Undelivered { said, is_of_cluster: true }) if said.kind() != Down => {
-                self.health.failed(admission, said);
+                _ = self.health.failed(admission, said);
             }
             // A node that does not answer says nothing about the cluster.
             Some(error) if matches!(error.said.kind(), Down | TimedOut | Unreachable) => {
@@ -284,6 +285,11 @@ impl Cluster {
     /// The nodes that own slots.
     pub(super) fn owners(&self) -> Vec<Arc<RedisNode>> {
         self.table.owners().into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// What the nodes that are in use were sent and what came of it.
+    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        self.table.in_use().iter().flat_map(|node| node.stats()).collect()
     }
 
     /// Whether the cluster, or any node that owns slots, is taken to be down.

@@ -1,0 +1,82 @@
+//! The recorder of what a node of a store was sent, and what came of it.
+
+use super::counters::Counters;
+use super::store_stats::{StoreErrorEvent, StoreErrorStats, event};
+use crate::error::StoreErrorKind;
+
+/// What a node was sent, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct NodeCounters(Counters<COUNT>);
+
+/// A snapshot of [`NodeCounters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeFigures([u64; COUNT]);
+
+const REQUESTS: usize = 0;
+const REDIRECTIONS: usize = 1;
+const CONNECTS: usize = 2;
+const OUTAGES: usize = 3;
+const ERRORS: usize = 4;
+const COUNT: usize = ERRORS + StoreErrorEvent::COUNT;
+
+impl NodeCounters {
+    pub(crate) fn sent(&self, requests: usize) {
+        self.0.add_many(REQUESTS, requests as u64);
+    }
+
+    pub(crate) fn redirected(&self) {
+        self.0.add(REDIRECTIONS);
+    }
+
+    /// A request has failed.
+    pub(crate) fn failed(&self, kind: StoreErrorKind) {
+        self.0.add(ERRORS + event(kind) as usize);
+    }
+
+    /// An attempt to connect begins.
+    pub(crate) fn connects(&self) {
+        self.0.add(CONNECTS);
+    }
+
+    /// The circuit breaker has opened.
+    pub(crate) fn went_down(&self) {
+        self.0.add(OUTAGES);
+    }
+
+    pub(crate) fn read(&self) -> NodeFigures {
+        let mut event = 0..;
+        NodeFigures([(); COUNT].map(|()| event.next().map_or(0, |event| self.0.read(event))))
+    }
+}
+
+impl NodeFigures {
+    /// What has come since an older snapshot.
+    pub(crate) fn since(&self, older: &Self) -> Self {
+        let mut events = self.0;
+        events
+            .iter_mut()
+            .zip(older.0)
+            .for_each(|(event, older)| *event = event.wrapping_sub(older));
+        Self(events)
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.0[REQUESTS]
+    }
+
+    pub(crate) fn redirections(&self) -> u64 {
+        self.0[REDIRECTIONS]
+    }
+
+    pub(crate) fn connects(&self) -> u64 {
+        self.0[CONNECTS]
+    }
+
+    pub(crate) fn outages(&self) -> u64 {
+        self.0[OUTAGES]
+    }
+
+    pub(crate) fn errors(&self) -> StoreErrorStats {
+        StoreErrorStats::read(|event| self.0[ERRORS + event])
+    }
+}

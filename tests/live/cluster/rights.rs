@@ -1,0 +1,64 @@
+//! A user with the documented rights on all nodes.
+
+use bellwether::store::conformance;
+use bellwether::{RedisOptions, StoreErrorKind};
+use bellwether_testkit::servers::RedisCluster;
+
+use super::{fill, found, owned_by, slot};
+use crate::catalog::{key, options_at};
+
+/// The rights that the guide asks for on a cluster.
+const RIGHTS: &[&str] = &[
+    "~bw:*",
+    "+mget",
+    "+get",
+    "+getex",
+    "+setrange",
+    "+set",
+    "+del",
+    "+pttl",
+    "+pexpire",
+    "+time",
+    "+evalsha",
+    "+eval",
+    "+client|tracking",
+    "+ping",
+    "+cluster|slots",
+    "+asking",
+];
+
+/// Gives a user these rights and no others, on all nodes.
+fn user(cluster: &RedisCluster, rights: &[&str]) -> RedisOptions {
+    for node in cluster.nodes() {
+        let begin = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret"];
+        node.command(&[&begin[..], rights].concat());
+    }
+    options_at(&cluster.url().replace("://", "://bw:secret@"))
+}
+
+#[tokio::test]
+async fn a_user_with_the_documented_rights_can_do_everything_on_a_cluster() {
+    let cluster = RedisCluster::start();
+    let store = user(&cluster, RIGHTS).connect().await.expect("a store");
+    assert!(store.is_tracking());
+    let violations = conformance::run(store.clone()).await;
+    let refused: Vec<_> =
+        violations.iter().filter(|found| found.instead.contains("NOPERM")).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    // A slot that is moving is asked for on the node that imports it.
+    let sku = owned_by(&cluster, 0);
+    fill(&store, sku, "moving").await;
+    let slot = slot(&cluster, sku);
+    cluster.begin_to_move(slot, 1);
+    while cluster.move_names(slot, 1, 10) > 0 {}
+    assert_eq!(found(&store, key(sku)).await.as_deref(), Some("moving"));
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_discover_the_slots_is_told_on_connecting() {
+    let cluster = RedisCluster::start();
+    let rights: Vec<_> = RIGHTS.iter().copied().filter(|it| *it != "+cluster|slots").collect();
+    let error = user(&cluster, &rights).connect().await.expect_err("it may not");
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("NOPERM"), "{error}");
+}
