@@ -49,9 +49,4 @@ async fn tag_of_another_argument(layer: &Layer, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item/{sku}", skip(layer), tags = ["shelf" as "name"])]
-async fn tag_function_without_a_name(layer: &Layer, sku: u64) -> Result<u64, ()> {
-    Ok(sku)
-}
-
 fn main() {}
