@@ -66,7 +66,7 @@ fn node(address: &str, first: u64) -> bellwether::RedisNodeStats {
     stats.connects = first + 2;
     stats.outages = first + 3;
     stats.errors.not_ready = first + 4;
-    stats.is_down = first % 2 == 0;
+    stats.is_down = first.is_multiple_of(2);
     stats
 }
 
