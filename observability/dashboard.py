@@ -54,6 +54,11 @@ def share(part, whole):
     return " / ".join(rates)
 
 
+def by_cache(part, whole):
+    """The same, for each cache."""
+    return " / ".join(per_second(name, CACHE, "cache", *more) for name, *more in (part, whole))
+
+
 def quantile(share, name, of, by):
     """The value that this share of the values of a histogram does not exceed."""
     rates = "sum by (le, %s) (rate(%s[$__rate_interval]))" % (by, metric(name + "_bucket", of))
@@ -123,6 +128,15 @@ ROWS = [
          "99 % of the loads took at most so long. Waiters wait as long."),
         ("Running loads", "none", False, "sum by (cache) (%s)" % metric("loads_running", CACHE), "{{cache}}",
          "Loads that have started and not ended. If it only grows, loads hang."),
+        ("Flights", "none", False, "sum by (cache) (%s)" % metric("flights", CACHE), "{{cache}}",
+         "Keys that the processes load, or whose load in another process they wait for."),
+        ("Waiters", "none", False, "sum by (cache) (%s)" % metric("waiters", CACHE), "{{cache}}",
+         "Callers that wait for these keys now. Without the cache, each would be a load."),
+        ("Queued loads", "none", False, "sum by (cache) (%s)" % metric("loads_queued", CACHE), "{{cache}}",
+         "Uncached loads that wait, because as many run as may. Their callers wait, or are refused."),
+        ("Failing keys", "none", False, "sum by (cache) (%s)" % metric("failing_keys", CACHE), "{{cache}}",
+         "Keys whose last loads have failed: callers share the failure or get a stale answer, and now and "
+         "then one of them may load."),
         ("Refreshes in the background", "cps", True, per_second("refreshes_total", CACHE, "result"),
          "{{result}}", "No caller notices a failed one, until the stale windows end."),
         ("Loads by cache", "cps", True, per_second("loads_started_total", CACHE, "cache"), "{{cache}}",
@@ -132,9 +146,12 @@ ROWS = [
     ]),
     ("Between processes", [
         ("What wakes waiters", "cps", True, per_second("wakes_total", CACHE, "by"), "{{by}}",
-         "push: a message of the store, at once. pause: a poll, because no message came: about five a "
-         "second while a load takes longer than 0.2 s. If most are pauses although loads are shorter, "
-         "push messages are lost."),
+         "push: a message of the store, at once. pause: a poll while the load goes on, about five a second. "
+         "missed_push: a poll found that the load was over, and no message had told."),
+        ("Missed push messages", "percentunit", False, by_cache(
+            ("wakes_total", 'by="missed_push"'), ("wakes_total", 'by=~"missed_push|push"')), "{{cache}}",
+         "Of the ends of loads that waiters in other processes noticed: those that a poll has found. If most "
+         "are, push messages are lost."),
         ("Lag behind the load", "s", False, quantile(0.99, "notice_lag_seconds", CACHE, "cache"), "{{cache}}",
          "How long after the end of a load in another process its waiters had the answer: 99 % at most so "
          "long. A tenth of a second and more means that they poll."),

@@ -23,7 +23,9 @@ pub struct Claim {
 impl Claim {
     /// A new claim on a key.
     pub fn new(key: Key) -> Self {
-        Self { key, token: Token(Uuid::new_v4()), tags: Tags::none(), trace: None }
+        let token = Token(Uuid::new_v4());
+        // Each request for it needs the digest.
+        Self { key: key.digested(), token, tags: Tags::none(), trace: None }
     }
 
     /// Sets the tags of the entry that is to be loaded, as far as they are known before the load.

@@ -42,6 +42,9 @@
 //! | `loads_started_total` | counter | `cache`, `why` | [`LoadStartStats`](crate::stats::LoadStartStats) |
 //! | `loads_ended_total` | counter | `cache`, `result` | [`LoadEndStats`](crate::stats::LoadEndStats) |
 //! | `loads_running` | gauge | `cache` | loads that have started and not ended |
+//! | `loads_queued` | gauge | `cache` | [`CurrentStats`]: uncached loads that wait because as many run as may |
+//! | `flights`, `waiters` | gauge | `cache` | the same: keys that are loaded or waited for, and the callers that wait |
+//! | `failing_keys` | gauge | `cache` | the same: keys whose last loads have failed |
 //! | `wakes_total` | counter | `cache`, `by` | [`WakeStats`](crate::stats::WakeStats) |
 //! | `leases_total` | counter | `cache`, `event` | [`LeaseStats`](crate::stats::LeaseStats) |
 //! | `commits_total` | counter | `cache`, `result` | [`CommitStats`](crate::stats::CommitStats) |
@@ -79,7 +82,7 @@ use metrics_facade::{counter, gauge};
 pub use self::describe::describe;
 pub use self::histograms::publish_histogram;
 
-use crate::stats::{CacheStats, HistogramStats, MemoryStats};
+use crate::stats::{CacheStats, CurrentStats, HistogramStats, MemoryStats};
 
 /// Publishes the statistics of a layer or cache under this name.
 pub fn publish_cache(name: &str, stats: &CacheStats) {
@@ -92,7 +95,17 @@ pub fn publish_cache(name: &str, stats: &CacheStats) {
     }
     each("bellwether_loads_started_total", "cache", name, "why", loads.started.by_name());
     each("bellwether_loads_ended_total", "cache", name, "result", loads.ended.by_name());
-    gauge!("bellwether_loads_running", "cache" => name.to_owned()).set(loads.running() as f64);
+    let CurrentStats { flights, waiters, queued_loads, failing_keys } = stats.current;
+    let gauges = [
+        ("bellwether_loads_running", loads.running()),
+        ("bellwether_loads_queued", queued_loads),
+        ("bellwether_flights", flights),
+        ("bellwether_waiters", waiters),
+        ("bellwether_failing_keys", failing_keys),
+    ];
+    for (metric, value) in gauges {
+        set(metric, "cache", name, value);
+    }
     each("bellwether_wakes_total", "cache", name, "by", wakes.by_name());
     each("bellwether_leases_total", "cache", name, "event", leases.by_name());
     each("bellwether_commits_total", "cache", name, "result", commits.by_name());
@@ -110,8 +123,8 @@ pub fn publish_cache(name: &str, stats: &CacheStats) {
 /// Publishes the statistics of a `MemoryStore` under this name.
 pub fn publish_memory_store(name: &str, stats: &MemoryStats) {
     let MemoryStats { entries, bytes, evictions } = *stats;
-    set("bellwether_store_entries", name, entries);
-    set("bellwether_store_bytes", name, bytes);
+    set("bellwether_store_entries", "store", name, entries);
+    set("bellwether_store_bytes", "store", name, bytes);
     count("bellwether_store_evictions_total", name, evictions);
 }
 
@@ -129,13 +142,13 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
     let operation_times = stats.operation_times.by_name();
     let duration = "bellwether_store_operation_duration_seconds";
     times(duration, "store", name, "operation", operation_times);
-    set("bellwether_store_up", name, u64::from(!stats.is_down));
+    set("bellwether_store_up", "store", name, u64::from(!stats.is_down));
     count("bellwether_store_connects_total", name, stats.connects);
     count("bellwether_store_outages_total", name, stats.outages);
     count("bellwether_store_pushes_total", name, stats.pushes);
     count("bellwether_store_unreadable_total", name, stats.unreadable);
     let replay = &stats.replay;
-    set("bellwether_store_invalidations_pending", name, replay.pending);
+    set("bellwether_store_invalidations_pending", "store", name, replay.pending);
     count("bellwether_store_invalidations_kept_total", name, replay.kept);
     count("bellwether_store_invalidations_replayed_total", name, replay.replayed);
     count("bellwether_store_invalidations_dropped_total", name, replay.dropped);
@@ -148,8 +161,8 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
     if let Some(near) = &stats.near {
         count("bellwether_near_hits_total", name, near.hits);
         count("bellwether_near_evictions_total", name, near.evictions);
-        set("bellwether_near_entries", name, near.entries);
-        set("bellwether_near_bytes", name, near.bytes);
+        set("bellwether_near_entries", "store", name, near.entries);
+        set("bellwether_near_bytes", "store", name, near.bytes);
         let disconnected = near.disconnected.as_secs();
         count("bellwether_near_disconnected_seconds_total", name, disconnected);
     }
@@ -209,6 +222,6 @@ fn count(metric: &'static str, store: &str, count: u64) {
     counter!(metric, "store" => store.to_owned()).absolute(count);
 }
 
-fn set(metric: &'static str, store: &str, value: u64) {
-    gauge!(metric, "store" => store.to_owned()).set(value as f64);
+fn set(metric: &'static str, owner: &'static str, name: &str, value: u64) {
+    gauge!(metric, owner => name.to_owned()).set(value as f64);
 }

@@ -64,6 +64,7 @@ struct Loads {
 struct Wakes {
     push: u64,
     pause: u64,
+    missed_push: u64,
 }
 
 /// How many of something took how long: by the classes of [`HistogramStats::SECONDS`].
@@ -100,6 +101,7 @@ impl Stats {
             stats.loads.add(&cache);
             stats.wakes.push += cache.wakes.push;
             stats.wakes.pause += cache.wakes.pause;
+            stats.wakes.missed_push += cache.wakes.missed_push;
             stats.waits.add(&cache.wait_times.here);
             stats.waits.add(&cache.wait_times.elsewhere);
             stats.lags.add(&cache.notice_lag);

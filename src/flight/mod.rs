@@ -37,5 +37,5 @@ pub(crate) use awaited::Awaited;
 pub(crate) use join::{LoneLookup, Role};
 pub(crate) use leader::{Generation, Leader};
 pub(crate) use state::{Phase, PhaseListener};
-pub(crate) use table::{FlightBounds, Flights, Full};
+pub(crate) use table::{FlightBounds, FlightCounts, Flights, Full};
 pub(crate) use waiter::{Completion, Waiter};

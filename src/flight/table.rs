@@ -27,6 +27,14 @@ pub(crate) struct FlightBounds {
     pub(crate) waiters: usize,
 }
 
+/// How many flights and waiters there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlightCounts {
+    pub(crate) flights: u64,
+    /// In all flights together.
+    pub(crate) waiters: u64,
+}
+
 /// Which bound is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
@@ -56,6 +64,20 @@ impl<L> Flights<L> {
     /// How many keys have a flight or a lone lookup.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// How many flights there are, and callers in them.
+    pub(crate) fn counts(&self) -> FlightCounts {
+        let mut counts = FlightCounts::default();
+        for shard in &self.shards {
+            for slot in lock(shard).values() {
+                if let Slot::Flight(flight) = slot {
+                    counts.flights += 1;
+                    counts.waiters += lock(&flight.state).slots.len() as u64;
+                }
+            }
+        }
+        counts
     }
 
     /// Puts a new flight into its shard. `None` if there are as many as there may be.

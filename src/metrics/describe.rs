@@ -25,7 +25,7 @@ const COUNTERS: [(&str, Unit, &str); 28] = [
     (
         "bellwether_wakes_total",
         Unit::Count,
-        "Ends of waits for the load of another process. Those by a pause are polls.",
+        "Ends of waits for the load of another process. A missed push is a poll that found its end.",
     ),
     ("bellwether_leases_total", Unit::Count, "Leases that this process asked for."),
     ("bellwether_commits_total", Unit::Count, "Loaded answers that were to be stored."),
@@ -97,8 +97,20 @@ const COUNTERS: [(&str, Unit, &str); 28] = [
     ),
 ];
 
-const GAUGES: [(&str, Unit, &str); 9] = [
+const GAUGES: [(&str, Unit, &str); 13] = [
     ("bellwether_loads_running", Unit::Count, "Loads that have started and not ended."),
+    (
+        "bellwether_loads_queued",
+        Unit::Count,
+        "Uncached loads that wait because as many run as may.",
+    ),
+    (
+        "bellwether_flights",
+        Unit::Count,
+        "Keys that are loaded, or whose load in another process is waited for.",
+    ),
+    ("bellwether_waiters", Unit::Count, "Callers that wait for these keys."),
+    ("bellwether_failing_keys", Unit::Count, "Keys whose last loads have failed."),
     ("bellwether_store_entries", Unit::Count, "Entries that are kept."),
     ("bellwether_store_bytes", Unit::Bytes, "The size of the entries that are kept."),
     ("bellwether_store_up", Unit::Count, "0 while the circuit breaker of the store is open."),

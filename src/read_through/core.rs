@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::error_rules::ErrorRules;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
@@ -17,12 +15,13 @@ use super::not_found::NotFound;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
+use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, Error};
-use crate::flight::{FlightBounds, Flights};
+use crate::flight::{FlightBounds, FlightCounts, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
-use crate::stats::Statistics;
+use crate::stats::{Activity, CurrentStats, Statistics};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -58,7 +57,7 @@ pub(crate) struct Loads {
     /// Forced refreshes, one per key.
     pub(crate) forced: Arc<Flights<Outcome>>,
     /// Permits to load without a lease.
-    pub(crate) uncached_permits: Arc<Semaphore>,
+    pub(crate) uncached_permits: Arc<UncachedPermits>,
     /// Failures of a moment ago, shared with later callers.
     pub(crate) failures: Arc<FailureCache>,
     /// Failures of uncached loads and forced refreshes. They confirm each other, but put no key
@@ -94,7 +93,7 @@ impl Loads {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Arc::new(Semaphore::new(uncached_loads)),
+            uncached_permits: Arc::new(UncachedPermits::new(uncached_loads)),
             failures: Arc::default(),
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
@@ -112,15 +111,26 @@ impl Loads {
         self.flights.len() + self.uncached.len() + self.forced.len() + others
     }
 
+    /// Shows in these statistics what is under way from now on.
+    pub(crate) fn show_in(&self, statistics: &Statistics) {
+        for flights in [&self.flights, &self.uncached, &self.forced] {
+            statistics.observe(&(Arc::clone(flights) as Arc<dyn Activity>));
+        }
+        statistics.observe(&(Arc::clone(&self.uncached_permits) as Arc<dyn Activity>));
+        statistics.observe(&(Arc::clone(&self.failures) as Arc<dyn Activity>));
+    }
+
     /// The loads with this type of outcome, unless these are the ones. All share the permits.
-    fn of_other_type(&self, outcome: TypeId) -> Option<Self> {
+    fn of_other_type(&self, outcome: TypeId, statistics: &Statistics) -> Option<Self> {
         if *self.of_other_types.first.get_or_init(|| outcome) == outcome {
             return None;
         }
         let mut others = self.of_other_types.others();
-        let loads = others.entry(outcome).or_insert_with(|| Self {
-            uncached_permits: Arc::clone(&self.uncached_permits),
-            ..Self::none(self.bounds)
+        let loads = others.entry(outcome).or_insert_with(|| {
+            let uncached_permits = Arc::clone(&self.uncached_permits);
+            let loads = Self { uncached_permits, ..Self::none(self.bounds) };
+            loads.show_in(statistics);
+            loads
         });
         Some(loads.clone())
     }
@@ -140,6 +150,13 @@ impl Loads {
     }
 }
 
+impl Activity for Flights<Outcome> {
+    fn read(&self) -> CurrentStats {
+        let FlightCounts { flights, waiters } = self.counts();
+        CurrentStats { flights, waiters, ..CurrentStats::default() }
+    }
+}
+
 impl LoadsByType {
     fn others(&self) -> MutexGuard<'_, HashMap<TypeId, Loads>> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
@@ -153,7 +170,8 @@ impl<C> Core<C> {
         C: Codec<R>,
         E: 'static,
     {
-        let Some(loads) = self.loads.of_other_type(TypeId::of::<(C::Kept, E)>()) else {
+        let types = TypeId::of::<(C::Kept, E)>();
+        let Some(loads) = self.loads.of_other_type(types, &self.statistics) else {
             return Arc::clone(self);
         };
         Arc::new(Self {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::outcome::Outcome;
 use crate::key::Digest;
+use crate::stats::{Activity, CurrentStats};
 use crate::store::Failure;
 
 /// Failures of this process, each for its life.
@@ -122,6 +123,12 @@ impl FailureCache {
         failed.filter(|failed| matters(failed)).map_or(0, |failed| failed.times)
     }
 
+    /// How many keys have a failure whose window is not over.
+    fn len(&self) -> usize {
+        let now = Instant::now();
+        self.table().failed.values().filter(|failed| failed.until > now).count()
+    }
+
     /// Notes that the store knows of the failure.
     pub(crate) fn note_reported(&self, key: &Digest) {
         if let Some(failed) = self.table().failed.get_mut(key) {
@@ -138,6 +145,12 @@ impl FailureCache {
     /// Guards the table only: held for a map operation, never across an `.await`.
     fn table(&self) -> MutexGuard<'_, FailureTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Activity for FailureCache {
+    fn read(&self) -> CurrentStats {
+        CurrentStats { failing_keys: self.len() as u64, ..CurrentStats::default() }
     }
 }
 

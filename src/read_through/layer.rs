@@ -346,6 +346,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     pub(super) fn core(&self) -> Core<C> {
+        self.loads.show_in(&self.statistics);
         Core {
             store: Arc::clone(&self.store),
             policy: self.policy.clone(),

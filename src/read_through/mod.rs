@@ -109,3 +109,4 @@ pub(crate) mod service;
 mod step;
 mod tags;
 mod uncached_load;
+mod uncached_permits;

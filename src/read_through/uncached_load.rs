@@ -31,7 +31,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
     C: Codec<S::Response>,
 {
     let max_wait = core.policy.max_wait();
-    let Ok(Ok(_permit)) = timeout(max_wait, core.loads.uncached_permits.acquire()).await else {
+    let Ok(Some(_permit)) = timeout(max_wait, core.loads.uncached_permits.acquire()).await else {
         let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.uncached_loads);
         return leader.complete_all(&Outcome::Failed(error));
     };

@@ -1,5 +1,6 @@
 //! The statistics of a layer.
 
+use super::activity::CurrentStats;
 use super::counters::counters;
 use super::histogram::{HistogramStats, time_histograms};
 
@@ -9,6 +10,8 @@ use super::histogram::{HistogramStats, time_histograms};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CacheStats {
+    /// What is under way at this moment.
+    pub current: CurrentStats,
     /// How requests ended.
     pub requests: RequestStats,
     /// Calls of the loader.
@@ -41,6 +44,7 @@ pub struct CacheStats {
 impl Default for CacheStats {
     fn default() -> Self {
         Self {
+            current: CurrentStats::default(),
             requests: RequestStats::default(),
             loads: LoadStats::default(),
             wakes: WakeStats::default(),
@@ -279,13 +283,17 @@ time_histograms! {
 
 counters! {
     /// What ended waits for the load of another process. A load ends one wait of each waiting process
-    /// by a push, and a load of more than 0.2 s about five per second by a pause. If shorter loads end
-    /// many by a pause, push messages do not arrive: waiters poll.
+    /// by a push, and a load of more than 0.2 s about five per second by a pause. If many are missed
+    /// pushes, push messages do not arrive: waiters poll.
     pub struct WakeStats counts WakeEvent {
         /// The store reported a change.
         push: Push,
-        /// A pause was over, without a report.
+        /// A pause was over, and that was no fault: the load went on, its lease was free, or the store
+        /// never [reports changes](crate::store::Watch::silent).
         pause: Pause,
+        /// A pause was over, and the store had what the load ended with. It should have reported that,
+        /// and the report had not come.
+        missed_push: MissedPush,
         /// The last caller left.
         abandoned: Abandoned,
     }

@@ -2,7 +2,8 @@
 //!
 //! They are always on. A layer, a handle, a store and a set of locks each have `stats()`, which
 //! gives a plain struct of counters. Counters only grow, and are never reset: the difference of
-//! two snapshots is what happened in between. To tell layers apart, give each a
+//! two snapshots is what happened in between. What is under way at the moment is in
+//! [`CacheStats::current`]: these figures rise and fall. To tell layers apart, give each a
 //! [`name`](crate::ReadThroughLayer::name).
 //!
 //! ```
@@ -36,12 +37,15 @@
 //! - Each call of the loader is counted once when it starts, and once when it ends.
 //!   [`LoadStats::running`] is the difference.
 //! - The caller that leads a load is never counted as collapsed.
+//! - Each wait for the load of another process counts once in [`wakes`](CacheStats::wakes): one that
+//!   a pause ended when the store has said what became of the load.
 //! - Each load that has ended is in [`load_times`](CacheStats::load_times), and each caller that was
 //!   collapsed in [`wait_times`](CacheStats::wait_times).
 //!
 //! A snapshot is not one moment: requests that end while it is taken may be in one counter and not
 //! yet in another.
 
+mod activity;
 mod cache_stats;
 mod counters;
 mod histogram;
@@ -57,6 +61,7 @@ mod running_load;
 mod store_stats;
 mod striped;
 
+pub use self::activity::CurrentStats;
 pub use self::cache_stats::{
     CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
@@ -71,6 +76,7 @@ pub use self::store_stats::{
 };
 pub use self::striped::StripedCounter;
 
+pub(crate) use self::activity::Activity;
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
     RequestEvent, WaitPlace, WakeEvent,

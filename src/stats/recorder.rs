@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::activity::{Activities, Activity};
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
     LeaseStats, LimitEvent, LimitStats, LoadReason, RefreshEvent, RefreshStats, RequestEvent,
@@ -22,6 +23,7 @@ use crate::trace::CallerSpan;
 #[derive(Debug)]
 pub(crate) struct Statistics {
     name: Arc<str>,
+    activities: Activities,
     requests: Striped<{ RequestEvent::COUNT }>,
     loads: Arc<LoadCounters>,
     wakes: Counters<{ WakeEvent::COUNT }>,
@@ -44,6 +46,7 @@ impl Statistics {
     pub(crate) fn named(name: impl Into<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
+            activities: Activities::default(),
             requests: Striped::default(),
             loads: Arc::default(),
             wakes: Counters::default(),
@@ -62,6 +65,11 @@ impl Statistics {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Says from now on what is under way here, too, for as long as it is there.
+    pub(crate) fn observe(&self, activity: &Arc<dyn Activity>) {
+        self.activities.add(activity);
     }
 
     /// A request has ended.
@@ -158,6 +166,7 @@ impl Statistics {
     pub(crate) fn read(&self) -> CacheStats {
         let (loads, load_times) = self.loads.read();
         CacheStats {
+            current: self.activities.read(),
             requests: RequestStats::read(|event| self.requests.read(event)),
             loads,
             wakes: WakeStats::read(|event| self.wakes.read(event)),

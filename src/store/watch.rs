@@ -18,6 +18,7 @@ pub struct Watch {
     key_watch: Option<KeyWatch>,
     /// Another watch, whose changes are reported, too.
     other: Option<Box<Self>>,
+    is_interrupted: bool,
 }
 
 #[derive(Debug)]
@@ -32,14 +33,22 @@ struct KeyWatch {
 impl Watch {
     /// A watch that never reports a change, for stores that learn of none.
     pub fn silent() -> Self {
-        Self { key_watch: None, other: None }
+        Self { key_watch: None, other: None, is_interrupted: false }
+    }
+
+    /// A watch that never reports a change, for a store that learns of changes otherwise, but not now:
+    /// it lacks a right, or has no connection for messages. Waits that this prolongs count as
+    /// [missed pushes](crate::stats::WakeStats::missed_push).
+    pub fn interrupted() -> Self {
+        Self { is_interrupted: true, ..Self::silent() }
     }
 
     /// A watch that reports the changes of both.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         if self.is_silent() {
-            return other;
+            let is_interrupted = self.is_interrupted || other.is_interrupted;
+            return Self { is_interrupted, ..other };
         }
         if !other.is_silent() {
             let others = self.other.take().map(|it| *it);
@@ -51,6 +60,17 @@ impl Watch {
     /// Whether it never reports a change.
     pub fn is_silent(&self) -> bool {
         self.key_watch.is_none() && self.other.is_none()
+    }
+
+    /// Whether it never reports a change, and its store would do so otherwise.
+    pub fn is_interrupted(&self) -> bool {
+        self.is_interrupted && self.is_silent()
+    }
+
+    /// Whether there was a change that [`changed`](Self::changed) has not returned for.
+    pub fn has_changed(&self) -> bool {
+        let of_key = self.key_watch.as_ref().is_some_and(KeyWatch::has_changed);
+        of_key || self.other.as_ref().is_some_and(|other| other.has_changed())
     }
 
     /// Waits for a change since the watch was made, or since this last returned. It never returns
@@ -84,6 +104,10 @@ impl KeyWatch {
             }
             changed.await;
         }
+    }
+
+    fn has_changed(&self) -> bool {
+        self.changes.count.load(Ordering::Acquire) != self.known
     }
 }
 
@@ -141,7 +165,7 @@ impl Watchers {
         drop(keys);
         let known = changes.count.load(Ordering::Acquire);
         let key_watch = KeyWatch { changes, known, watchers: Arc::clone(&self.0), digest };
-        Watch { key_watch: Some(key_watch), other: None }
+        Watch { key_watch: Some(key_watch), ..Watch::silent() }
     }
 
     /// Notifies the watches of a key that it has changed.

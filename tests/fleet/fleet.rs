@@ -130,6 +130,7 @@ impl Setup {
         Self {
             url,
             database: database.address(),
+            ledger: None,
             resp2: false,
             near: false,
             timeout_ms: 10_000,

@@ -14,7 +14,8 @@
 //! | `leaving` | callers leave, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
-//! | `sums` | statistics of all processes add up to callers and loads |
+//! | `polling` | a lost message is told from a load that takes long |
+//! | `sums` | statistics and metrics of all processes add up to callers and to rows of a database |
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
@@ -22,6 +23,7 @@
 //! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
 mod messages;
+mod outcomes;
 
 mod database;
 mod fleet;
@@ -38,6 +40,7 @@ mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod polling;
 mod sums;
 mod tags;
 mod untracked;

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::ops::AddAssign;
+use std::path::PathBuf;
 
 use bellwether::stats::CacheStats;
 use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
+use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
 
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     PlayTags(TagGame),
     /// Report its state.
     Report,
+    /// Report its statistics, and its metrics as Prometheus would read them.
+    Scrape,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -42,6 +46,7 @@ pub(crate) enum Reply {
     Failed(String),
     History(Vec<Event>),
     Report(Report),
+    Scrape(Box<Scrape>),
 }
 
 /// How a worker is set up.
@@ -50,6 +55,8 @@ pub(crate) struct Setup {
     /// The Redis.
     pub(crate) url: String,
     pub(crate) database: SocketAddr,
+    /// The ledger into which loads are written, if they are, and the number of this process there.
+    pub(crate) ledger: Option<(PathBuf, u64)>,
     pub(crate) resp2: bool,
     /// Copies what it reads.
     pub(crate) near: bool,
@@ -127,6 +134,8 @@ pub(crate) struct Sums {
     pub(crate) loads: u64,
     pub(crate) granted: u64,
     pub(crate) pushes: u64,
+    pub(crate) pauses: u64,
+    pub(crate) missed_pushes: u64,
     pub(crate) invalidations: u64,
 }
 
@@ -145,13 +154,15 @@ impl From<CacheStats> for Sums {
             loads: stats.loads.started.total(),
             granted: stats.leases.granted,
             pushes: stats.wakes.push,
+            pauses: stats.wakes.pause,
+            missed_pushes: stats.wakes.missed_push,
             invalidations: stats.invalidations.invalidated,
         }
     }
 }
 
 impl Sums {
-    fn figures(&mut self) -> [&mut u64; 12] {
+    fn figures(&mut self) -> [&mut u64; 14] {
         [
             &mut self.requests,
             &mut self.hits,
@@ -164,6 +175,8 @@ impl Sums {
             &mut self.loads,
             &mut self.granted,
             &mut self.pushes,
+            &mut self.pauses,
+            &mut self.missed_pushes,
             &mut self.invalidations,
         ]
     }

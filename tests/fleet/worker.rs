@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bellwether::metrics::publish_cache;
 use bellwether::{
     CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore,
     StoreError, Wait, WhenAbandoned,
 };
 use bellwether_testkit::clock;
+use bellwether_testkit::exposition::Exposition;
+use bellwether_testkit::ledger::LedgerWriter;
 use bellwether_testkit::processes::work;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
@@ -23,6 +26,7 @@ use tower::{Layer, Service};
 use crate::database::{Client, Query};
 use crate::fleet::NAMESPACE;
 use crate::messages::{Answer, Command, How, Reply, Report, Setup};
+use crate::outcomes::Scrape;
 
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
@@ -40,6 +44,7 @@ pub(crate) struct Member {
     store: RedisStore,
     database: Arc<Client>,
     service: Rows,
+    exposition: Exposition,
     /// Held for a map operation, never across an `.await`.
     bursts: Mutex<HashMap<u64, Vec<Option<Caller>>>>,
 }
@@ -73,9 +78,12 @@ impl Member {
             options = options.near(1024 * 1024)?;
         }
         let store = connect(options).await?;
-        let database = Arc::new(Client::new(setup.database));
+        let ledger = setup.ledger.as_ref();
+        let ledger = ledger.map(|(path, process)| LedgerWriter::open(path, *process));
+        let database = Arc::new(Client::new(setup.database, ledger));
         let service = rows(&store, &database, &setup);
-        Ok(Self { setup, store, database, service, bursts: Mutex::default() })
+        let exposition = Exposition::new();
+        Ok(Self { setup, store, database, service, exposition, bursts: Mutex::default() })
     }
 
     /// A service of another layer over the same store, with its own times.
@@ -120,6 +128,7 @@ impl Member {
             Command::Play(game) => Reply::History(self.play(game).await),
             Command::PlayTags(game) => Reply::History(self.play_tags(game).await),
             Command::Report => Reply::Report(self.report()),
+            Command::Scrape => Reply::Scrape(Box::new(self.scrape())),
         }
     }
 
@@ -188,6 +197,12 @@ impl Member {
         }
     }
 
+    fn scrape(&self) -> Scrape {
+        let stats = self.service.stats();
+        let text = self.exposition.render(|| publish_cache("rows", &stats));
+        Scrape::of(&stats, text)
+    }
+
     fn bursts(&self) -> MutexGuard<'_, HashMap<u64, Vec<Option<Caller>>>> {
         self.bursts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -248,7 +263,7 @@ impl Service<Ask> for Loader {
 
     fn call(&mut self, Ask { key, before, after }: Ask) -> Self::Future {
         let client = Arc::clone(&self.0);
-        Box::pin(async move { client.ask(Query::Load { key, before, after }).await })
+        Box::pin(async move { client.load(Query::Load { key, before, after }).await })
     }
 }
 

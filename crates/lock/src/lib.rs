@@ -179,7 +179,10 @@ pub use mysql::{MySqlLock, MySqlOptions, MySqlRowLock};
 pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};
+
 pub use running::LockedError;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub use session::SessionOptions;
 pub use stats::LockStats;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};

@@ -13,7 +13,6 @@ use opentelemetry::metrics::{AsyncInstrument, Meter};
 use crate::observed::Observed;
 
 /// Reads one figure of a snapshot.
-#[cfg(feature = "redis")]
 type ReadField<T> = fn(&T) -> u64;
 
 /// The instruments of caches and stores, which the SDK reads when it collects.
@@ -39,6 +38,7 @@ impl Instruments {
         };
         instruments.make_for_requests(meter);
         instruments.make_for_loads(meter);
+        instruments.make_for_what_is_under_way(meter);
         instruments.make_for_memory_stores(meter);
         #[cfg(feature = "redis")]
         {
@@ -112,10 +112,6 @@ impl Instruments {
             all.each(to, |stats| labelled("result", stats.loads.ended.by_name()));
         });
         let all = self.caches.clone();
-        gauge(meter, "bellwether.loads.running", "{load}", move |to| {
-            all.one(to, |stats| Some(stats.loads.running()));
-        });
-        let all = self.caches.clone();
         counter(meter, "bellwether.wakes", "{wake}", move |to| {
             all.each(to, |stats| labelled("by", stats.wakes.by_name()));
         });
@@ -131,6 +127,20 @@ impl Instruments {
         counter(meter, "bellwether.refreshes", "{refresh}", move |to| {
             all.each(to, |stats| labelled("result", stats.refreshes.by_name()));
         });
+    }
+
+    fn make_for_what_is_under_way(&self, meter: &Meter) {
+        let gauges: [(_, _, ReadField<CacheStats>); 5] = [
+            ("bellwether.loads.running", "{load}", |stats| stats.loads.running()),
+            ("bellwether.loads.queued", "{load}", |stats| stats.current.queued_loads),
+            ("bellwether.flights", "{flight}", |stats| stats.current.flights),
+            ("bellwether.waiters", "{request}", |stats| stats.current.waiters),
+            ("bellwether.failing_keys", "{key}", |stats| stats.current.failing_keys),
+        ];
+        for (name, unit, value) in gauges {
+            let all = self.caches.clone();
+            gauge(meter, name, unit, move |to| all.one(to, |stats| Some(value(stats))));
+        }
     }
 
     fn make_for_memory_stores(&self, meter: &Meter) {

@@ -41,6 +41,8 @@
 //! | `loads.started` | counter | `{load}` | `cache`, `why` | [`LoadStartStats`](bellwether::stats::LoadStartStats) |
 //! | `loads.ended` | counter | `{load}` | `cache`, `result` | [`LoadEndStats`](bellwether::stats::LoadEndStats) |
 //! | `loads.running` | gauge | `{load}` | `cache` | loads that have started and not ended |
+//! | `loads.queued` | gauge | `{load}` | `cache` | [`CurrentStats`](bellwether::stats::CurrentStats): uncached loads that wait because as many run as may |
+//! | `flights`, `waiters`, `failing_keys` | gauge | `{flight}`, `{request}`, `{key}` | `cache` | the same |
 //! | `wakes` | counter | `{wake}` | `cache`, `by` | [`WakeStats`](bellwether::stats::WakeStats) |
 //! | `leases` | counter | `{lease}` | `cache`, `event` | [`LeaseStats`](bellwether::stats::LeaseStats) |
 //! | `commits` | counter | `{commit}` | `cache`, `result` | [`CommitStats`](bellwether::stats::CommitStats) |

@@ -10,6 +10,8 @@
 //! | [`spans`] | | a subscriber that records spans, their parents and their links |
 //! | [`wait`] | | waiting for what cannot be awaited |
 //! | [`servers`] | `servers` | Redis, MariaDB, PostgreSQL and ZooKeeper, each started for one test |
+//! | [`exposition`] | `servers` | metrics in the text format of Prometheus |
+//! | [`ledger`] | `servers` | a table in a database, into which the loaders of several processes write |
 //! | [`faults`] | `servers` | a proxy that does what bad networks and bad servers do |
 //! | [`processes`] | `servers` | copies of a test binary as worker processes, and other programs |
 //! | [`seeds`] | `servers` | random numbers that can be repeated |
@@ -31,7 +33,11 @@ pub mod caches;
 pub mod clock;
 pub mod error_chain;
 #[cfg(feature = "servers")]
+pub mod exposition;
+#[cfg(feature = "servers")]
 pub mod faults;
+#[cfg(feature = "servers")]
+pub mod ledger;
 pub mod loaders;
 #[cfg(feature = "lock")]
 pub mod locks;

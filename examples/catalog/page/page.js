@@ -91,7 +91,7 @@ function showFigures(now, then) {
   const { loads, wakes } = now;
   text('loads', `${number.format(loads.started)} (${number.format(loads.failed)})`);
   text('refreshes', number.format(loads.failed_refreshes));
-  text('wakes', `${number.format(wakes.push)} (${number.format(wakes.pause)})`);
+  text('wakes', `${number.format(wakes.push)} (${number.format(wakes.pause)}, ${number.format(wakes.missed_push)})`);
 }
 
 function showOutcomes(now, then) {

@@ -8,7 +8,7 @@ use super::{FlightHold, FlightTask, TaskEvent};
 use crate::codec::Codec;
 use crate::read_through::outcome::Outcome;
 use crate::read_through::step::{LeaseHold, LoadEnd, Meanwhile};
-use crate::stats::{CommitEvent, LeaseEvent, LoadReason, RefreshEvent};
+use crate::stats::{CommitEvent, LeaseEvent, LoadReason, RefreshEvent, WakeEvent};
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
@@ -18,6 +18,7 @@ where
 {
     /// Counts an event of the protocol.
     pub(super) fn count(&mut self, event: &TaskEvent) {
+        self.count_pause(event);
         let statistics = &self.core.statistics;
         match event {
             TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
@@ -45,6 +46,33 @@ where
             TaskEvent::CommitFailed { .. } => statistics.commit(CommitEvent::Unacknowledged),
             _ => {}
         }
+    }
+
+    /// Counts a wait that a pause ended, when the store has said what became of the load.
+    fn count_pause(&mut self, event: &TaskEvent) {
+        let is_of_the_wait = matches!(event, TaskEvent::Waited { .. });
+        if is_of_the_wait || !std::mem::take(&mut self.has_paused) {
+            return;
+        }
+        let has_ended = matches!(
+            event,
+            TaskEvent::Found { .. }
+                | TaskEvent::PrivateKey { .. }
+                | TaskEvent::PrivateOnce { .. }
+                | TaskEvent::Uncacheable { .. }
+                | TaskEvent::Unreadable { .. }
+                | TaskEvent::InCooldown { .. }
+                | TaskEvent::InCooldownStale { .. }
+        );
+        let watch = &self.watch;
+        let is_reported = !watch.is_silent() || watch.is_interrupted();
+        let wake = match has_ended && is_reported {
+            // It came just after the pause.
+            true if watch.has_changed() => WakeEvent::Push,
+            true => WakeEvent::MissedPush,
+            false => WakeEvent::Pause,
+        };
+        self.core.statistics.wake(wake);
     }
 
     /// With a stale answer for every caller, the load is for none.

@@ -119,13 +119,13 @@ where
             // The answer would not be stored.
             return None;
         }
-        let permits = Arc::clone(&self.core.loads.uncached_permits);
-        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+        let permits = &self.core.loads.uncached_permits;
+        if let Some(permit) = permits.try_acquire() {
             return Some(Some(permit));
         }
         self.leader.enter(Phase::Queueing);
         tokio::select! {
-            permit = permits.acquire_owned() => permit.ok().map(Some),
+            permit = permits.acquire() => permit.map(Some),
             () = self.leader.abandoned() => None,
         }
     }

@@ -36,6 +36,9 @@ pub(crate) struct FlightTask<S, Req, C> {
     purpose: Purpose,
     /// Set while no caller waits for the load: why it loads.
     background: Option<LoadReason>,
+    /// Its last wait was ended by a pause, and is not counted yet: what the store says next tells
+    /// whether a push was missed.
+    has_paused: bool,
     /// The span of the caller that opened the flight. A flight in the background keeps it until it
     /// loads or waits, since the load follows from it.
     opener: CallerSpan,
@@ -141,7 +144,8 @@ where
         let backoff = core.policy.backoff(!watch.is_silent());
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
         let background = purpose.background();
-        Self { core, leader, job, claim, watch, backoff, purpose, background, opener }
+        let has_paused = false;
+        Self { core, leader, job, claim, watch, backoff, purpose, background, has_paused, opener }
     }
 
     /// Runs the protocol until the flight is closed.
@@ -242,13 +246,18 @@ where
         self.leader.wait_for_lease(left);
         let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };
-        let (event, wake) = tokio::select! {
-            () = self.watch.changed() => (TaskEvent::Waited { memory }, WakeEvent::Push),
-            () = sleep(delay) => (TaskEvent::Waited { memory }, WakeEvent::Pause),
-            () = self.leader.abandoned() => (TaskEvent::Abandoned, WakeEvent::Abandoned),
-        };
-        self.core.statistics.wake(wake);
-        event
+        let statistics = &self.core.statistics;
+        tokio::select! {
+            // In this order: a task that runs late finds both, and the push came first.
+            biased;
+            () = self.watch.changed() => statistics.wake(WakeEvent::Push),
+            () = self.leader.abandoned() => {
+                statistics.wake(WakeEvent::Abandoned);
+                return TaskEvent::Abandoned;
+            }
+            () = sleep(delay) => self.has_paused = true,
+        }
+        TaskEvent::Waited { memory }
     }
 
     /// Waits for a change of the key, for the end of a cooldown, or for a waiter that has no

@@ -36,12 +36,7 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     if store.near.is_some() {
         explain_untracked(store).await?;
     }
-    // A user that may neither subscribe nor publish is no error: then waiters poll. One that may do
-    // only one of the two has been forgotten.
-    if client.subscribe().await {
-        client.check_commands(&["publish"]).await?;
-    }
-    Ok(())
+    client.prepare_messages().await
 }
 
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server

@@ -53,7 +53,6 @@ impl Inner {
             reads_clock: true,
             plain,
             waits: rules.replicas.is_some(),
-            publishes: true,
         };
         let client = RedisClient::with(options, setup);
         let replicas = rules.replicas.map(|rules| ReplicaWaits::new(client.clone(), rules));

@@ -48,10 +48,7 @@ end
 -- is the trace of its load, a W3C traceparent. Then come the marks of the processes that wait for its
 -- end, 16 hexadecimal digits each. Only those wait by a mark to which the server does not report
 -- changes.
-local lease_length, trace_length, mark_length = 32, 55, 16
-
--- How many processes one lease has marks of. Others poll.
-local most_marks = 1000
+local lease_length, trace_length = 32, 55
 
 -- Where the marks of a lease begin. All but the trace are multiples of the length of a mark.
 local function first_mark(lease)
@@ -63,8 +60,7 @@ end
 local function lease_fence(lease)
   if not lease or #lease < lease_length then return false end
   local first = first_mark(lease)
-  if #lease < first - 1 or (#lease - first + 1) % mark_length > 0 then return false end
-  if string.find(lease, '[^0-9a-f]', first) then return false end
+  if #lease < first - 1 or not has_marks(lease, first) then return false end
   return fence_at(lease, 17)
 end
 
@@ -81,20 +77,12 @@ end
 
 -- Adds the mark of a process to a lease. A full server refuses, and then the process polls.
 local function leave_mark(name, lease, mark)
-  local marks = marks_of(lease)
-  local is_full = #marks >= most_marks * mark_length
-  if mark == '' or is_full or string.find(marks, mark, 1, true) then return end
-  redis.pcall('SETRANGE', name, #lease, mark)
+  if add_mark(marks_of(lease), mark) then redis.pcall('SETRANGE', name, #lease, mark) end
 end
 
--- Tells the processes that have left a mark at a lease that it has ended. Without the permission to
--- publish, they poll.
+-- Tells the processes that have left a mark at a lease that it has ended.
 local function tell_waiters(name, lease)
-  if not lease or #lease <= lease_length or not lease_fence(lease) then return end
-  local channel = string.match(name, '^bw:[^:]+:') .. 'waiter:'
-  for mark in string.gmatch(marks_of(lease), string.rep('%x', mark_length)) do
-    redis.pcall('PUBLISH', channel .. mark, name)
-  end
+  if lease and #lease > lease_length and lease_fence(lease) then tell(name, marks_of(lease)) end
 end
 
 -- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after

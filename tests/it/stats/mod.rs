@@ -1,6 +1,7 @@
 //! What layers and stores count, and that it adds up.
 
 mod cache;
+mod current;
 mod events;
 mod histograms;
 mod loads;
@@ -9,6 +10,7 @@ mod logs;
 mod metrics;
 mod requests;
 mod sums;
+mod wakes;
 
 use bellwether::MemoryStore;
 

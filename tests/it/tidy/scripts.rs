@@ -13,7 +13,7 @@ fn scripts() -> Vec<Source> {
 }
 
 fn is_part(script: &Source) -> bool {
-    ["/prelude.lua", "/contested.lua"].iter().any(|name| script.path.ends_with(name))
+    ["/prelude.lua", "/contested.lua", "/told.lua"].iter().any(|name| script.path.ends_with(name))
 }
 
 /// The header of a script, and what comes after it, with what stands behind the script.

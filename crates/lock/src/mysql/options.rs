@@ -1,12 +1,10 @@
 //! The options of a lock in a MariaDB or MySQL server.
 
 use std::fmt;
-use std::time::Duration;
 
-use bellwether::ConfigError;
 use mysql_async::{Opts, OptsBuilder};
 
-use crate::session::SessionSettings;
+use crate::session::{DatabaseAddress, SessionOptions, SessionSettings};
 
 /// The options of a connection to a MariaDB or MySQL server.
 ///
@@ -23,76 +21,31 @@ use crate::session::SessionSettings;
 /// # Ok(())
 /// # }
 /// ```
+pub type MySqlOptions = SessionOptions<MySqlAddress>;
+
+/// The address of a MariaDB or MySQL server, with a database.
 #[derive(Clone)]
-pub struct MySqlOptions {
-    pub(super) address: Opts,
-    pub(super) settings: SessionSettings,
+#[allow(unnameable_types, reason = "only `MySqlOptions` has a use for it")]
+pub struct MySqlAddress(Opts);
+
+impl DatabaseAddress for MySqlAddress {
+    const OPTIONS: &'static str = "MySqlOptions";
+    const FORM: &'static str = "it must be mysql://[user[:password]@]host[:port]/database";
+
+    fn parse(url: &str) -> Option<Self> {
+        let address = Opts::from_url(url).ok()?;
+        address.db_name().is_some_and(|name| !name.is_empty()).then_some(Self(address))
+    }
+}
+
+/// Shows where the server is, and neither user nor password.
+impl fmt::Debug for MySqlAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.0.ip_or_hostname(), self.0.tcp_port())
+    }
 }
 
 impl MySqlOptions {
-    /// Options for a `mysql://` address with a database, which has the tables of the locks.
-    ///
-    /// # Errors
-    /// If the address is not valid. The message repeats no part of it, because any may be a
-    /// password.
-    pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let refused = || ConfigError::Url { reason: ADDRESS };
-        let address = Opts::from_url(url).map_err(|_| refused())?;
-        if address.db_name().is_none_or(str::is_empty) {
-            return Err(refused());
-        }
-        Ok(Self { address, settings: SessionSettings::default() })
-    }
-
-    /// Sets the namespace of the keys. Services that share locks share a namespace.
-    ///
-    /// Default: `default`, so that one service needs no name.
-    ///
-    /// # Errors
-    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
-    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
-    }
-
-    /// Sets how long the server may take for an answer, and for a connection. The patience of the
-    /// caller is added to it.
-    ///
-    /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
-    /// down.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
-    }
-
-    /// Sets the session timeout: the server ends a session from which it receives nothing for so
-    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
-    /// until then.
-    ///
-    /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
-    /// pause for two seconds. The server counts whole seconds, so it may take up to one second
-    /// longer.
-    ///
-    /// # Errors
-    /// If it is not from 1 s to one hour.
-    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.session(timeout)?, ..self })
-    }
-
-    /// Sets how many connections there may be at a time. Every claim has a connection of its own
-    /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
-    /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
-    /// statement over one more connection, for a moment.
-    ///
-    /// Default: 64. Servers allow 151 by default, for all their clients.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 10,000.
-    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.connections(connections)?, ..self })
-    }
-
     /// The options of the client.
     pub(super) fn connecting(&self) -> OptsBuilder {
         let SessionSettings { session, timeout, .. } = &self.settings;
@@ -102,7 +55,7 @@ impl MySqlOptions {
             "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
         );
         // Settings that are given here need no request. The address is not replaced by a socket.
-        OptsBuilder::from_opts(self.address.clone())
+        OptsBuilder::from_opts(self.address.0.clone())
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))
             .wait_timeout(Some(usize::try_from(seconds).unwrap_or(usize::MAX)))
@@ -111,37 +64,6 @@ impl MySqlOptions {
             .setup(vec!["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".into(), silence])
     }
 }
-
-/// Options for an address, with the defaults for everything else.
-impl TryFrom<&str> for MySqlOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &str) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// As for `&str`.
-impl TryFrom<&String> for MySqlOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &String) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// Shows where the server is, and neither user nor password.
-impl fmt::Debug for MySqlOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = (self.address.ip_or_hostname(), self.address.tcp_port());
-        f.debug_struct("MySqlOptions")
-            .field("address", &format_args!("{}:{}", address.0, address.1))
-            .field("settings", &self.settings)
-            .finish()
-    }
-}
-
-const ADDRESS: &str = "it must be mysql://[user[:password]@]host[:port]/database";
 
 /// The longest packet, in bytes. Ours are short.
 const PACKET: usize = 1 << 20;

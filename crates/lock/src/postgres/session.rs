@@ -17,7 +17,7 @@ pub(super) struct PostgresSession {
 
 impl PostgresSession {
     pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
-        let connected = options.address.connect(NoTls).await;
+        let connected = options.address.0.connect(NoTls).await;
         let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {

@@ -4,12 +4,13 @@
 -- common case ends before the functions of the preludes are created.
 local held = peek(KEYS[1])
 local is_ours = is_of(held, ARGV[1])
-local is_from = held and #held == 32 and string.sub(held, 17) == ARGV[5]
+local is_from = is_lock(held) and string.sub(held, 17, lock_length) == from
 if held and not is_ours and not is_from then
+  leave_mark(KEYS[1], held, mark)
   watch(KEYS[1])
   local fence, renewed = holder(held)
   return {2, redis.call('PTTL', KEYS[1]), fence, renewed}
 end
-local fence = is_ours and holder(held) or next_fence(counter, ARGV[3])
-write(KEYS[1], ARGV[1], fence, server_time(), ARGV[2])
+local fence = is_ours and holder(held) or next_fence(counter)
+write(KEYS[1], ARGV[1], fence, server_time(), ARGV[2], marks_of(held))
 return {1, fence}

@@ -17,7 +17,8 @@
 //!
 //! # What is kept in the server
 //! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
-//!   queue. After a release, nothing.
+//!   queue. Where the server reports no changes, the marks of the processes that wait, 16 bytes each.
+//!   After a release, nothing.
 //! - For all keys of a namespace that share a hash slot: one counter of fences,
 //!   `bw:<namespace>:fence:{<tag>}`. So there are at most 16,384 of them.
 //!
@@ -55,6 +56,15 @@
 //! other processes, and no channel to subscribe to before and after. The message also comes for an
 //! expiry and for a `FLUSHALL`; one that the release publishes would not.
 //!
+//! Over RESP2, and where the server or its user's permissions refuse `CLIENT TRACKING`, the release
+//! publishes messages: a caller that gets `busy` leaves the mark of its process at the lock, and the
+//! release publishes to the channels of these marks, in a [`FairLock`] to that of the next waiter.
+//! The release of a lock without waiters publishes nothing. Each lock subscribes over one more
+//! connection, when it connects or, if it connects lazily, when it first asks for a key. An expiry is
+//! not announced: a waiter asks again at the end of the lease. A waiter asks again every 250 ms at
+//! least, so a message that is lost delays it by no more. The waiters of a [`Redlock`] poll, and so do
+//! those of a user that may not subscribe.
+//!
 //! # How a holder notices a loss
 //! In the same way. A holder reads its name 0.1 s after the grant, and again after each message. It
 //! subscribes by a read, so it is not told of that. So it learns within about a round trip that its
@@ -63,9 +73,8 @@
 //!
 //! A hold that ends within 0.1 s costs no further command. It leaves no tracked name: the release
 //! changes the name, which ends the tracking. A renewal changes the name, too, and costs one more
-//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, waiters poll, and a holder learns
-//! of a loss with its next renewal, a third of the lease later. The messages by which a `RedisStore`
-//! tells waiters then are for its leases only.
+//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, a holder learns of a loss with its
+//! next renewal, a third of the lease later: messages are for waiters only.
 //!
 //! # What a user of the server must be allowed to do
 //! All of them need `~bw:* +evalsha +eval +client|tracking`, and:
@@ -78,8 +87,9 @@
 //! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
 //!
 //! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
-//! is missing of these. Without `+client|tracking`, waiters poll. A cluster needs `+cluster|slots
-//! +asking` as well.
+//! is missing of these. Without `+client|tracking`, waiters are told by messages if the user has `&bw:*
+//! +subscribe +publish`, and poll otherwise; `connect` names `+publish` if only that is missing. A cluster
+//! needs `+cluster|slots +asking` as well.
 //!
 //! [`FairLock`]: crate::FairLock
 //! [`RedisLock`]: crate::RedisLock

@@ -8,13 +8,17 @@
 -- One script, because starting a script takes the server longer than releasing a lock. The claims do
 -- not depend on each other, and an error of one is not raised.
 local keys, args, pcall, sub = KEYS, ARGV, redis.pcall, string.sub
-local released = {}
+local released, marked = {}, nil
 for i = 1, #keys do
   local held = pcall('GETEX', keys[i])
   if type(held) == 'string' and sub(held, 1, 16) == args[i] then
     released[i] = pcall('DEL', keys[i]) == 1 and 1
+    if #held > 32 then
+      marked = marked or {}
+      marked[keys[i]] = held
+    end
   else
     released[i] = type(held) ~= 'table' and 0
   end
 end
-return released
+if not marked then return released end

@@ -8,5 +8,5 @@
 -- prolonged.
 local held = peek(KEYS[1])
 if not is_of(held, ARGV[1]) then return 0 end
-write(KEYS[1], ARGV[1], holder(held), server_time(), ARGV[2])
+write(KEYS[1], ARGV[1], holder(held), server_time(), ARGV[2], marks_of(held))
 return 1

@@ -53,7 +53,9 @@ impl Scripted {
     pub(super) async fn prove(&self) -> Result<(), LockError> {
         self.client.connect().await?;
         self.client.check_commands(self.scripts.commands).await?;
-        prove_single(&self.client, &self.scripts.renew).await
+        prove_single(&self.client, &self.scripts.renew).await?;
+        self.client.prepare_messages().await?;
+        Ok(())
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
@@ -82,14 +84,14 @@ impl Scripted {
         prolong_at.load(Ordering::Relaxed) <= now
     }
 
-    /// The argument that makes a script prolong the life of a slot's counter.
-    fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
+    /// The argument by which a script prolongs the life of a slot's counter, or nothing.
+    fn life_of_counter(&self, slot: u16) -> Vec<u8> {
         let (prolong_at, now) = self.prolong_at(slot);
         let at = prolong_at.load(Ordering::Relaxed);
         let next = now.saturating_add(PROLONGED_EVERY.as_secs() as u32);
         let is_ours = at <= now
             && prolong_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_ours { b"1".to_vec() } else { Vec::new() }
+        if is_ours { millis(FENCE_TTL + PROLONGED_EVERY) } else { Vec::new() }
     }
 
     /// When the life of a slot's counter is prolonged next, and the time now.
@@ -115,8 +117,11 @@ impl Scripted {
         let claim = request.claim.clone();
         let (counter, slot) = self.counter(claim.key());
         names.push(counter);
-        let life = millis(FENCE_TTL + PROLONGED_EVERY);
-        let args = [token(&claim), millis(request.lease), life, self.prolongs_counter(slot), more];
+        let rare = [self.life_of_counter(slot), more, self.client.mark()];
+        let mut args = vec![token(&claim), millis(request.lease)];
+        if rare.iter().any(|arg| !arg.is_empty()) {
+            args.extend(rare);
+        }
         Box::pin(async move {
             let script = &lock.scripts.acquire;
             let request = RedisRequest::script(script, names, args, "taking the lock");
@@ -190,3 +195,15 @@ impl fmt::Debug for Scripted {
 
 /// How often the life of a counter is prolonged.
 const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_keep_counters_for_the_same_time() {
+        let life = (FENCE_TTL + PROLONGED_EVERY).as_millis();
+        let prelude = include_str!("prelude.lua");
+        assert!(prelude.contains(&format!("local fence_life = {life}\n")));
+    }
+}

@@ -74,11 +74,11 @@ impl RedisLock {
             ]),
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
-            release: RedisScript::new(&[include_str!("release.lua")]),
+            release: RedisScript::new(&[include_str!("release.lua"), TELL[0], TELL[1]]),
             commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
         };
         let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
-        let release_many = RedisScript::new(&[include_str!("release_many.lua")]);
+        let release_many = RedisScript::new(&[include_str!("release_many.lua"), TELL[0], TELL[1]]);
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
         let takes = lock.batches(take_many, "taking locks");
         let releases = lock.batches(release_many, "freeing locks");
@@ -151,6 +151,9 @@ impl TakeOver for RedisLock {
         self.0.lock.acquire(&request, names, from)
     }
 }
+
+/// The parts of the scripts that release locks with marks.
+const TELL: [&str; 2] = [RedisScript::PRELUDE, include_str!("told.lua")];
 
 impl fmt::Debug for RedisLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@ for i = 1, #keys, 2 do
   local fence = pcall('INCR', keys[i + 1])
   local is_granted = false
   if type(fence) == 'number' and fence >= 1e12 and fence < 9007199254740992 then
-    local set = pcall('SET', keys[i], args[i] .. pack('>I8I8', fence, 0), 'NX', 'PX', args[i + 1])
+    local set = pcall('SET', keys[i], pack('>c16I8I8', args[i], fence, 0), 'NX', 'PX', args[i + 1])
     is_granted = set and set.ok
   end
   fences[#fences + 1] = is_granted and fence or false

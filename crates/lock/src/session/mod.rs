@@ -18,6 +18,7 @@ mod context;
 mod database;
 mod error;
 mod name;
+mod options;
 mod pool;
 mod settings;
 
@@ -29,9 +30,12 @@ use bellwether::Key;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+pub use self::options::SessionOptions;
+
 pub(super) use self::database::{Database, TakenName};
 pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
+pub(super) use self::options::DatabaseAddress;
 pub(super) use self::settings::SessionSettings;
 
 use self::claim_task::ClaimTask;

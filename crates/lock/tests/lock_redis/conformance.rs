@@ -27,6 +27,17 @@ async fn redis_lock_keeps_the_contract_over_resp2() {
 }
 
 #[tokio::test]
+async fn reentrant_and_fair_locks_keep_the_contract_over_resp2() {
+    let server = RedisServer::start();
+    let lock = ReentrantLock::connect(options(&server).resp2()).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_reentrant(lock).await, []);
+    let lock = FairLock::connect(options(&server).resp2()).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_queue(lock).await, []);
+}
+
+#[tokio::test]
 async fn reentrant_lock_keeps_the_contract() {
     let server = RedisServer::start();
     let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");

@@ -11,6 +11,7 @@ mod declared;
 mod encrypted;
 mod fair;
 mod faults;
+mod messages;
 mod policy;
 mod processes;
 mod push_messages;

@@ -157,6 +157,11 @@ impl FaultProxy {
         self.damage.flip(nth, bits);
     }
 
+    /// Drops the push messages (RESP3) of the server from now on. Everything else passes.
+    pub fn lose_pushes(&self) {
+        self.replacements.lose_pushes(true);
+    }
+
     /// Replaces the replies to some commands that come from now on.
     pub fn replace(&self, replacement: Replacement) -> Replaced {
         self.replacements.add(replacement)

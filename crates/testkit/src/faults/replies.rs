@@ -1,7 +1,7 @@
 //! Which reply is for which command, and those that are replaced.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::resp::{self, Length};
@@ -47,9 +47,13 @@ impl Replaced {
     }
 }
 
-/// The replacements of a proxy, in the order in which they were said.
+/// The replacements of a proxy.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Replacements(Arc<Mutex<Vec<Replacement>>>);
+pub(super) struct Replacements {
+    /// In the order in which they were said.
+    all: Arc<Mutex<Vec<Replacement>>>,
+    loses_pushes: Arc<AtomicBool>,
+}
 
 impl Replacements {
     pub(super) fn add(&self, replacement: Replacement) -> Replaced {
@@ -61,6 +65,15 @@ impl Replacements {
 
     pub(super) fn clear(&self) {
         self.all().clear();
+        self.lose_pushes(false);
+    }
+
+    pub(super) fn lose_pushes(&self, are_lost: bool) {
+        self.loses_pushes.store(are_lost, SeqCst);
+    }
+
+    fn loses(&self, reply: &[u8]) -> bool {
+        resp::is_push(reply) && self.loses_pushes.load(SeqCst)
     }
 
     /// The first one for a command, which has been used once more then.
@@ -73,7 +86,7 @@ impl Replacements {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Replacement>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,10 +108,10 @@ pub(super) fn inspectors(replacements: Replacements, is_resp: bool) -> (Commands
     let expected = Expected::default();
     let commands = Commands {
         frames: Frames::of(resp::command, is_resp),
-        replacements,
+        replacements: replacements.clone(),
         expected: Arc::clone(&expected),
     };
-    (commands, Replies { frames: Frames::of(resp::value, is_resp), expected })
+    (commands, Replies { frames: Frames::of(resp::value, is_resp), replacements, expected })
 }
 
 /// The treatment of the replies that are still to come.
@@ -112,6 +125,7 @@ pub(super) struct Commands {
 
 pub(super) struct Replies {
     frames: Frames,
+    replacements: Replacements,
     expected: Expected,
 }
 
@@ -143,6 +157,9 @@ impl Inspect for Replies {
     fn inspect(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut passing = Vec::with_capacity(bytes.len());
         self.frames.push(bytes, |reply| {
+            if self.replacements.loses(reply) {
+                return;
+            }
             let expected =
                 if resp::is_push(reply) { None } else { lock(&self.expected).pop_front() };
             match expected.flatten() {

@@ -4,6 +4,7 @@
 //! killed. A machine that lacks a server fails the test, and the failure says what to install.
 
 mod certificates;
+mod database;
 mod guarded;
 mod mariadb;
 mod missing;
@@ -19,10 +20,11 @@ mod wrong_clock;
 mod zookeeper;
 
 pub use self::certificates::{Authority, Identity, Validity};
+pub use self::database::{DatabaseKind, DatabaseServer};
 pub use self::guarded::free_port;
-pub use self::mariadb::MariaDbServer;
+pub use self::mariadb::{MariaDb, MariaDbServer};
 pub use self::missing::MissingServer;
-pub use self::postgres::PostgresServer;
+pub use self::postgres::{Postgres, PostgresServer};
 pub use self::prometheus::{PrometheusServer, promtool};
 pub use self::redis::RedisServer;
 pub use self::redis_cluster::RedisCluster;

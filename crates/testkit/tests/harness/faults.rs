@@ -217,6 +217,21 @@ async fn a_push_is_no_reply() {
 }
 
 #[tokio::test]
+async fn pushes_are_lost_and_replies_are_not() {
+    let (server, proxy, mut client) = with_client().await;
+    proxy.lose_pushes();
+    send(&mut client, &[&["HELLO", "3"], &["CLIENT", "TRACKING", "ON"], &["GET", "k"]]).await;
+    until(&mut client, "+OK\r\n_\r\n").await;
+    server.command(&["SET", "k", "changed"]);
+    assert_eq!(ping(&mut client).await.unwrap(), PONG);
+    proxy.heal();
+    send(&mut client, &[&["GET", "k"]]).await;
+    comes(&mut client, "$7\r\nchanged\r\n").await;
+    server.command(&["SET", "k", "again"]);
+    comes(&mut client, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n").await;
+}
+
+#[tokio::test]
 async fn a_command_that_comes_in_pieces_is_one() {
     let (_server, proxy, mut client) = with_client().await;
     proxy.replace(Replacement::of("ECHO whole", "-REPLACED\r\n"));

@@ -4,6 +4,7 @@
 mod api;
 mod browser;
 mod dashboard;
+mod exporter;
 mod faults;
 mod locks;
 /// The messages of the example: what is sent is what it was built with.

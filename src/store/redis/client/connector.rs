@@ -132,7 +132,7 @@ impl Connector {
             warn_throttled!(
                 target: "bellwether::store",
                 %error,
-                "redis refuses client tracking: waiters of stores are told by messages, those of locks poll"
+                "redis refuses client tracking: waiters are told by messages"
             );
             return Ok(());
         }

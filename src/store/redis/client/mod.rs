@@ -114,8 +114,7 @@ struct ClientState {
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
     routing: Routing,
-    /// Set if scripts publish messages.
-    subscriber: Option<Subscriber>,
+    subscriber: Subscriber,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
@@ -136,8 +135,6 @@ pub(super) struct Setup {
     pub(super) plain: u32,
     /// Whether there is a connection for waits.
     pub(super) waits: bool,
-    /// Whether scripts [publish messages](RedisClient::mark) to waiters.
-    pub(super) publishes: bool,
 }
 
 impl RedisClient {
@@ -153,8 +150,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } =
-            setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -180,7 +176,7 @@ impl RedisClient {
             waits,
         };
         let routing = Routing::new(factory.clone(), &options);
-        let subscriber = publishes.then(|| Subscriber::new(&factory, &routing));
+        let subscriber = Subscriber::new(&factory, &routing);
         let state = ClientState {
             options,
             outages,
@@ -275,13 +271,13 @@ impl RedisClient {
         self.0.routing.with_clock(name, then)
     }
 
-    /// Hints that a name of a key has changed which a script has read. Silent without client
-    /// tracking, unless scripts publish messages.
+    /// Hints that a name of a key has changed which a script has read. Without client tracking it is
+    /// silent, unless there is a subscription to the messages of scripts: see [`mark`](Self::mark).
     pub fn watch(&self, digest: Digest) -> Watch {
         if self.is_tracked() || self.is_subscribed() {
             self.0.watchers.watch(digest)
         } else {
-            Watch::silent()
+            Watch::interrupted()
         }
     }
 

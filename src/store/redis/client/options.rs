@@ -219,9 +219,9 @@ impl RedisOptions {
     }
 
     /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes.
-    /// Instead, the script that ends a lease publishes a message to the stores that wait for it, and
-    /// each store has one more connection for these. If the server refuses that, too, waiters poll.
-    /// The waiters of locks always poll then.
+    /// Instead, the script that ends a lease or frees a lock publishes a message to the processes that
+    /// wait for it, and each store or lock has one more connection for these. If the server refuses
+    /// that, too, waiters poll. Those of a `Redlock` always poll then.
     ///
     /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option. It saves
     /// the refused command of each connect.

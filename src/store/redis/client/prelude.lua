@@ -27,6 +27,30 @@ local function fence_at(bytes, offset)
   return fence >= 0 and fence < 9007199254740992 and fence or 0
 end
 
+-- The length of a mark, and how many marks a value can have. The process of one more polls.
+local mark_length, most_marks = 16, 1000
+
+-- Whether a value has nothing but marks from a place on.
+local function has_marks(value, first)
+  return (#value - first + 1) % mark_length == 0 and not string.find(value, '[^0-9a-f]', first)
+end
+
+-- The marks and one more, or nil if there is nothing to add.
+local function add_mark(marks, mark)
+  local is_full = #marks >= most_marks * mark_length
+  if mark == '' or is_full or string.find(marks, mark, 1, true) then return nil end
+  return marks .. mark
+end
+
+-- Tells the processes that have left these marks at a name that it has changed. Without the permission
+-- to publish, they poll.
+local function tell(name, marks)
+  local channel = string.match(name, '^bw:[^:]+:') .. 'waiter:'
+  for mark in string.gmatch(marks, string.rep('%x', mark_length)) do
+    redis.pcall('PUBLISH', channel .. mark, name)
+  end
+end
+
 -- The server's time, in us.
 local function server_time()
   local time = redis.call('TIME')

@@ -241,11 +241,17 @@ impl<'a> RedisRequest<'a> {
         };
         let declared = if declares_all { names.len() } else { tracked.min(names.len()) };
         let (declared, others) = names.split_at(declared);
-        let mut call = redis::cmd(command);
-        call.arg(text).arg(declared.len()).arg(declared).arg(args).arg(others);
+        let words = 3 + names.len() + args.len();
+        let bytes = names.iter().chain(args).map(Vec::len).sum::<usize>();
+        let bytes = command.len() + text.len() + DIGITS + bytes;
+        let mut call = Cmd::with_capacity(words, bytes);
+        call.arg(command).arg(text).arg(declared.len()).arg(declared).arg(args).arg(others);
         call
     }
 }
+
+/// Enough for the number of names.
+const DIGITS: usize = 8;
 
 impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names, any slot will do.

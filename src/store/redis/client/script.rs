@@ -15,8 +15,8 @@ pub struct RedisScript {
 }
 
 impl RedisScript {
-    /// The functions that scripts of all protocols share: `read`, `peek`, `watch`, `fence_at` and
-    /// `server_time`. A script that uses them has this as its first part.
+    /// The functions that scripts of all protocols share: `read`, `peek`, `watch`, `fence_at`,
+    /// `has_marks`, `add_mark`, `tell` and `server_time`. A script that uses them has this as its first part.
     pub const PRELUDE: &'static str = include_str!("prelude.lua");
 
     /// A script that consists of these parts, in order.

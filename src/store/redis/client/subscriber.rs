@@ -2,12 +2,12 @@
 //! (client tracking).
 //!
 //! ```text
-//! acquire.lua: busy ──► the mark of the client, at the lease
-//! commit.lua, fail.lua, ... ──► PUBLISH bw:<namespace>:waiter:<mark> ──► SubscriberTask ──► Watchers
+//! a script finds a lease or lock busy ──► the mark of the client, at the lease or lock
+//! the script that ends it ──► PUBLISH bw:<namespace>:waiter:<mark> ──► SubscriberTask ──► Watchers
 //! ```
 //!
-//! Each client has a mark and a channel of its own. So only leases that a process waits for cost
-//! messages, and only the processes that wait receive them. Messages that are lost with the
+//! Each client has a mark and a channel of its own. So only what a process waits for costs messages,
+//! and only the processes that wait receive them. Messages that are lost with the
 //! connection are replaced by a notification of all watches.
 //!
 //! The connection is one of its own and speaks RESP2. It sends no other command, so no message can
@@ -41,7 +41,7 @@ use crate::store::Watchers;
 
 /// The subscription of a client. It ends when this is dropped.
 pub(super) struct Subscriber {
-    /// It is left at leases that the client waits for.
+    /// It is left at leases and locks that the client waits for.
     mark: String,
     task: SubscriberTask,
     /// The running task, if it was started. Held to start it, never across an `.await`.
@@ -96,7 +96,7 @@ impl Subscriber {
         Self { mark, task, running: Mutex::default() }
     }
 
-    /// The mark to leave at a lease. Empty without a subscription, which is begun then.
+    /// The mark to leave. Empty without a subscription, which is begun then.
     pub(super) fn mark(&self) -> Vec<u8> {
         if self.is_subscribed() {
             return self.mark.clone().into_bytes();
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn the_scripts_have_the_same_marks_and_channels() {
-        let prelude = include_str!("../prelude.lua");
-        assert!(prelude.contains(&format!("mark_length = 32, 55, {MARK}\n")));
+        let prelude = include_str!("prelude.lua");
+        assert!(prelude.contains(&format!("local mark_length, most_marks = {MARK}, 1000\n")));
         let channel = Names::new("shop").waiter_channel("0123456789abcdef");
         assert_eq!(channel, "bw:shop:waiter:0123456789abcdef");
         assert!(prelude.contains("'^bw:[^:]+:') .. 'waiter:'"));

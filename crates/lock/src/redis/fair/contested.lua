@@ -8,18 +8,20 @@ local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
 local turn = first(queue)
 if is_ours or not held and (not turn or turn == ARGV[1]) then
-  local fence = is_ours and holder(held) or next_fence(counter, ARGV[3])
-  write(lock, ARGV[1], fence, clock_us, ARGV[2])
+  local fence = is_ours and holder(held) or next_fence(counter)
+  write(lock, ARGV[1], fence, clock_us, ARGV[2], marks_of(held))
   leave(lock, queue, seen, ARGV[1])
   return {1, fence}
 end
 if dropped > 0 and not held then call(lock, turn) end
-local silence, ahead = tonumber(ARGV[5]), 0
+local silence, ahead = tonumber(ARGV[4]), 0
 if silence > 0 then
   wait(queue, seen, ARGV[1], clock_us, silence)
+  if ARGV[5] ~= '' then redis.pcall('SET', KEYS[1], ARGV[5], 'PX', silence) end
   ahead = redis.call('ZRANK', queue, ARGV[1])
 else
   leave(lock, queue, seen, ARGV[1])
+  leave_mark(lock, held, ARGV[5])
   ahead = is_there(queue) and redis.call('ZCARD', queue) or 0
 end
 watch(KEYS[1])

@@ -6,21 +6,28 @@
 -- Commands that only read are used on names that exist. The names are deleted with the last waiter, so
 -- the server tracks no name of a lock without waiters.
 
--- Tells one waiter that it is its turn, by a change of a name that only this waiter watches. The change
--- also ends the tracking of that name. It is the one name that is not among the KEYS, because only the
--- queue knows the waiter. It is in the slot of the others. If the server refuses it, the waiter finds
--- out with its next request.
-local function call(lock, token)
+-- Changes the name that only one waiter watches, and deletes it. That tells the waiter, and ends the
+-- tracking of the name. Returns the mark that the waiter has left there, if it has.
+--
+-- It is the one name that is not among the KEYS, because only the queue knows the waiter. It is in the
+-- slot of the others. If the server refuses it, the waiter finds out with its next request.
+local function touch(lock, token)
   local name = lock .. ':call:' .. token
-  redis.pcall('SET', name, '', 'PX', 1000)
+  local mark = redis.pcall('SET', name, '', 'PX', 1000, 'GET')
   redis.pcall('DEL', name)
+  return type(mark) == 'string' and mark or ''
+end
+
+-- Tells one waiter that it is its turn.
+local function call(lock, token)
+  tell(lock, touch(lock, token))
 end
 
 -- Removes a waiter from the queue, if it is there. The change of its name ends the tracking.
 local function leave(lock, queue, seen, token)
   if redis.call('ZREM', queue, token) == 0 then return end
   redis.call('ZREM', seen, token)
-  call(lock, token)
+  touch(lock, token)
 end
 
 local function first(queue)

@@ -9,7 +9,10 @@
 local lock, queue, seen = KEYS[1], KEYS[2] or ARGV[2], KEYS[3] or ARGV[3]
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
-if is_ours then redis.call('DEL', lock) end
+if is_ours then
+  redis.call('DEL', lock)
+  tell(lock, marks_of(held))
+end
 if is_there(queue) then
   leave(lock, queue, seen, ARGV[1])
   if is_ours or not held then

@@ -1,8 +1,9 @@
 -- acquire: take the lock if it is free, or if its owner has it.
 --
 -- KEYS   1 lock   2 counter of fences for the slot of the lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the counter is kept, in ms
---        4 '1' to prolong the life of the counter   5 owner, 16 bytes
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 see take.lua; here each fence prolongs the life
+--            of the counter   4 owner, 16 bytes
+--        5 the mark to leave at a lock that the caller waits for, or ''
 --        6 counter, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
 --        {2, the rest of the last lease in ms, fence of the holder,
@@ -13,14 +14,17 @@
 -- their change.
 local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
-local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[5]
+local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[4]
 if found.is_foreign or not is_ours then
+  local marks = not found.is_foreign and add_mark(found.marks, ARGV[5])
+  if marks then redis.pcall('HSET', KEYS[1], 'marks', marks) end
   return {2, redis.call('PTTL', KEYS[1]), tonumber(found.fence or -1), tonumber(found.renewed or 0)}
 end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
-  found.fence = digits(next_fence(KEYS[2] or ARGV[6], ARGV[3]))
-  redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'fence', found.fence)
+  found.fence = digits(next_fence(KEYS[2] or ARGV[6]))
+  redis.call('HSET', KEYS[1], 'owner', ARGV[4], 'fence', found.fence)
+  if found.marks ~= '' then redis.call('HSET', KEYS[1], 'marks', found.marks) end
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end
 keep(KEYS[1], found, ARGV[1], now, tonumber(ARGV[2]))

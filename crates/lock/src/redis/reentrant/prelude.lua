@@ -6,9 +6,10 @@ local function digits(number)
 end
 
 -- The holds of the lock. It is a hash with the fields owner, fence and renewed, and one field per hold:
--- its token, with the end of its lease in ms. Holds whose lease has ended do not count.
+-- its token, with the end of its lease in ms. Holds whose lease has ended do not count. A field `marks`
+-- has the marks of the processes that wait, if the server does not report changes to them.
 local function holds(name, now)
-  local found = {ends = {}, count = 0, latest = 0, lapsed = {}}
+  local found = {ends = {}, count = 0, latest = 0, lapsed = {}, marks = ''}
   -- A missing name may never change, and would be tracked for ever.
   if not is_there(name) then return found end
   local fields = read('HGETALL', name)

@@ -11,6 +11,7 @@ if not found.ends[ARGV[1]] then return 0 end
 found.ends[ARGV[1]] = nil
 if found.count == 1 then
   redis.call('DEL', KEYS[1])
+  tell(KEYS[1], found.marks)
 else
   redis.call('HDEL', KEYS[1], ARGV[1])
   expire(KEYS[1], found.ends, now)

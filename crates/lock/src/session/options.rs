@@ -1,0 +1,125 @@
+//! The options of a lock by the sessions of a database.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::ConfigError;
+
+use super::settings::SessionSettings;
+
+/// The options of a lock by the sessions of a database, which its address tells: `MySqlOptions` and
+/// `PostgresOptions`.
+#[derive(Clone)]
+pub struct SessionOptions<A> {
+    pub(crate) address: A,
+    pub(crate) settings: SessionSettings,
+}
+
+mod sealed {
+    use std::fmt;
+
+    /// The address of a database. Its `Debug` shows neither user nor password.
+    #[allow(unnameable_types, reason = "it is sealed: there is one for each database")]
+    pub trait DatabaseAddress: Clone + fmt::Debug + Send + Sync + 'static {
+        /// The name of the options.
+        const OPTIONS: &'static str;
+
+        /// The form that an address must have, for the error.
+        const FORM: &'static str;
+
+        fn parse(url: &str) -> Option<Self>;
+    }
+}
+
+pub(crate) use sealed::DatabaseAddress;
+
+impl<A: DatabaseAddress> SessionOptions<A> {
+    /// Options for an address: `mysql://` with a database, which has the tables of the locks, or
+    /// `postgresql://`.
+    ///
+    /// # Errors
+    /// If the address is not valid. The message repeats no part of it, because any may be a
+    /// password.
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let address = A::parse(url).ok_or(ConfigError::Url { reason: A::FORM })?;
+        Ok(Self { address, settings: SessionSettings::default() })
+    }
+
+    /// Sets the namespace of the keys. Services that share locks share a namespace.
+    ///
+    /// Default: `default`, so that one service needs no name.
+    ///
+    /// # Errors
+    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
+    }
+
+    /// Sets how long the server may take for an answer, and for a connection. The patience of the
+    /// caller is added to it.
+    ///
+    /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
+    /// down.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
+    }
+
+    /// Sets the session timeout: the server ends a session from which it receives nothing for so
+    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
+    /// until then.
+    ///
+    /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
+    /// pause for two seconds. MariaDB and MySQL count whole seconds, so they may take up to one
+    /// second longer.
+    ///
+    /// # Errors
+    /// If it is not from 1 s to one hour.
+    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.session(timeout)?, ..self })
+    }
+
+    /// Sets how many connections there may be at a time. Every claim has a connection of its own
+    /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
+    /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
+    /// statement over one more connection, for a moment.
+    ///
+    /// Default: 64. PostgreSQL allows 100 by default, and MariaDB and MySQL 151, for all their
+    /// clients.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 10,000.
+    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.connections(connections)?, ..self })
+    }
+}
+
+/// Options for an address, with the defaults for everything else.
+impl<A: DatabaseAddress> TryFrom<&str> for SessionOptions<A> {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
+/// As for `&str`.
+impl<A: DatabaseAddress> TryFrom<&String> for SessionOptions<A> {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
+/// Shows where the server is, and neither user nor password.
+impl<A: DatabaseAddress> fmt::Debug for SessionOptions<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(A::OPTIONS)
+            .field("address", &self.address)
+            .field("settings", &self.settings)
+            .finish()
+    }
+}

@@ -1,0 +1,81 @@
+//! Loads that hang, failures behind stale answers, and limits that refuse callers.
+
+use std::future::pending;
+use std::io;
+use std::time::Duration;
+
+use bellwether::metrics::publish_cache;
+use bellwether::{Cache, ConfigError, MemoryStore};
+use bellwether_testkit::servers::PrometheusServer;
+use futures_util::future::join_all;
+use tokio::time::sleep;
+
+use super::{Alert, hasty_rules, until_fired};
+use crate::exporter::expose;
+
+pub(super) const ALERTS: &[Alert] = &[
+    ("BellwetherLoadsHang", "hung"),
+    ("BellwetherServesOldAnswers", "old"),
+    ("BellwetherRefusesCallers", "waiters"),
+    ("BellwetherRefusesCallers", "flights"),
+];
+
+/// Longer than any test lasts.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[derive(Clone)]
+struct Caches {
+    hung: Cache<u64>,
+    old: Cache<u64>,
+    crowded: Cache<u64>,
+}
+
+impl Caches {
+    fn new() -> Result<Self, ConfigError> {
+        let store = MemoryStore::new(1_000);
+        let hung = Cache::builder("hung", store.clone()).ttl(HOUR).load_timeout(HOUR)?.build();
+        let old = Cache::builder("old", store.clone());
+        let old = old.ttl(Duration::from_millis(50)).stale_if_error(HOUR).build();
+        let crowded = Cache::builder("crowded", store).ttl(HOUR);
+        let crowded = crowded.max_waiters(1)?.max_flights(1)?.build();
+        Ok(Self { hung, old, crowded })
+    }
+
+    fn publish(&self) {
+        publish_cache("hung", &self.hung.stats());
+        publish_cache("old", &self.old.stats());
+        publish_cache("crowded", &self.crowded.stats());
+    }
+
+    /// Callers of two keys, while there may be one caller of one key.
+    async fn crowd(&self, look: usize) {
+        let load = async || {
+            sleep(Duration::from_millis(200)).await;
+            Ok::<_, io::Error>(1)
+        };
+        let keys = [2 * look, 2 * look, 2 * look + 1];
+        let answers = join_all(keys.map(|key| self.crowded.get_or_load(key, load))).await;
+        assert!(answers[0].is_ok() && answers[1..].iter().all(Result::is_err), "{answers:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_alerts_fire_when_loads_hang_and_fail_and_when_limits_are_full() {
+    let caches = Caches::new().expect("options");
+    let published = caches.clone();
+    let target = expose(move || published.publish()).await;
+    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
+
+    let hung = caches.hung.clone();
+    tokio::spawn(async move { hung.get_or_load(1_u64, pending::<io::Result<u64>>).await });
+    let first = caches.old.get_or_load(1_u64, async || Ok::<_, io::Error>(1)).await;
+    assert_eq!(first.expect("an answer"), 1);
+    until_fired(&prometheus, ALERTS, async |look| {
+        caches.crowd(look).await;
+        for _ in 0..10 {
+            let down = async || Err::<u64, _>(io::Error::other("the database is down"));
+            assert_eq!(caches.old.get_or_load(1_u64, down).await.expect("a stale answer"), 1);
+        }
+    })
+    .await;
+}

@@ -1,0 +1,66 @@
+//! Locks that a server forgets, and renewals that it does not answer.
+
+use std::time::{Duration, Instant};
+
+use bellwether::{Key, RedisOptions};
+use bellwether_lock::metrics::publish_locks;
+use bellwether_lock::{Locks, RedisLock};
+use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use tokio::time::sleep;
+
+use super::{Alert, hasty_rules, until_fired};
+use crate::exporter::expose;
+
+pub(super) const ALERTS: &[Alert] =
+    &[("BellwetherLocksLost", "forgotten"), ("BellwetherLockRenewalsFail", "unanswered")];
+
+/// A third of it is the time until the first renewal.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How long a loss may take to be noticed. Nothing that works comes near it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
+    let options = RedisOptions::new(&redis.url()).expect("a URL");
+    let options = options.timeout(timeout).expect("a timeout");
+    Locks::new(RedisLock::connect_lazily(options)).lease(LEASE).expect("a lease")
+}
+
+#[tokio::test]
+async fn the_alerts_fire_when_locks_are_forgotten_and_when_renewals_are_not_answered() {
+    let [forgetful, stalling] = [RedisServer::start(), RedisServer::start()];
+    let forgotten = locks(&forgetful, PATIENCE);
+    let unanswered = locks(&stalling, LEASE / 10);
+    let published = (forgotten.clone(), unanswered.clone());
+    let target = expose(move || {
+        publish_locks("forgotten", &published.0.stats());
+        publish_locks("unanswered", &published.1.stats());
+    })
+    .await;
+    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
+    until_fired(&prometheus, ALERTS, async |look| {
+        let key = Key::of("order").with(look);
+        tokio::join!(forget(&forgotten, &key, &forgetful), stall(&unanswered, &key, &stalling));
+    })
+    .await;
+}
+
+/// The server forgets a lock that is held.
+async fn forget(locks: &Locks<RedisLock>, key: &Key, server: &RedisServer) {
+    let guard = locks.lock(key).await.expect("the lock");
+    server.command(&["FLUSHALL"]);
+    let deadline = Instant::now() + PATIENCE;
+    while !guard.is_lost() {
+        assert!(Instant::now() < deadline, "the loss is noticed");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The server does not answer the first renewals of a lock that is held.
+async fn stall(locks: &Locks<RedisLock>, key: &Key, server: &RedisServer) {
+    // On a busy machine, or while the breaker is still open, there is no lock: the next one is tried.
+    let Ok(_held) = locks.lock(key).await else { return };
+    server.stop();
+    sleep(LEASE / 3 * 2).await;
+    server.resume();
+}

@@ -1,0 +1,77 @@
+//! A store that another program writes to, and one that takes no invalidations.
+
+use std::io;
+use std::time::Duration;
+
+use bellwether::metrics::{publish_cache, publish_redis_store};
+use bellwether::{Cache, RedisOptions, RedisStore, Wait};
+use bellwether_testkit::servers::{PrometheusServer, RedisServer};
+use futures_util::future::join_all;
+use tokio::time::sleep;
+
+use super::{Alert, hasty_rules, until_fired};
+use crate::exporter::expose;
+
+pub(super) const DAMAGED: &[Alert] = &[("BellwetherStoreUnreadable", "shared")];
+
+pub(super) const DOWN: &[Alert] = &[
+    ("BellwetherInvalidationsFail", "product"),
+    ("BellwetherInvalidationsPending", "shared"),
+    ("BellwetherInvalidationsDropped", "shared"),
+    ("BellwetherRefusesCallers", "uncached_loads"),
+];
+
+/// How many failed invalidations are kept.
+const KEPT: usize = 20;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Writes other bytes to all names that the store uses.
+const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
+                      redis.call('SET', name, 'of another program') end";
+
+async fn connect(redis: &RedisServer) -> RedisStore {
+    let options = RedisOptions::new(&redis.url()).expect("a URL");
+    let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
+    let options = options.kept_invalidations(KEPT).expect("a number");
+    options.connect().await.expect("a store")
+}
+
+#[tokio::test]
+async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_lost() {
+    let mut redis = RedisServer::start();
+    let store = connect(&redis).await;
+    let cache = Cache::builder("product", store.clone()).ttl(HOUR).build();
+    let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_uncached_loads(1);
+    let narrow = narrow.expect("a limit").wait(Wait::at_most(Duration::from_millis(200))).build();
+    let caches = [("product", cache.clone()), ("narrow", narrow.clone())];
+    let target = expose(move || {
+        publish_redis_store("shared", &store.stats());
+        caches.iter().for_each(|(name, cache)| publish_cache(name, &cache.stats()));
+    })
+    .await;
+    let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
+
+    until_fired(&prometheus, DAMAGED, async |_| {
+        // A damaged entry is a miss: it is loaded and stored again.
+        let answer = cache.get_or_load(1_u64, async || Ok::<_, io::Error>(1)).await;
+        assert_eq!(answer.expect("an answer"), 1);
+        redis.command(&["EVAL", DAMAGE, "0"]);
+    })
+    .await;
+
+    redis.kill();
+    until_fired(&prometheus, DOWN, async |look| {
+        let handle = cache.handle();
+        for key in 0..2 * KEPT {
+            handle.invalidate(&cache.key(key)).await.expect_err("the store is down");
+        }
+        let load = async || {
+            sleep(Duration::from_millis(500)).await;
+            Ok::<_, io::Error>(1)
+        };
+        let keys = (1..4).map(|key| 1_000 * key + look);
+        join_all(keys.map(|key| narrow.get_or_load(key, load))).await;
+    })
+    .await;
+}
