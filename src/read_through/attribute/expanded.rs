@@ -49,10 +49,11 @@ pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C
     layer.clone()
 }
 
+/// A layer of answers that may be `None`.
+type OptionalLayer<V, C> = ReadThroughLayer<ByKey, Classified<C, fn(&V) -> Cacheability>>;
+
 /// The same layer, which stores `None` for its `not_found_ttl`.
-pub fn optional<V, C>(
-    layer: ReadThroughLayer<ByKey, C>,
-) -> ReadThroughLayer<ByKey, Classified<C, fn(&V) -> Cacheability>>
+pub fn optional<V, C>(layer: ReadThroughLayer<ByKey, C>) -> OptionalLayer<V, C>
 where
     V: AnswerOption,
     C: Codec<V, Kept = V> + Clone,
