@@ -59,8 +59,8 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("key", &[]),
     ("lifetimes", &[]),
     ("log_throttle", &[]),
-    // `RedisStats` stands at the root of the crate.
-    ("metrics", &["RedisStats", "stats"]),
+    // `RedisStats` and `RedisNodeStats` stand at the root of the crate.
+    ("metrics", &["RedisNodeStats", "RedisStats", "stats"]),
     ("policy", &["lifetimes"]),
     (
         "read_through",
