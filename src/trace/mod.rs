@@ -25,7 +25,8 @@
 //! `tracing` knows no other process. A [`TraceContext`] tells this crate the trace that it runs in,
 //! and adds links to traces of other processes. Set one with [`set_trace_context`], and leaders leave
 //! their trace with the lease. Waiters in other processes then link to it, and to a request that was
-//! answered elsewhere one finds the load that answered it. Without one, nothing is sent.
+//! answered elsewhere one finds the load that answered it. Without one, nothing is sent. The crate
+//! `bellwether-opentelemetry` has one, `TraceLinks`.
 //!
 //! ```
 //! use bellwether::trace::{TraceContext, TraceParent, set_trace_context};
