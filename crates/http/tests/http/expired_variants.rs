@@ -18,7 +18,6 @@ type Fields<'a> = &'a [(&'a str, &'a str)];
 
 const VARY: (&str, &str) = ("echo-vary", "accept-language");
 const WINDOW: (&str, &str) = ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
-const IF_ERROR: (&str, &str) = ("echo-cache-control", "max-age=60, stale-if-error=60");
 const GERMAN: (&str, &str) = ("accept-language", "de");
 const ENGLISH: (&str, &str) = ("accept-language", "en");
 
@@ -89,18 +88,6 @@ async fn a_variant_without_a_stale_window_is_gone() {
     layer.handle().expire(&uri()).await.unwrap();
     assert!(!is_hit(&ask(&cache, "HEAD", "http://shop/item", &[VARY, GERMAN]).await));
     assert_eq!(text(get(&cache, &[VARY, ENGLISH]).await).await, "3");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_variant_replaces_an_error_of_the_origin() {
-    let layer = memory();
-    let cache = with_variants(&layer, &Origin::echoing(), &[IF_ERROR]).await;
-    layer.handle().expire(&uri()).await.unwrap();
-    let answer =
-        get(&cache, &[VARY, ENGLISH, ("echo-status", "500"), ("echo-cache-control", "no-store")])
-            .await;
-    assert_eq!(answer.status(), 200);
-    assert_eq!(text(answer).await, "1");
 }
 
 #[tokio::test(start_paused = true)]
