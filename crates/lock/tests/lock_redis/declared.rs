@@ -135,7 +135,7 @@ async fn every_name_that_a_script_touches_is_declared_but_the_calls_of_waiters()
         findings.add(&monitor.end());
     }
     // Ten of the store, six of the plain lock, and what the other kinds have of their own.
-    assert_eq!(findings.scripts.len(), 10 + 6 + 2 + 5 + 2, "{:?}", findings.scripts);
+    assert_eq!(findings.scripts.len(), 10 + 6 + 2 + 5 + 3, "{:?}", findings.scripts);
     let others =
         findings.undeclared.values().flatten().filter(|name| !name.contains(":fair:call:"));
     assert_eq!(others.count(), 0, "{:?}", findings.undeclared);
