@@ -156,20 +156,6 @@ pub(crate) fn histogram(of: HistogramStats, counts: &[(usize, u64)], sum: f64) -
     stats
 }
 
-/// A server whose figures are these and the following ones.
-#[cfg(feature = "redis")]
-fn node(address: &str, first: u64) -> bellwether::RedisNodeStats {
-    let mut stats = bellwether::RedisNodeStats::default();
-    stats.address = address.to_owned();
-    stats.requests = first;
-    stats.redirections = first + 1;
-    stats.connects = first + 2;
-    stats.outages = first + 3;
-    stats.errors.not_ready = first + 4;
-    stats.is_down = first.is_multiple_of(2);
-    stats
-}
-
 /// All histograms differ, so that none can stand for another.
 #[test]
 fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
