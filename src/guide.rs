@@ -10,7 +10,7 @@
 //! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
 //! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
 //! | [`redis`] | run on Redis: memory, permissions, eviction, cost of a command, near cache |
-//! | [`observability`] | see whether it works: statistics, what they answer, and log messages |
+//! | [`observability`] | see whether it works: statistics, what they answer, metrics, traces, and log messages |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`alternatives`] | compare bellwether with other caches |
@@ -40,6 +40,8 @@ pub mod lifetimes {}
 pub mod negative_caching {}
 
 #[doc = include_str!("guide/observability.md")]
+// `crates/readme` compiles the examples of this part, whose dependencies are not those of this crate.
+#[cfg_attr(not(doctest), doc = include_str!("guide/opentelemetry.md"))]
 pub mod observability {}
 
 #[doc = include_str!("guide/redis.md")]

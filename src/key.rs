@@ -74,6 +74,12 @@ impl Key {
         })
     }
 
+    /// All parts as readable text, as in `price/berlin/42`. It does not tell apart what the key does,
+    /// and it may be personal data.
+    pub(crate) fn plain(&self) -> PlainKey<'_> {
+        PlainKey(&self.parts)
+    }
+
     /// The same key, with its digest computed in advance.
     pub fn digested(mut self) -> Self {
         self.digest = Some(self.digest());
@@ -302,6 +308,56 @@ fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     parts.push(tag);
     parts.extend_from_slice(&length.to_be_bytes());
     parts.extend_from_slice(bytes);
+}
+
+/// The parts of a key as text: see [`Key::plain`].
+pub(crate) struct PlainKey<'a>(&'a [u8]);
+
+impl fmt::Display for PlainKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = self.0;
+        while let Some((tag, rest)) = parts.split_first() {
+            let length = match *tag {
+                TEXT | BYTES => FRAME - 1 + framed_len(rest),
+                NUMBER | UUID => 16,
+                TRUTH => 1,
+                _ => 0,
+            };
+            let Some((part, rest)) = rest.split_at_checked(length) else { return Ok(()) };
+            write_plain(f, *tag, part)?;
+            // What is in a `Some` follows it, as the same part.
+            if *tag != SOME && !rest.is_empty() {
+                f.write_str("/")?;
+            }
+            parts = rest;
+        }
+        Ok(())
+    }
+}
+
+fn framed_len(rest: &[u8]) -> usize {
+    let length = rest.iter().take(FRAME - 1);
+    length.fold(0, |length, byte| length << 8 | usize::from(*byte))
+}
+
+/// Writes one part. Text is escaped, so that it is one line of a log.
+fn write_plain(f: &mut fmt::Formatter<'_>, tag: u8, part: &[u8]) -> fmt::Result {
+    match (tag, part) {
+        (TEXT, [_, _, _, _, text @ ..]) => {
+            write!(f, "{}", String::from_utf8_lossy(text).escape_debug())
+        }
+        (BYTES, [_, _, _, _, bytes @ ..]) => {
+            bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        }
+        (TRUTH, [truth]) => write!(f, "{}", *truth != 0),
+        (NUMBER | UUID, _) => match <[u8; 16]>::try_from(part) {
+            Ok(bytes) if tag == NUMBER => write!(f, "{}", i128::from_be_bytes(bytes)),
+            Ok(bytes) => write!(f, "{}", Uuid::from_bytes(bytes)),
+            Err(_) => Ok(()),
+        },
+        (NONE, _) => f.write_str("none"),
+        _ => Ok(()),
+    }
 }
 
 const TEXT: u8 = b's';

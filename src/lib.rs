@@ -107,7 +107,7 @@ pub use key::{Digest, Key, KeyPart};
 pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
-pub use read_through::attribute::{ByKey, read_through};
+pub use read_through::attribute::{ByKey, EntryHandle, read_through};
 pub use read_through::boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
 pub use read_through::future::{ResponseFuture, WithStatus};
 pub use read_through::handle::{ExpireTag, Handle};

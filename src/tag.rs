@@ -83,7 +83,12 @@ impl Tags {
     /// # Errors
     /// If there are more than [`MOST`](Self::MOST).
     pub fn new(tags: impl IntoIterator<Item = Tag>) -> Result<Self, TooManyTags> {
-        Self::sorted(tags.into_iter().map(|tag| tag.digest()).collect()).within_bounds()
+        Self::unbounded(tags).within_bounds()
+    }
+
+    /// These tags, however many: a [union](Self::union) refuses too many.
+    pub(crate) fn unbounded(tags: impl IntoIterator<Item = Tag>) -> Self {
+        Self::sorted(tags.into_iter().map(|tag| tag.digest()).collect())
     }
 
     /// These tags, which an entry has.
@@ -97,7 +102,7 @@ impl Tags {
     /// If there are more than [`MOST`](Self::MOST). The tag of clearable layers does not count.
     pub(crate) fn union(&self, other: &Self) -> Result<Self, TooManyTags> {
         if other.is_empty() {
-            return Ok(self.clone());
+            return self.clone().within_bounds();
         }
         Self::sorted(self.iter().chain(other.iter()).copied().collect()).within_bounds()
     }

@@ -1,7 +1,13 @@
 //! The attribute form: functions that are read through a layer.
 
+#[path = "macros/batches.rs"]
+mod batches;
 #[path = "macros/catalog.rs"]
 mod catalog;
+#[path = "macros/entries.rs"]
+mod entries;
+#[path = "macros/status.rs"]
+mod status;
 
 use std::future::Future;
 use std::sync::Arc;

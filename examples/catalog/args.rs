@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(default_missing_value = "127.0.0.1:9090")]
     pub(crate) observe: Option<String>,
 
+    /// Sends traces and metrics by OTLP (gRPC) to a collector of OpenTelemetry
+    #[arg(long, value_name = "http://HOST:4317")]
+    pub(crate) otlp: Option<String>,
+
     /// Prints the way of each request from outside: through the server, the cache and the database
     #[arg(long)]
     pub(crate) trace: bool,
@@ -68,6 +72,10 @@ impl Args {
                 )
             })?;
         }
+        if let Some(url) = self.otlp.as_deref().filter(|url| !url.starts_with("http://")) {
+            let shown = tables::shown(url);
+            return Err(format!("--otlp {shown}: does not start with http://"));
+        }
         self.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
         Ok(self)
     }
@@ -87,6 +95,7 @@ mod tests {
             ("--store", "127.0.0.1:6379", "neither `memory` nor like redis://"),
             ("--database-url", "oracle://db/shop", "does not start with sqlite:"),
             ("--load-ms", "6000", "is not in 0..=5000"),
+            ("--otlp", "localhost:4317", "does not start with http://"),
         ] {
             let complaint = args(&format!("catalog {flag} {value}")).err().unwrap();
             for part in [flag, value, reason] {

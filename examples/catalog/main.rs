@@ -26,12 +26,13 @@
 //!
 //! The same is answered over gRPC: see `grpc/catalog.proto`.
 //!
-//! What happens can be observed ([`figures`], [`observer`], [`traces`]):
+//! What happens can be observed ([`figures`], [`observer`], [`traces`], [`otlp`]):
 //!
 //! ```text
 //! curl 'http://127.0.0.1:8080/metrics'
 //! cargo run --release -p bellwether-catalog -- --observe    # a Prometheus with our alerts
 //! cargo run --release -p bellwether-catalog -- --trace      # each request, to the database
+//! cargo run --release -p bellwether-catalog -- --otlp http://127.0.0.1:4317    # to a collector
 //! ```
 
 mod args;
@@ -41,6 +42,7 @@ mod demo;
 mod figures;
 mod grpc;
 mod observer;
+mod otlp;
 mod page;
 mod plain;
 mod shop;
@@ -60,6 +62,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
 use tokio_stream::wrappers::TcpListenerStream;
 use tracing::info_span;
 
@@ -67,6 +70,7 @@ use args::Args;
 use demo::Demo;
 use figures::Figures;
 use observer::Observer;
+use otlp::Otlp;
 use shop::Shop;
 use source::Source;
 use switch::SwitchedStore;
@@ -86,7 +90,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), Fault> {
-    traces::install(args.trace)?;
+    let otlp = args.otlp.as_deref().map(Otlp::to).transpose()?;
+    traces::install(args.trace, otlp.as_ref())?;
     let figures = Figures::install()?;
     let web = listen("--listen", &args.listen).await?;
     let grpc = listen("--grpc-listen", &args.grpc_listen).await?;
@@ -94,6 +99,7 @@ async fn run(args: Args) -> Result<(), Fault> {
     let source = Source::open(args.database_url.as_deref(), args.load_time()).await?;
     let store = SwitchedStore::open(&args.store).await?;
     let demo = Arc::new(Demo::new(Shop::open(source, store)?));
+    otlp.iter().for_each(|otlp| otlp.observe(&demo.shop));
     demo.shop.warm_up().await;
     tokio::spawn(traffic::run(Arc::clone(&demo)));
     println!("catalog: http://{} (gRPC: {})", web.local_addr()?, grpc.local_addr()?);
@@ -112,7 +118,11 @@ async fn run(args: Args) -> Result<(), Fault> {
         ended = over_grpc => ended?,
         signal = tokio::signal::ctrl_c() => signal?,
     }
-    Ok(())
+    match otlp {
+        // It waits for the collector.
+        Some(otlp) => spawn_blocking(move || otlp.shut_down()).await?,
+        None => Ok(()),
+    }
 }
 
 /// Starts a Prometheus beside this program, which does without if that fails.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::stats::CacheStats;
 use bellwether::{Cache, CacheBuilder, CacheStatus, Cacheability, ConfigError};
+use bellwether_opentelemetry::Instruments;
 use serde::Serialize;
 
 use crate::Fault;
@@ -94,6 +95,16 @@ impl Shop {
             (PAGES, self.pages.stats()),
             (CATEGORIES, self.categories.stats()),
         ]
+    }
+
+    /// Shows OpenTelemetry what each cache does, by its name.
+    pub(crate) fn observe(&self, instruments: &Instruments) {
+        let cache = self.products.clone();
+        instruments.observe_cache(PRODUCTS, move || cache.stats());
+        let cache = self.pages.clone();
+        instruments.observe_cache(PAGES, move || cache.stats());
+        let cache = self.categories.clone();
+        instruments.observe_cache(CATEGORIES, move || cache.stats());
     }
 
     pub(crate) fn timings(&self, way: Way) -> Timings {

@@ -12,6 +12,7 @@ use bellwether::store::{
 use bellwether::{
     Key, MemoryStore, RedisOptions, RedisStore, StoreError, StoreErrorKind, Tag, Tags, metrics,
 };
+use bellwether_opentelemetry::Instruments;
 
 use crate::Fault;
 use crate::tables;
@@ -78,6 +79,20 @@ impl SwitchedStore {
         match &self.0.kind {
             Kind::Memory(store) => metrics::publish_memory_store("memory", &store.stats()),
             Kind::Redis(store) => metrics::publish_redis_store("redis", &store.stats()),
+        }
+    }
+
+    /// Shows OpenTelemetry what the store does.
+    pub(crate) fn observe(&self, instruments: &Instruments) {
+        match &self.0.kind {
+            Kind::Memory(store) => {
+                let store = store.clone();
+                instruments.observe_memory_store("memory", move || store.stats());
+            }
+            Kind::Redis(store) => {
+                let store = store.clone();
+                instruments.observe_redis_store("redis", move || store.stats());
+            }
         }
     }
 

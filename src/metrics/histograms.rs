@@ -38,16 +38,8 @@ fn unpublished(recorder: &dyn Recorder, key: Key, stats: &HistogramStats) -> His
     // that one must not be missing in the other.
     let recorder = ptr::from_ref(recorder).cast::<()>().addr();
     let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let last = published.entry((recorder, key)).or_insert(HistogramStats {
-        counts: [0; 16],
-        sum: 0.0,
-        ..*stats
-    });
-    let new = stats.since(last);
-    if stats.count() > last.count() {
-        *last = *stats;
-    }
-    new
+    let none = HistogramStats::none(stats.bounds);
+    published.entry((recorder, key)).or_insert(none).advance(stats)
 }
 
 /// What was published last: for each series, by the address of its recorder.

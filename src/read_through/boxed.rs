@@ -10,6 +10,8 @@ use futures_util::FutureExt;
 use tower::Service;
 
 use super::future::AnswerWithStatus;
+#[cfg(feature = "macros")]
+use super::future::ResponseFuture;
 use super::lookup::IntoLookup;
 use super::many::{BatchFuture, BatchLoader, Batched};
 use super::service::ReadThrough;
@@ -191,7 +193,8 @@ impl<Req, R, E> fmt::Debug for BoxBatchReadThrough<Req, R, E> {
     }
 }
 
-/// The future of a request to a service in a box.
+/// The future of a request to a service in a box, or of a call of a function with the attribute
+/// `#[read_through]`.
 ///
 /// # Cancel safety
 /// As [`ResponseFuture`](crate::ResponseFuture).
@@ -199,6 +202,20 @@ impl<Req, R, E> fmt::Debug for BoxBatchReadThrough<Req, R, E> {
 pub struct BoxResponseFuture<R, E>(BoxFuture<'static, AnswerWithStatus<R, E>>);
 
 impl<R, E> BoxResponseFuture<R, E> {
+    /// The answer to a request that has begun.
+    #[cfg(feature = "macros")]
+    pub(super) fn of<S, Req, C>(request: ResponseFuture<S, Req, C>) -> Self
+    where
+        S: Service<Req, Response = R, Error = E> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        R: Send + 'static,
+        E: Into<BoxError> + Send + Sync + 'static,
+        Req: Send + 'static,
+        C: Codec<R>,
+    {
+        Self(request.with_status().boxed())
+    }
+
     /// The answer of a batch of one.
     fn of_one(batch: BatchFuture<R, E>) -> Self
     where

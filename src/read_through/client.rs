@@ -346,4 +346,4 @@ impl<C> Clone for CacheClient<C> {
 }
 
 /// The term of a lease that is taken only to store an answer.
-const TERM: Duration = Duration::from_secs(2);
+pub(super) const TERM: Duration = Duration::from_secs(2);

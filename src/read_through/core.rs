@@ -223,6 +223,7 @@ impl<C> Core<C> {
     pub(crate) fn warn_without_ttl(&self, key: &Key) {
         if !self.loads.has_warned.swap(true, Ordering::Relaxed) {
             let cache = &**self.statistics.name();
+            let key = self.statistics.shown(key);
             tracing::warn!(target: "bellwether::load", cache, %key, "answers are not stored: the layer has no ttl");
         }
     }
@@ -232,6 +233,7 @@ impl<C> Core<C> {
     fn warn_of_another_type(&self, key: &Key, expected: &str) {
         if !self.loads.has_warned_of_types.swap(true, Ordering::Relaxed) {
             let cache = &**self.statistics.name();
+            let key = self.statistics.shown(key);
             let why = "two types of values have one name: each replaces the other";
             tracing::warn!(target: "bellwether::load", cache, %key, expected, "{why}");
         }

@@ -12,6 +12,14 @@ macro_rules! delegate_load_options {
             self
         }
 
+        /// As [`ReadThroughLayer::trace_keys`]($crate::ReadThroughLayer::trace_keys), with its
+        /// default.
+        #[must_use]
+        pub fn trace_keys(mut self, keys: $crate::trace::TraceKeys) -> Self {
+            self.layer = self.layer.trace_keys(keys);
+            self
+        }
+
         /// As [`ReadThroughLayer::stats`]($crate::ReadThroughLayer::stats).
         pub fn stats(&self) -> $crate::stats::CacheStats {
             self.layer.stats()

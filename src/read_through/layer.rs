@@ -17,6 +17,7 @@ use crate::config_error::{ConfigError, duration_within, number_within, share_wit
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::Store;
+use crate::trace::TraceKeys;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
 ///
@@ -30,7 +31,7 @@ pub struct ReadThroughLayer<K, C = Json> {
     pub(super) errors: ErrorRules,
     pub(super) tags: TagRules,
     loads: Loads,
-    statistics: Arc<Statistics>,
+    pub(super) statistics: Arc<Statistics>,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -56,7 +57,7 @@ impl<K> ReadThroughLayer<K> {
         let store = Arc::new(store);
         let codec = Arc::new(Json);
         let (errors, tags) = Default::default();
-        let statistics = Statistics::named(Statistics::UNNAMED);
+        let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
         Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
@@ -69,18 +70,6 @@ impl ReadThroughLayer<()> {
 }
 
 impl<K, C> ReadThroughLayer<K, C> {
-    /// Names the layer in metrics and log messages. The layer begins new [statistics](Self::stats)
-    /// with it, so set it before you make services and handles.
-    ///
-    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
-    ///
-    /// Default: `unnamed`.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.statistics = Statistics::named(name);
-        self
-    }
-
     /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
     ///
     /// Default: zero, which stores nothing: the callers of one process share a load, and processes

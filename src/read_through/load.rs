@@ -346,7 +346,7 @@ fn not_stored<K: Send + Sync + 'static>(kept: K, storage: AnswerStorage) -> Load
 
 /// Says that an answer is not stored, because of its tags.
 pub(super) fn warn_too_many_tags<C>(core: &Core<C>, key: &Key, many: TooManyTags) {
-    warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, "an answer is not stored: it has {many}");
+    warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), "an answer is not stored: it has {many}");
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
@@ -363,10 +363,10 @@ fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<
     match core.codec.encode(kept, &mut buffer) {
         Ok(()) => return Some(buffer.into_bytes()),
         Err(_) if buffer.is_over() => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, most, "an answer is too large to be stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), most, "an answer is too large to be stored")
         }
         Err(error) => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), %key, %error, "an answer cannot be encoded, and is not stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), %error, "an answer cannot be encoded, and is not stored")
         }
     }
     None

@@ -86,6 +86,7 @@ mod core;
 mod deadline;
 mod delegate;
 pub(crate) mod error_rules;
+mod expiry;
 mod failure_cache;
 mod failures;
 mod flight_task;
@@ -100,6 +101,7 @@ pub(crate) mod lookup;
 pub(crate) mod many;
 #[cfg(test)]
 mod model;
+mod naming;
 mod not_found;
 mod outcome;
 pub(crate) mod private_keys;

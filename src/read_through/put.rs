@@ -1,8 +1,6 @@
 //! Storing a value that was written to the source, without a load.
 
-use std::time::Duration;
-
-use super::client::CacheClient;
+use super::client::{CacheClient, TERM};
 use super::load::{self, AnswerStorage, LoaderAnswer};
 use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};
@@ -128,6 +126,3 @@ enum Put {
     /// It cannot be stored, or another caller changed the key at the same time.
     Refused,
 }
-
-/// The term of the lease of a put.
-const TERM: Duration = Duration::from_secs(2);

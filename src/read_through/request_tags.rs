@@ -19,7 +19,8 @@ pub(crate) struct TagRules {
 /// A function of the program that gives the tags of a request.
 struct TagFunction<Req>(Box<TagsOf<Req>>);
 
-type TagsOf<Req> = dyn Fn(&Req) -> Result<Tags, TooManyTags> + Send + Sync;
+/// It may give too many.
+type TagsOf<Req> = dyn Fn(&Req) -> Tags + Send + Sync;
 
 impl TagRules {
     /// Sets the function, for requests of one type.
@@ -29,21 +30,25 @@ impl TagRules {
         F: Fn(&Req) -> T + Send + Sync + 'static,
         T: IntoIterator<Item = Tag>,
     {
-        let tags_of = move |request: &Req| Tags::new(tags_of(request));
+        let tags_of = move |request: &Req| Tags::unbounded(tags_of(request));
         self.of_request = Some(Arc::new(TagFunction(Box::new(tags_of))));
     }
 
-    /// The tags of a request, with those of its options. Not called for hits in this process, since those compare the epochs
-    /// of the entry only.
+    /// The tags of a request, with those of its options. Not called for hits in this process, since
+    /// those compare the epochs of the entry only.
     pub(super) fn of<Req: 'static>(
         &self,
         request: &Req,
         others: &Tags,
     ) -> Result<Tags, TooManyTags> {
+        Ok(self.and_everything(&self.told(request).union(others)?))
+    }
+
+    /// What the layer is told about a request. These may be too many.
+    pub(super) fn told<Req: 'static>(&self, request: &Req) -> Tags {
         let function = self.of_request.as_ref();
         let function = function.and_then(|it| it.downcast_ref::<TagFunction<Req>>());
-        let tags = function.map_or(Ok(Tags::none()), |TagFunction(tags_of)| tags_of(request))?;
-        Ok(self.and_everything(&tags.union(others)?))
+        function.map_or_else(Tags::none, |TagFunction(tags_of)| tags_of(request))
     }
 
     /// These tags, and that of clearable layers if this is one.

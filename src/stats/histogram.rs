@@ -32,7 +32,8 @@ impl HistogramStats {
         10_000.0,
     ];
 
-    pub(super) const fn none(bounds: &'static [f64; 15]) -> Self {
+    /// No value, by these bounds.
+    pub const fn none(bounds: &'static [f64; 15]) -> Self {
         Self { bounds, counts: [0; BUCKETS], sum: 0.0 }
     }
 
@@ -49,6 +50,16 @@ impl HistogramStats {
             *count = count.saturating_sub(before);
         }
         Self { counts, sum: (self.sum - earlier.sum).max(0.0), ..*self }
+    }
+
+    /// Moves on to a later snapshot of the same histogram, and returns what came in between. A
+    /// snapshot that is older than this one changes nothing: it has nothing that came after it.
+    pub fn advance(&mut self, later: &Self) -> Self {
+        let new = later.since(self);
+        if later.count() > self.count() {
+            *self = *later;
+        }
+        new
     }
 
     /// A value for each bucket that has some, and how many it stands for, to feed another
@@ -267,5 +278,14 @@ mod tests {
         assert_eq!(of(&[1, 5, 70]).since(&of(&[5])).counts, of(&[1, 70]).counts);
         let nothing = of(&[5]).since(&of(&[5]));
         assert_eq!((nothing.count(), nothing.sum), (0, 0.0));
+    }
+
+    #[test]
+    fn a_snapshot_that_advances_gives_each_value_once() {
+        let mut last = HistogramStats::default();
+        assert_eq!(last.advance(&of(&[1, 70])), of(&[1, 70]));
+        assert_eq!(last.advance(&of(&[1])).count(), 0);
+        assert_eq!(last.advance(&of(&[1, 5, 70])).counts, of(&[5]).counts);
+        assert_eq!(last, of(&[1, 5, 70]));
     }
 }

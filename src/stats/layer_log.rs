@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use super::cache_stats::LimitEvent;
-use crate::key::Key;
+use super::shown_key::ShownKey;
 use crate::log_throttle::LogThrottle;
 
 /// What may be logged now.
@@ -56,7 +56,7 @@ impl Default for LayerLog {
 }
 
 impl LayerLog {
-    pub(super) fn refresh_failed(&self, cache: &str, key: &Key, error: &dyn Display) {
+    pub(super) fn refresh_failed(&self, cache: &str, key: ShownKey<'_>, error: &dyn Display) {
         if let Some(held_back) = self.failed_refreshes.admit() {
             tracing::warn!(target: LOAD, cache, %key, %error, held_back, "a refresh in the background failed");
         }

@@ -58,6 +58,7 @@ mod operations;
 mod recorder;
 mod request_record;
 mod running_load;
+mod shown_key;
 mod store_stats;
 mod striped;
 

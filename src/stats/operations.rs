@@ -14,7 +14,7 @@ use crate::error::StoreError;
 /// The operations of a store, how long they took, and how many of them have failed.
 #[derive(Debug, Default)]
 pub(crate) struct OperationCounters {
-    operations: Counters<{ StoreOperation::COUNT }>,
+    /// These count the operations, too.
     times: TimeHistograms<{ StoreOperation::COUNT }>,
     errors: Counters<{ StoreErrorEvent::COUNT }>,
 }
@@ -30,7 +30,6 @@ impl OperationCounters {
         let began = Instant::now();
         let result = result.await;
         self.times.note(operation as usize, began.elapsed());
-        self.operations.add(operation as usize);
         result.inspect_err(|error| self.errors.add(event(error.kind()) as usize))
     }
 
@@ -39,7 +38,7 @@ impl OperationCounters {
     }
 
     pub(crate) fn operations(&self) -> OperationStats {
-        OperationStats::read(|operation| self.operations.read(operation))
+        OperationStats::read(|operation| self.times.read(operation).count())
     }
 
     pub(crate) fn errors(&self) -> StoreErrorStats {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Span;
+
 use super::activity::{Activities, Activity};
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
@@ -15,14 +17,16 @@ use super::histogram::{Histogram, TimeHistogram, TimeHistograms};
 use super::hot_keys::{HotKey, HotKeys};
 use super::layer_log::{LOAD, LayerLog, StoreFailure};
 use super::running_load::{LoadCounters, RunningLoad};
+use super::shown_key::ShownKey;
 use super::striped::Striped;
 use crate::key::Key;
-use crate::trace::CallerSpan;
+use crate::trace::{CallerSpan, TraceKeys};
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     name: Arc<str>,
+    trace_keys: TraceKeys,
     activities: Activities,
     requests: Striped<{ RequestEvent::COUNT }>,
     loads: Arc<LoadCounters>,
@@ -43,9 +47,10 @@ impl Statistics {
     /// The name of a layer that was given none.
     pub(crate) const UNNAMED: &str = "unnamed";
 
-    pub(crate) fn named(name: impl Into<Arc<str>>) -> Arc<Self> {
+    pub(crate) fn new(name: impl Into<Arc<str>>, trace_keys: TraceKeys) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
+            trace_keys,
             activities: Activities::default(),
             requests: Striped::default(),
             loads: Arc::default(),
@@ -65,6 +70,20 @@ impl Statistics {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    pub(crate) fn trace_keys(&self) -> TraceKeys {
+        self.trace_keys
+    }
+
+    /// A key as log messages show it.
+    pub(crate) fn shown<'a>(&self, key: &'a Key) -> ShownKey<'a> {
+        ShownKey::of(key, self.trace_keys)
+    }
+
+    /// Notes in a span what it may have of a key.
+    pub(crate) fn note_key(&self, span: &Span, key: &Key) {
+        self.shown(key).note_in(span);
     }
 
     /// Says from now on what is under way here, too, for as long as it is there.
@@ -87,7 +106,9 @@ impl Statistics {
         trigger: &CallerSpan,
     ) -> RunningLoad {
         key.inspect(|key| self.hot_keys.count(key));
-        self.loads.begin(&self.name, key, why, trigger)
+        let load = self.loads.begin(&self.name, key, why, trigger);
+        key.inspect(|key| self.note_key(load.span(), key));
+        load
     }
 
     /// A request was answered by the load of another caller, after this wait.
@@ -126,7 +147,7 @@ impl Statistics {
     /// A load in the background has failed, which no caller notices.
     pub(crate) fn refresh_failed(&self, key: &Key, error: &dyn fmt::Display) {
         self.refresh(RefreshEvent::Failed);
-        self.log.refresh_failed(&self.name, key, error);
+        self.log.refresh_failed(&self.name, self.shown(key), error);
     }
 
     /// A limit has refused a caller.
@@ -143,12 +164,14 @@ impl Statistics {
     /// A lease was lost during its load.
     pub(crate) fn lease_lost(&self, key: &Key) {
         self.lease(LeaseEvent::Lost);
+        let key = self.shown(key);
         tracing::debug!(target: LOAD, cache = &*self.name, %key, "a lease was lost during its load");
     }
 
     /// A loaded answer was refused as outdated.
     pub(crate) fn superseded(&self, key: &Key) {
         self.commit(CommitEvent::Superseded);
+        let key = self.shown(key);
         tracing::debug!(target: LOAD, cache = &*self.name, %key, "a loaded answer was refused as outdated");
     }
 

@@ -96,9 +96,9 @@ fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -
     let kind = key.map(Key::kind);
     let (reason, result) = (why.field(), field::Empty);
     if !matches!(why, LoadReason::Revalidation | LoadReason::Early) {
-        return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, why = reason, result);
+        return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
     }
-    let span = tracing::info_span!(target: LOAD, parent: None, "cache.load", cache, key.kind = kind, why = reason, result);
+    let span = tracing::info_span!(target: LOAD, parent: None, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
     trigger.precedes(&span);
     span
 }

@@ -9,7 +9,8 @@
 //!
 //! `outcome` and `detail` are the labels of `requests_total`, `why` and `result` those of
 //! `loads_started_total` and `loads_ended_total`. Nothing else of a key is in a span than its
-//! [kind](crate::Key::kind).
+//! [kind](crate::Key::kind), unless the program [asks for more](crate::ReadThroughLayer::trace_keys): then
+//! the spans have the fields `key.digest` and `key.plain`, too.
 //!
 //! - **A load is a child of the request that opened it:** of its `cache.get`, or of the span in which
 //!   it was polled if `cache.get` is off. So what the loader traces belongs to the trace of that
@@ -24,7 +25,8 @@
 //! `tracing` knows no other process. A [`TraceContext`] tells this crate the trace that it runs in,
 //! and adds links to traces of other processes. Set one with [`set_trace_context`], and leaders leave
 //! their trace with the lease. Waiters in other processes then link to it, and to a request that was
-//! answered elsewhere one finds the load that answered it. Without one, nothing is sent.
+//! answered elsewhere one finds the load that answered it. Without one, nothing is sent. The crate
+//! `bellwether-opentelemetry` has one, `TraceLinks`.
 //!
 //! ```
 //! use bellwether::trace::{TraceContext, TraceParent, set_trace_context};
@@ -47,6 +49,7 @@
 //! ```
 
 mod caller_span;
+mod trace_keys;
 mod trace_parent;
 
 use std::error::Error;
@@ -54,6 +57,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub(crate) use self::caller_span::{CallerSpan, LoadTrace};
+pub use self::trace_keys::TraceKeys;
 pub use self::trace_parent::TraceParent;
 
 /// What connects the spans of this process with those of others. See the [module page](self).

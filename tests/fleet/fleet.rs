@@ -57,9 +57,7 @@ impl Fleet {
 
     /// The address for a user with such rights to commands, and to all names and channels.
     pub(crate) fn url_of_user(&self, rights: &[&str]) -> String {
-        let user = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~*", "&*"];
-        self.redis.command(&[&user[..], rights].concat());
-        format!("redis://bw:secret@127.0.0.1:{}", self.redis.port())
+        self.redis.url_of_user(&[&["~*", "&*"], rights].concat())
     }
 
     /// A setup in which waiters find the value by a push message, or not at all.

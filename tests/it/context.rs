@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 
-use bellwether::{Cache, CacheStatus, Lifetimes, MemoryStore};
+use bellwether::trace::TraceKeys;
+use bellwether::{Cache, CacheStatus, Key, Lifetimes, MemoryStore};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, SECOND, cached, idle, layer, put_for, settled,
 };
@@ -66,6 +67,31 @@ async fn the_spans_of_a_load_have_the_request_that_opened_it_as_an_ancestor() {
         let fields = ["cache", "key.kind", "why", "result"].map(|name| loading.field(name));
         assert_eq!(fields, ["name", "name", "miss", "succeeded"]);
         assert!(!format!("{:?}", loading.fields).contains('#'), "no digest of a key");
+    }
+}
+
+/// The keys in the spans of a load and of its request.
+async fn keys_in_spans(keys: TraceKeys) -> [[String; 3]; 2] {
+    let (spans, _default) = begin(Level::DEBUG);
+    let builder = Cache::builder("name", MemoryStore::new(10)).trace_keys(keys).name("names");
+    let cache: Cache<String> = builder.ttl(MINUTE).build();
+    cache.get_or_load(("Ann\nLee", Some(-7), true), load).await.unwrap();
+    ["cache.get", "cache.load"].map(|name| {
+        let span = spans.only(name);
+        ["key.kind", "key.digest", "key.plain"].map(|name| span.field(name).to_owned())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn spans_have_as_much_of_a_key_as_the_program_lets_out() {
+    let key = Key::of("name").with("Ann\nLee").with(Some(-7)).with(true);
+    let digest = &*key.digest().to_string();
+    for (keys, fields) in [
+        (TraceKeys::Kind, ["name", "", ""]),
+        (TraceKeys::Digest, ["name", digest, ""]),
+        (TraceKeys::Plain, ["name", digest, "name/Ann\\nLee/-7/true"]),
+    ] {
+        assert_eq!(keys_in_spans(keys).await, [fields; 2], "{keys:?}");
     }
 }
 
@@ -190,7 +216,7 @@ async fn a_refresh_in_the_background_has_no_parent_and_follows_from_its_trigger(
 #[tokio::test(start_paused = true)]
 async fn a_load_past_the_cache_is_a_child_of_its_request() {
     let (spans, _default) = begin(Level::DEBUG);
-    let key_of = |_: &u64| None::<bellwether::Key>;
+    let key_of = |_: &u64| None::<Key>;
     let layer = bellwether::ReadThroughLayer::new(MemoryStore::new(10), key_of);
     let mut cached = layer.layer(Loader::new());
     cached.call(1).instrument(info_span!("request")).await.unwrap();

@@ -9,31 +9,14 @@ use bellwether_testkit::wait::within;
 use tokio::time::timeout;
 
 use crate::catalog::{key, name, options};
+use crate::server::RIGHTS;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a store needs without client tracking and without messages.
-const RIGHTS: [&str; 12] = [
-    "~bw:*",
-    "+mget",
-    "+get",
-    "+getex",
-    "+setrange",
-    "+set",
-    "+del",
-    "+pttl",
-    "+pexpire",
-    "+time",
-    "+evalsha",
-    "+eval",
-];
-
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
-    let begin = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret", "+ping"];
-    server.command(&[&begin[..], &RIGHTS[..], more].concat());
-    let url = format!("redis://bw:secret@127.0.0.1:{}", server.port());
-    let options = RedisOptions::new(&url).and_then(|options| options.namespace("live"));
+    let options = RedisOptions::new(&server.url_of_user(&[&RIGHTS[..], more].concat()));
+    let options = options.and_then(|options| options.namespace("live"));
     options.and_then(|options| options.timeout(PATIENCE)).expect("options")
 }
 

@@ -14,8 +14,8 @@ use crate::catalog::{Catalog, key, name, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The rights that the documentation of `RedisStore` asks for.
-const RIGHTS: &[&str] = &[
+/// The rights that the documentation of `RedisStore` asks for, but for [`TRACKING`].
+pub(crate) const RIGHTS: [&str; 13] = [
     "~bw:*",
     "+mget",
     "+get",
@@ -28,22 +28,25 @@ const RIGHTS: &[&str] = &[
     "+time",
     "+evalsha",
     "+eval",
-    "+client|tracking",
     "+ping",
 ];
 
+/// The one that a store can do without, if it has no near tier.
+const TRACKING: &str = "+client|tracking";
+
+fn all_rights() -> Vec<&'static str> {
+    RIGHTS.into_iter().chain([TRACKING]).collect()
+}
+
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
-    let mut command = vec!["ACL", "SETUSER", "bw", "reset", "on", ">secret"];
-    command.extend(rights);
-    server.command(&command);
-    let url = format!("redis://bw:secret@127.0.0.1:{}", server.port());
-    RedisOptions::new(&url).expect("options").timeout(Duration::from_secs(5)).expect("a timeout")
+    let options = RedisOptions::new(&server.url_of_user(rights)).expect("options");
+    options.timeout(Duration::from_secs(5)).expect("a timeout")
 }
 
 #[tokio::test]
 async fn a_user_with_the_documented_rights_can_do_everything() {
     let server = RedisServer::start();
-    let store = user(&server, RIGHTS).connect().await.expect("a store");
+    let store = user(&server, &all_rights()).connect().await.expect("a store");
     assert!(store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
@@ -51,20 +54,8 @@ async fn a_user_with_the_documented_rights_can_do_everything() {
 #[tokio::test]
 async fn every_documented_right_that_is_missing_is_named_on_connecting() {
     let server = RedisServer::start();
-    let needed = [
-        "~bw:*",
-        "+mget",
-        "+get",
-        "+getex",
-        "+setrange",
-        "+set",
-        "+del",
-        "+pttl",
-        "+pexpire",
-        "+time",
-    ];
-    for missing in needed.into_iter().chain(["+evalsha", "+eval", "+ping"]) {
-        let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
+    for missing in RIGHTS {
+        let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
         let error = user(&server, &rights).connect().await.expect_err(missing);
         assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(missing.trim_start_matches('+')), "{missing}: {error}");
@@ -75,7 +66,8 @@ async fn every_documented_right_that_is_missing_is_named_on_connecting() {
 async fn several_rights_that_are_missing_are_named_at_once() {
     let server = RedisServer::start();
     let missing = ["+pttl", "+time", "+del"];
-    let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| !missing.contains(right)).collect();
+    let rights = all_rights().into_iter().filter(|right| !missing.contains(right));
+    let rights: Vec<_> = rights.collect();
     let error = user(&server, &rights).connect().await.expect_err("it is allowed too little");
     assert!(missing.iter().all(|right| error.to_string().contains(right)), "{error}");
 }
@@ -83,20 +75,23 @@ async fn several_rights_that_are_missing_are_named_at_once() {
 #[tokio::test]
 async fn a_right_that_a_near_cache_needs_is_named_on_connecting() {
     let server = RedisServer::start();
-    let missing = "+client|tracking";
-    let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
-    user(&server, &rights).connect().await.expect("a store without a near cache");
-    let near = user(&server, &rights).near(1 << 20).expect("a size");
-    let error = near.connect().await.expect_err(missing);
+    user(&server, &RIGHTS).connect().await.expect("a store without a near cache");
+    let near = user(&server, &RIGHTS).near(1 << 20).expect("a size");
+    let error = near.connect().await.expect_err(TRACKING);
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("client|tracking"), "{error}");
-    user(&server, RIGHTS).near(1 << 20).expect("a size").connect().await.expect("all rights");
+    user(&server, &all_rights())
+        .near(1 << 20)
+        .expect("a size")
+        .connect()
+        .await
+        .expect("all rights");
 }
 
 #[tokio::test]
 async fn connecting_leaves_nothing_behind() {
     let server = RedisServer::start();
-    let _store = user(&server, RIGHTS).connect().await.expect("a store");
+    let _store = user(&server, &all_rights()).connect().await.expect("a store");
     assert_eq!(server.command(&["DBSIZE"]), Reply::Integer(0));
 }
 
@@ -170,8 +165,7 @@ async fn a_full_server_can_be_connected_to() {
 #[tokio::test]
 async fn a_server_that_refuses_tracking_is_worked_with_by_pauses() {
     let server = RedisServer::start();
-    let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| !right.contains("track")).collect();
-    let store = user(&server, &rights).connect().await.expect("a store");
+    let store = user(&server, &RIGHTS).connect().await.expect("a store");
     assert!(!store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
@@ -179,7 +173,7 @@ async fn a_server_that_refuses_tracking_is_worked_with_by_pauses() {
 #[tokio::test]
 async fn a_wrong_password_is_said_without_repeating_it() {
     let server = RedisServer::start();
-    user(&server, RIGHTS);
+    user(&server, &all_rights());
     let url = format!("redis://bw:hunter2@127.0.0.1:{}", server.port());
     let options = RedisOptions::new(&url).expect("options");
     let lazily = options.clone().connect_lazily();

@@ -14,12 +14,13 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::cache_request::FetchRequest;
-use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, VaryIndex};
+use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::complete_response::{CompleteResponse, check_length};
 use super::mode::{self, StorageDecision, StorageTerms};
 use super::rules::{PrivateReason, Times};
 use super::shared::LayerState;
 use super::stored_response::StoredResponse;
+use super::vary_index::VaryIndex;
 
 /// One load after the origin has answered.
 pub(super) struct AnsweredFetch<'a, ReqB> {
@@ -151,7 +152,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             if check_length(&headers, body.len()).is_ok() {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
-                let cached = answered.to_cached(stored, &terms, tags);
+                let cached = answered.to_cached(stored, &terms, tags, 0);
                 runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
@@ -216,7 +217,12 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     fn stored(&self, answered: &CompleteResponse, terms: &StorageTerms) -> Arc<CachedResponse> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
-        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags)
+        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.expiries())
+    }
+
+    /// How often the variants of the target had been expired when this load began.
+    fn expiries(&self) -> u32 {
+        self.fetch_request.vary_index.as_ref().map_or(0, |vary_index| vary_index.expiries())
     }
 
     fn pass_complete<B>(
@@ -290,10 +296,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         cached: &Arc<CachedResponse>,
     ) -> VaryIndex {
         let Disposition::Keep(lifetimes) = cached.disposition else {
-            return VaryIndex::new(names, A_MOMENT);
+            return VaryIndex::new(names, A_MOMENT, self.expiries());
         };
         let cache_request = &self.fetch_request.cache_request;
-        let vary_index = VaryIndex::new(names, lifetimes.life());
+        let vary_index = VaryIndex::new(names, lifetimes.life(), self.expiries());
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
         if cached.tags.is_empty() {
             self.note_variant(&vary_index, &key, cached).await;
@@ -329,7 +335,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
 /// A response that the waiters share, and that is not stored.
 fn shared_answer<B>(answered: &CompleteResponse, disposition: Disposition) -> CacheAnswer<B> {
-    CacheAnswer::CachedResponse(answered.to_cached(disposition, &StorageTerms::NONE, Vec::new()))
+    let cached = answered.to_cached(disposition, &StorageTerms::NONE, Vec::new(), 0);
+    CacheAnswer::CachedResponse(cached)
 }
 
 fn passing<B>(

@@ -22,7 +22,7 @@ use super::exchange::{Exchange, NextStep};
 use super::mode::StorageDecision;
 use super::origin::{self, Origin};
 use super::refusal;
-use super::report::{Report, seconds};
+use super::report::{LocalHit, Report, seconds};
 use super::rules::{self, HeadSays, PrivateReason, Times};
 use super::shared::{LayerState, Located};
 use super::target::Target;
@@ -257,7 +257,11 @@ fn answer_from<B>(
     if located.vary_index.is_some() {
         shared.variants.touch(&cache_request.primary, &located.key);
     }
-    Some(answer::answer(&located.cached, &cache_request.parts, &report))
+    let mut answer = answer::answer(&located.cached, &cache_request.parts, &report);
+    if located.is_local {
+        answer.extensions_mut().insert(LocalHit);
+    }
+    Some(answer)
 }
 
 /// The `Cache-Status` of a stored response, if that satisfies the request.
@@ -318,12 +322,10 @@ async fn update_from_head<B: Send + 'static>(
                 times,
             };
             let tags = shared.tags_of(&fresh.headers, request);
-            let cached = fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags);
-            let fence = located.entry.fence();
-            // An entry that was invalidated or replaced in the meantime is left alone.
-            let is_same = |entry: Option<&bellwether::store::Entry>| {
-                entry.is_some_and(|entry| entry.fence() == fence)
-            };
+            let expiries = located.expiries();
+            let cached =
+                fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, expiries);
+            let is_same = located.is_still_there();
             shared.keep::<B>(located.key, &cached, is_same).await;
         }
     }

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bellwether::{Digest, Key};
 use http::request::Parts;
 
-use super::codec::{CachedResponse, VaryIndex};
+use super::codec::CachedResponse;
 use super::mode;
 use super::rules::Demand;
+use super::vary_index::VaryIndex;
 
 /// A request to the cache, until it has its response.
 pub(super) struct CacheRequest {

@@ -3,16 +3,17 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Key, Lifetimes, Tag};
+use bellwether::store::Entry;
+use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Lifetimes, Tag};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Response, StatusCode};
-use serde::{Deserialize, Serialize};
+use http::{Response, StatusCode};
 
-use super::rules::{self, Consent};
+use super::note::Note;
+use super::vary_index::VaryIndex;
 
 /// What a load returns to each of its callers.
 pub(super) enum CacheAnswer<B> {
@@ -89,113 +90,6 @@ pub(super) struct OriginInfo {
     pub(super) was_stale: bool,
 }
 
-/// What is stored beside a response, to compute its age and freshness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
-    /// When it was received, in milliseconds since the Unix epoch.
-    received: u64,
-    /// Its age when it was received, in milliseconds.
-    age: u64,
-    /// How much longer it was fresh when it was received, in milliseconds.
-    fresh: u64,
-    /// How explicitly the response permits sharing.
-    pub(super) consent: Consent,
-}
-
-impl Note {
-    pub(super) fn new(
-        received: SystemTime,
-        age: Duration,
-        fresh: Duration,
-        consent: Consent,
-    ) -> Self {
-        Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh), consent }
-    }
-
-    /// The age of the response. If the clock was set back, it is the age on arrival.
-    pub(super) fn age(&self) -> Duration {
-        Duration::from_millis(self.age).saturating_add(self.resident())
-    }
-
-    /// How much longer it is fresh, by the freshness lifetime that it had on arrival.
-    pub(super) fn fresh_for(&self) -> Option<Duration> {
-        Duration::from_millis(self.fresh).checked_sub(self.resident())
-    }
-
-    fn resident(&self) -> Duration {
-        let received = UNIX_EPOCH.checked_add(Duration::from_millis(self.received));
-        let since = received.and_then(|received| SystemTime::now().duration_since(received).ok());
-        since.unwrap_or_default()
-    }
-}
-
-fn since_epoch(time: SystemTime) -> u64 {
-    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How a request selects one of the stored variants of its target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct VaryIndex {
-    /// The selecting header fields, sorted and in lower case.
-    names: Vec<String>,
-    /// Part of the keys of its variants. With a new nonce, the old variants are not found.
-    nonce: [u8; 16],
-    /// How long it is stored, in milliseconds.
-    life: u64,
-}
-
-impl VaryIndex {
-    /// A `Vary` index by names in any order. It is stored as long as its first variant, and for a
-    /// day at least.
-    pub(super) fn new(names: &[HeaderName], life: Duration) -> Self {
-        let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let nonce = *uuid::Uuid::new_v4().as_bytes();
-        Self { names, nonce, life: millis(life.max(A_DAY)) }
-    }
-
-    /// Distinguishes the keys of its variants from those of any other `Vary` index.
-    pub(super) fn nonce(&self) -> [u8; 16] {
-        self.nonce
-    }
-
-    pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        self.nonce == other.nonce
-    }
-
-    pub(super) fn names(&self) -> Vec<HeaderName> {
-        self.names.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect()
-    }
-
-    /// Whether all of these names are among its selecting header fields.
-    pub(super) fn covers(&self, names: &[HeaderName]) -> bool {
-        names.iter().all(|name| self.names.iter().any(|known| known == name.as_str()))
-    }
-
-    /// The key of the variant that a request selects. It has a fixed length, so that no header field
-    /// makes a key too long.
-    pub(super) fn key_for(&self, primary: &Key, request: &HeaderMap) -> Key {
-        let mut selecting = Key::of("http-select").with(self.nonce);
-        for (name, value) in rules::variant(&self.names(), request) {
-            selecting = selecting.with(name).with(value);
-        }
-        Key::of("http-variant")
-            .with(primary.digest().as_bytes())
-            .with(selecting.digest().as_bytes())
-    }
-
-    pub(super) fn lifetimes(&self) -> Lifetimes {
-        Lifetimes::fresh_for(Duration::from_millis(self.life))
-    }
-}
-
-const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// What the callers of one load share, and what the memory store holds.
 pub(super) enum SharedAnswer<B> {
     CachedResponse(Arc<CachedResponse>),
@@ -229,7 +123,18 @@ pub(super) struct HttpCodec;
 
 impl HttpCodec {
     /// The number of its encoding. It changes with the format.
-    pub(super) const CODEC: u8 = 4;
+    pub(super) const CODEC: u8 = 5;
+
+    /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index.
+    pub(super) fn expired_index(entry: &Entry) -> Option<Bytes> {
+        if entry.codec() != Self::CODEC {
+            return None;
+        }
+        let index = VaryIndex::decode(entry.value().encoded()).ok()?.expired();
+        let mut encoded = EncodeBuffer::new(usize::MAX);
+        index.encode(&mut encoded).ok()?;
+        Some(encoded.into_bytes())
+    }
 
     /// Encodes a response.
     pub(super) fn encode_response(
@@ -238,22 +143,6 @@ impl HttpCodec {
     ) -> Result<(), BoxError> {
         room.write_all(&[CACHED_RESPONSE])?;
         cached.response.encode(room)
-    }
-
-    /// Encodes a `Vary` index, as a response without content.
-    pub(super) fn encode_vary_index(
-        vary_index: &VaryIndex,
-        room: &mut EncodeBuffer,
-    ) -> Result<(), BoxError> {
-        room.write_all(&[VARY_INDEX])?;
-        let index = BufferedResponse {
-            status: StatusCode::OK,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            trailers: None,
-            note: vary_index.clone(),
-        };
-        index.encode(room)
     }
 }
 
@@ -308,7 +197,7 @@ where
     fn encode(&self, kept: &SharedAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
             SharedAnswer::CachedResponse(cached) => Self::encode_response(cached, room),
-            SharedAnswer::VaryIndex(vary_index) => Self::encode_vary_index(vary_index, room),
+            SharedAnswer::VaryIndex(vary_index) => vary_index.encode(room),
             SharedAnswer::Passthrough(_) | SharedAnswer::Retry => {
                 Err("a response that passes through is not stored".into())
             }
@@ -344,13 +233,8 @@ where
                     CachedResponse::new(response, Disposition::Share, OriginInfo::default());
                 Ok(SharedAnswer::CachedResponse(Arc::new(cached)))
             }
-            Some((&VARY_INDEX, rest)) => {
-                let BufferedResponse { note: vary_index, .. } =
-                    BufferedResponse::<VaryIndex>::decode(rest)?;
-                if vary_index.names.len() > MOST_NAMES {
-                    return Err("a Vary index with more names than are stored".into());
-                }
-                Ok(SharedAnswer::VaryIndex(Arc::new(vary_index)))
+            Some((&VaryIndex::MARK, _)) => {
+                Ok(SharedAnswer::VaryIndex(Arc::new(VaryIndex::decode(bytes)?)))
             }
             _ => Err("neither a response nor a Vary index".into()),
         }
@@ -362,14 +246,9 @@ const NOT_KEPT: Cacheability = Cacheability::KeepFor(Lifetimes::NONE);
 
 const CACHED_RESPONSE: u8 = 1;
 
-const VARY_INDEX: u8 = 2;
-
 /// How many header fields are added to a stored response when it is served: `Age` and
 /// `Cache-Status`. Their capacity is reserved, so that no copy has to grow.
 const ADDED: usize = 2;
-
-/// How many selecting header fields a stored `Vary` index may have.
-const MOST_NAMES: usize = 16;
 
 impl<B> fmt::Debug for CacheAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

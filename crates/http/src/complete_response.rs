@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use std::sync::Arc;
 
-use super::codec::{CachedResponse, Disposition, Note, OriginInfo};
+use super::codec::{CachedResponse, Disposition, OriginInfo};
 use super::mode::StorageTerms;
+use super::note::Note;
 use super::rules::{self, Times};
 
 /// A response of the origin whose body was read to its end.
@@ -21,12 +22,14 @@ pub(super) struct CompleteResponse {
 }
 
 impl CompleteResponse {
-    /// The response to be shared, and stored with these tags if its disposition says so.
+    /// The response to be shared, and stored with these tags if its disposition says so. `expiries`:
+    /// how often its target's variants were expired, if it is one.
     pub(super) fn to_cached(
         &self,
         disposition: Disposition,
         terms: &StorageTerms,
         tags: Vec<Tag>,
+        expiries: u32,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
         if !headers.contains_key(header::DATE)
@@ -34,7 +37,8 @@ impl CompleteResponse {
         {
             headers.insert(header::DATE, now);
         }
-        let note = Note::new(self.times.response_time, terms.age, terms.freshness, terms.consent);
+        let StorageTerms { age, freshness, consent, .. } = *terms;
+        let note = Note::new(self.times.response_time, age, freshness, consent, expiries);
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };

@@ -10,11 +10,12 @@ use http::Response;
 use http::request::Parts;
 
 use super::cache_request::{CacheRequest, FetchRequest};
-use super::codec::{CacheAnswer, CachedResponse, VaryIndex};
+use super::codec::{CacheAnswer, CachedResponse, Passthrough};
 use super::fetch::OriginFetch;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
+use super::vary_index::VaryIndex;
 use super::{answer, mode, refusal};
 
 /// One request through the cache.
@@ -26,6 +27,8 @@ pub(super) struct Exchange<S> {
     vary_index: Option<Arc<VaryIndex>>,
     /// The stored response does not satisfy the request.
     forces_refresh: bool,
+    /// The stored variant is from before an expiry: it is made stale before the next lookup.
+    expires_variant: bool,
     /// How many more lookups it may start.
     left: u8,
 }
@@ -47,6 +50,7 @@ impl<S> Exchange<S> {
             cache_request: Arc::new(cache_request),
             vary_index: None,
             forces_refresh: false,
+            expires_variant: false,
             left: ROUNDS,
         }
     }
@@ -77,6 +81,12 @@ impl<S> Exchange<S> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
             Err(error) => NextStep::Answer(refusal::of(&error)),
+            Ok(CacheAnswer::CachedResponse(cached)) if self.has_expired(&cached, status) => {
+                // If the store still has it as fresh, the next lookup loads it.
+                self.forces_refresh = self.expires_variant;
+                self.expires_variant = !self.expires_variant;
+                self.fetch_next()
+            }
             Ok(CacheAnswer::CachedResponse(cached))
                 if self.forces_refresh
                     || satisfies(&self.cache_request.demand, &cached, status) =>
@@ -88,16 +98,7 @@ impl<S> Exchange<S> {
                 self.forces_refresh = true;
                 self.fetch_next()
             }
-            Ok(CacheAnswer::Passthrough(passing)) => {
-                let origin = passing.origin;
-                let why = passing.why;
-                let report = Report::not_kept(self.lookup(), status, origin, why);
-                NextStep::Answer(answer::passed(
-                    passing.response,
-                    &self.cache_request.parts,
-                    &report,
-                ))
-            }
+            Ok(CacheAnswer::Passthrough(passing)) => self.pass(*passing, status),
             Ok(CacheAnswer::VaryIndex(vary_index)) => match self.cache_request.take_own() {
                 Some(own) => self.give(&own, &status_of_own(&own, status)),
                 // A `Vary` index is stored under a target, never under a variant.
@@ -116,6 +117,18 @@ impl<S> Exchange<S> {
                 }
             },
         }
+    }
+
+    /// Whether the store has a variant as fresh that is from before an expiry of its target.
+    fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
+        let index = self.vary_index.as_ref().filter(|_| !self.forces_refresh);
+        matches!(status, CacheStatus::Hit { .. })
+            && index.is_some_and(|index| index.has_expired(&cached.response.note))
+    }
+
+    /// The index of the variant that has to be made stale before the next lookup.
+    pub(super) fn expiring(&self) -> Option<Arc<VaryIndex>> {
+        self.vary_index.clone().filter(|_| self.expires_variant)
     }
 
     fn fetch_next<ReqB, B>(&mut self) -> NextStep<ReqB, B> {
@@ -139,6 +152,12 @@ impl<S> Exchange<S> {
 
     fn give<ReqB, B>(&self, cached: &CachedResponse, status: &CacheStatus) -> NextStep<ReqB, B> {
         NextStep::Answer(give(self.lookup(), &self.cache_request.parts, cached, status))
+    }
+
+    fn pass<ReqB, B>(&self, passing: Passthrough<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
+        let Passthrough { response, why, origin, .. } = passing;
+        let report = Report::not_kept(self.lookup(), status, origin, why);
+        NextStep::Answer(answer::passed(response, &self.cache_request.parts, &report))
     }
 
     fn lookup(&self) -> LookupKind {
@@ -171,7 +190,9 @@ pub(super) fn cached_answer<B: Send + 'static>(
         CacheAnswer::VaryIndex(vary_index) => {
             let key = vary_index.key_for(primary, &parts.headers);
             match shared.client.cached::<CacheAnswer<B>>(&key)? {
-                (CacheAnswer::CachedResponse(cached), status) => {
+                (CacheAnswer::CachedResponse(cached), status)
+                    if !vary_index.has_expired(&cached.response.note) =>
+                {
                     shared.variants.touch(primary, &key);
                     (cached, status, LookupKind::Variant)
                 }

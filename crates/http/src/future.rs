@@ -26,6 +26,7 @@ use super::cache_request::FetchRequest;
 use super::codec::CacheAnswer;
 use super::exchange::{Exchange, NextStep};
 use super::origin::Origin;
+use super::report::LocalHit;
 use super::shared::LayerState;
 
 /// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
@@ -133,14 +134,17 @@ where
         Some(record) => options.part_of(record),
         None => options,
     };
-    Box::pin(
-        exchange
-            .fetch
-            .shared
-            .client
-            .request(key, options, &exchange.fetch, fetch_request)
-            .with_status(),
-    )
+    let shared = &exchange.fetch.shared;
+    let Some(index) = exchange.expiring() else {
+        let asked = shared.client.request(key, options, &exchange.fetch, fetch_request);
+        return Box::pin(asked.with_status());
+    };
+    let fetch = exchange.fetch.clone();
+    Box::pin(async move {
+        let shared = &fetch.shared;
+        shared.expire_variant::<B>(&key, &index).await;
+        shared.client.request(key, options, &fetch, fetch_request).with_status().await
+    })
 }
 
 impl<S, ReqB, B> Future for HttpResponseFuture<S, ReqB, B>
@@ -158,8 +162,11 @@ where
         let this = self.project();
         let mut response = ready!(this.state.poll_response::<ReqB>(this.record, cx));
         if let Some(record) = this.record.take() {
-            let status = response.extensions().get::<CacheStatus>();
-            record.end(status.unwrap_or(&CacheStatus::Failed));
+            let is_local = response.extensions_mut().remove::<LocalHit>().is_some();
+            match response.extensions().get::<CacheStatus>() {
+                Some(CacheStatus::Hit { .. }) if is_local => record.hit(),
+                status => record.end(status.unwrap_or(&CacheStatus::Failed)),
+            }
         }
         if let Some(name) = this.hidden {
             response.headers_mut().remove(&**name);

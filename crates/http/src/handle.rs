@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use bellwether::adapter::CacheClient;
 use bellwether::stats::CacheStats;
 use bellwether::{BoxFuture, CacheError, ExpireTag, Handle, Key};
 use futures_util::future::join_all;
 use http::Uri;
 
+use super::codec::HttpCodec;
 use super::tag_fields::{group_tags, surrogate_tag};
 use super::target::Target;
 
@@ -16,11 +18,31 @@ use super::target::Target;
 ///
 /// Its operations have the guarantees of a [`Handle`].
 #[derive(Clone, Debug)]
-pub struct HttpHandle(Handle);
+pub struct HttpHandle {
+    entries: Handle,
+    client: CacheClient<HttpCodec>,
+}
 
 impl HttpHandle {
-    pub(super) fn new(handle: Handle) -> Self {
-        Self(handle)
+    pub(super) fn new(client: CacheClient<HttpCodec>) -> Self {
+        Self { entries: client.handle(), client }
+    }
+
+    /// The handle to the entries, by their keys.
+    pub(super) fn entries(&self) -> &Handle {
+        &self.entries
+    }
+
+    /// Makes the stored responses of these keys stale, and the variants of those that vary. Returns
+    /// whether there was one.
+    pub(super) async fn expire_keys(
+        &self,
+        keys: impl IntoIterator<Item = &Key>,
+    ) -> Result<bool, CacheError> {
+        let expire = |key| self.client.expire_or_update(key, HttpCodec::expired_index);
+        let expired = join_all(keys.into_iter().map(expire)).await;
+        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
+        Ok(expired.contains(&true))
     }
 
     /// Removes the stored response of a URI, with all of its variants. A request that starts after
@@ -39,7 +61,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// If it is dropped before it returns, the responses may be removed or not.
     pub async fn invalidate(&self, uri: &Uri) -> Result<bool, CacheError> {
-        Ok(self.0.invalidate_many(keys_of(uri)).await? > 0)
+        Ok(self.entries.invalidate_many(keys_of(uri)).await? > 0)
     }
 
     /// Removes the stored responses of many URIs, each as [`invalidate`](Self::invalidate) does.
@@ -55,15 +77,16 @@ impl HttpHandle {
         uris: impl IntoIterator<Item = Uri>,
     ) -> Result<usize, CacheError> {
         let keys: HashSet<Key> = uris.into_iter().flat_map(|uri| keys_of(&uri)).collect();
-        self.0.invalidate_many(keys).await
+        self.entries.invalidate_many(keys).await
     }
 
-    /// Makes the stored response of a URI stale, as if its freshness lifetime had passed. Within its
-    /// stale window callers get it while it is loaded again, and without one it is removed. Returns
-    /// whether a response was stored.
+    /// Makes the stored response of a URI stale, with all of its variants, as if its freshness lifetime
+    /// had passed. Within its stale window callers get it while it is loaded again, and the origin may
+    /// confirm it by its validator. Without a window it is removed. Returns whether a response was
+    /// stored.
     ///
-    /// If the responses of the URI vary, their variants are removed. To make variants stale, expire a
-    /// [group](Self::expire_group) or a [surrogate key](Self::expire_tag) that they have.
+    /// The stale windows of variants begin now, by the clock of this process. If the selecting header
+    /// fields of the URI change at the same time, its variants are removed instead.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
@@ -71,10 +94,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, uri: &Uri) -> Result<bool, CacheError> {
-        let keys = keys_of(uri);
-        let expired = join_all(keys.iter().map(|key| self.0.expire(key))).await;
-        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
-        Ok(expired.contains(&true))
+        self.expire_keys(&keys_of(uri)).await
     }
 
     /// Removes all stored responses of a group (`Cache-Groups`, RFC 9875), with the guarantee of
@@ -93,7 +113,7 @@ impl HttpHandle {
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_group(&self, origin: &Uri, group: &str) -> Result<(), CacheError> {
         let tags = group_tags(origin, group);
-        first_error(join_all(tags.iter().map(|tag| self.0.invalidate_tag(tag))).await)
+        first_error(join_all(tags.iter().map(|tag| self.entries.invalidate_tag(tag))).await)
     }
 
     /// Makes all stored responses of a [group](Self::invalidate_group) stale, as
@@ -107,7 +127,7 @@ impl HttpHandle {
     /// As [`invalidate`](Self::invalidate).
     pub fn expire_group(&self, origin: &Uri, group: &str) -> ExpireGroup {
         let tags = group_tags(origin, group);
-        ExpireGroup(tags.iter().map(|tag| self.0.expire_tag(tag)).collect())
+        ExpireGroup(tags.iter().map(|tag| self.entries.expire_tag(tag)).collect())
     }
 
     /// Removes all stored responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), of
@@ -119,7 +139,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, key: &str) -> Result<(), CacheError> {
-        self.0.invalidate_tag(&surrogate_tag(key)).await
+        self.entries.invalidate_tag(&surrogate_tag(key)).await
     }
 
     /// Makes all stored responses with a surrogate key stale, as [`Handle::expire_tag`] does. Await
@@ -131,7 +151,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub fn expire_tag(&self, key: &str) -> ExpireTag {
-        self.0.expire_tag(&surrogate_tag(key))
+        self.entries.expire_tag(&surrogate_tag(key))
     }
 
     /// Removes all stored responses of [clearable](super::HttpCacheLayer::clearable) layers over this
@@ -143,12 +163,12 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn clear(&self) -> Result<(), CacheError> {
-        self.0.clear().await
+        self.entries.clear().await
     }
 
     /// What the services and handles of this layer have done in this process.
     pub fn stats(&self) -> CacheStats {
-        self.0.stats()
+        self.entries.stats()
     }
 }
 

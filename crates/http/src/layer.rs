@@ -18,7 +18,7 @@ use super::handle::HttpHandle;
 use super::mode::{self, Mode};
 use super::purge::PurgeLayer;
 use super::request_key::RequestKey;
-use super::rules::Defaults;
+use super::rules::{Defaults, StaleWindows};
 use super::service::HttpCache;
 use super::shared::LayerState;
 use super::tag_fields::TagFields;
@@ -80,28 +80,6 @@ impl HttpCacheLayer {
         self
     }
 
-    /// Sets how long a stale response is served while it is revalidated, unless it states that time
-    /// itself (RFC 5861, section 3). The time starts when the response becomes stale. A response
-    /// that forbids stale use (`must-revalidate`, for example) is never served stale.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.rules.0.while_revalidate = window;
-        self
-    }
-
-    /// Sets how long a stale response is served if the origin answers with an error or not at all,
-    /// unless it states that time itself (RFC 5861, section 4). The time starts when the response
-    /// becomes stale. A response that forbids stale use is never served stale.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.rules.0.if_error = window;
-        self
-    }
-
     /// Sets the function that makes the target URI of a request, by which its response is stored.
     /// The request itself is not changed. If the URI has no authority, that of `Host` is used. A
     /// request for which the function returns `None` bypasses the cache.
@@ -120,7 +98,7 @@ impl HttpCacheLayer {
     /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
     /// anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
-        HttpHandle::new(self.layer.handle())
+        HttpHandle::new(CacheClient::new(&self.layer))
     }
 }
 
@@ -144,8 +122,7 @@ impl HttpCacheLayer<KeyedRules> {
             key,
             ttl: zero,
             not_found_ttl: zero,
-            while_revalidate: zero,
-            if_error: zero,
+            stale: StaleWindows::default(),
         };
         Self::by(KeyedRules(rules), store)
     }
@@ -169,28 +146,11 @@ impl HttpCacheLayer<KeyedRules> {
         self
     }
 
-    /// Sets how long a response is served while it is revalidated, counted from when it becomes
-    /// stale.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.rules.0.while_revalidate = window;
-        self
-    }
-
-    /// Sets how long a response is served if the handler fails or answers with status 5xx, counted
-    /// from when it becomes stale.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.rules.0.if_error = window;
-        self
-    }
-
     /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
     /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
+    ///
+    /// If the responses of a key vary, [`Handle::expire`] removes their variants. A tag that they have,
+    /// or a soft `PURGE`, makes them stale.
     pub fn handle(&self) -> Handle {
         self.layer.handle()
     }
@@ -287,6 +247,32 @@ impl<R> HttpCacheLayer<R> {
 }
 
 impl<R: CachingRules> HttpCacheLayer<R> {
+    /// Sets how long a stale response is served while it is revalidated (RFC 5861, section 3), counted
+    /// from when it becomes stale.
+    ///
+    /// By the [rules of RFC 9111](Rfc9111Rules), a response can state that time itself, and one that
+    /// forbids stale use (`must-revalidate`, for example) is never served stale.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
+        self.rules.stale().while_revalidate = window;
+        self
+    }
+
+    /// Sets how long a stale response is served if the service behind the layer fails, answers with
+    /// status 5xx or not at all (RFC 5861, section 4), counted from when it becomes stale.
+    ///
+    /// By the [rules of RFC 9111](Rfc9111Rules), a response can state that time itself, and one that
+    /// forbids stale use is never served stale.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_if_error(mut self, window: Duration) -> Self {
+        self.rules.stale().if_error = window;
+        self
+    }
+
     /// A layer that answers authenticated `PURGE` requests, for the responses that this layer has
     /// stored: see [`PurgeLayer`]. A client proves its right by `Authorization: Bearer` and this
     /// token.
@@ -295,7 +281,8 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
     /// visible ASCII. The error does not repeat it.
     pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        let (handle, mode) = (self.layer.handle(), self.rules.mode());
+        let handle = HttpHandle::new(CacheClient::new(&self.layer));
+        let mode = self.rules.mode();
         PurgeLayer::new(token, handle, mode, self.target.clone(), self.tag_fields.clone())
     }
 }
@@ -332,6 +319,9 @@ mod sealed {
     pub trait Sealed {
         #[allow(private_interfaces, reason = "code outside cannot call it")]
         fn mode(&self) -> super::Mode;
+
+        #[allow(private_interfaces, reason = "code outside cannot call it")]
+        fn stale(&mut self) -> &mut super::StaleWindows;
     }
 }
 
@@ -340,12 +330,20 @@ impl sealed::Sealed for Rfc9111Rules {
     fn mode(&self) -> Mode {
         Mode::Stated(self.0)
     }
+
+    fn stale(&mut self) -> &mut StaleWindows {
+        &mut self.0.stale
+    }
 }
 
 #[allow(private_interfaces, reason = "code outside cannot call it")]
 impl sealed::Sealed for KeyedRules {
     fn mode(&self) -> Mode {
         Mode::Keyed(self.0.clone())
+    }
+
+    fn stale(&mut self) -> &mut StaleWindows {
+        &mut self.0.stale
     }
 }
 

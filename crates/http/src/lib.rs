@@ -168,6 +168,7 @@ mod layer;
 mod mode;
 #[cfg(feature = "axum")]
 mod nested;
+mod note;
 mod origin;
 mod percent_encoding;
 mod purge;
@@ -187,6 +188,7 @@ mod target;
 mod template;
 mod uri_template;
 mod variants;
+mod vary_index;
 
 #[doc = include_str!("guide.md")]
 pub mod guide {}

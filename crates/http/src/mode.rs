@@ -6,7 +6,7 @@ use bellwether::Lifetimes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::request_key::RequestKey;
-use super::rules::{self, Consent, Defaults, Demand, PrivateReason, Storing, Times};
+use super::rules::{self, Consent, Defaults, Demand, PrivateReason, StaleWindows, Storing, Times};
 
 /// By which rules the layer decides what is stored.
 #[derive(Debug)]
@@ -23,8 +23,7 @@ pub(super) struct ProgramRules {
     pub(super) key: RequestKey,
     pub(super) ttl: Duration,
     pub(super) not_found_ttl: Duration,
-    pub(super) while_revalidate: Duration,
-    pub(super) if_error: Duration,
+    pub(super) stale: StaleWindows,
 }
 
 /// Whether a response is stored, and which callers get it.
@@ -147,9 +146,7 @@ impl ProgramRules {
         if ttl.is_zero() {
             return StorageDecision::Share;
         }
-        let lifetimes = Lifetimes::fresh_for(ttl)
-            .stale_while_revalidate(self.while_revalidate)
-            .stale_if_error(self.if_error);
+        let lifetimes = lifetimes(ttl, self.stale);
         let age = rules::on_arrival(response, times);
         StorageDecision::Keep(StorageTerms {
             lifetimes,
@@ -161,12 +158,16 @@ impl ProgramRules {
     }
 }
 
+fn lifetimes(ttl: Duration, stale: StaleWindows) -> Lifetimes {
+    Lifetimes::fresh_for(ttl)
+        .stale_while_revalidate(stale.while_revalidate)
+        .stale_if_error(stale.if_error)
+}
+
 impl From<rules::Terms> for StorageTerms {
     fn from(terms: rules::Terms) -> Self {
-        let lifetimes = Lifetimes::fresh_for(terms.freshness)
-            .stale_while_revalidate(terms.while_revalidate)
-            .stale_if_error(terms.if_error)
-            .kept_for_validation(terms.for_validation);
+        let lifetimes =
+            lifetimes(terms.freshness, terms.stale).kept_for_validation(terms.for_validation);
         let rules::Terms { age, freshness, vary, consent, .. } = terms;
         Self { lifetimes, age, freshness, vary, consent }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
-use bellwether::store::Entry;
+use bellwether::store::{Entry, Peek};
 use bellwether::{Key, Tag};
 use bellwether_body::{BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
@@ -14,12 +14,13 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
 use super::cache_request::CacheRequest;
-use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer, VaryIndex};
+use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer};
 use super::mode::Mode;
 use super::rules::PrivateReason;
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::variants::Variants;
+use super::vary_index::VaryIndex;
 
 /// What all services of a layer share: the cache, the rules, and what was learned about targets.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub(super) struct LayerState {
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,
+    /// Whether this process had it, without a command to a store outside.
+    pub(super) is_local: bool,
     pub(super) cached: Arc<CachedResponse>,
     /// The `Vary` index that selected it, if it is a variant.
     pub(super) vary_index: Option<Arc<VaryIndex>>,
@@ -47,6 +50,23 @@ impl Located {
     /// Whether it was selected by all of these request header fields.
     pub(super) fn is_selected_by(&self, names: &[HeaderName]) -> bool {
         self.vary_index.as_ref().map_or(names.is_empty(), |vary_index| vary_index.covers(names))
+    }
+
+    /// Whether this very entry is stored. One that was invalidated or replaced in the meantime is to be
+    /// left alone.
+    pub(super) fn is_still_there(&self) -> impl Fn(Option<&Entry>) -> bool + use<> {
+        let fence = self.entry.fence();
+        move |stored| stored.is_some_and(|stored| stored.fence() == fence)
+    }
+
+    /// How often the variants of its target were expired, if it is one.
+    pub(super) fn expiries(&self) -> u32 {
+        self.vary_index.as_ref().map_or(0, |vary_index| vary_index.expiries())
+    }
+
+    /// Whether it is fresh in the store, and from before the last expiry of its target.
+    fn has_expired(&self, vary_index: &VaryIndex) -> bool {
+        self.entry.is_fresh() && vary_index.has_expired(&self.cached.response.note)
     }
 }
 
@@ -111,13 +131,21 @@ impl LayerState {
 
     /// The response that is stored under this very key, if there is one.
     pub(super) async fn response_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
-        let entry = self.client.lookup(key).await?;
+        let (entry, is_local) = self.found(key).await?;
         match &*self.client.read::<CacheAnswer<B>>(&entry)? {
             SharedAnswer::CachedResponse(cached) => {
                 let cached = Arc::clone(cached);
-                Some(Located { key: key.clone(), entry, cached, vary_index: None })
+                Some(Located { key: key.clone(), entry, is_local, cached, vary_index: None })
             }
             _ => None,
+        }
+    }
+
+    /// The entry of a key, and whether this process had it.
+    async fn found(&self, key: &Key) -> Option<(Entry, bool)> {
+        match self.client.store().peek(key) {
+            Peek::Found(entry) => Some((entry, true)),
+            _ => Some((self.client.lookup(key).await?, false)),
         }
     }
 
@@ -127,17 +155,44 @@ impl LayerState {
         primary: &Key,
         request: &HeaderMap,
     ) -> Option<Located> {
-        let entry = self.client.lookup(primary).await?;
+        let (entry, is_local) = self.found(primary).await?;
         match &*self.client.read::<CacheAnswer<B>>(&entry)? {
             SharedAnswer::CachedResponse(cached) => {
                 let cached = Arc::clone(cached);
-                Some(Located { key: primary.clone(), entry, cached, vary_index: None })
+                Some(Located { key: primary.clone(), entry, is_local, cached, vary_index: None })
             }
             SharedAnswer::VaryIndex(vary_index) => {
-                let located = self.response_at::<B>(&vary_index.key_for(primary, request)).await?;
+                let key = vary_index.key_for(primary, request);
+                let mut located = self.response_at::<B>(&key).await?;
+                if located.has_expired(vary_index) {
+                    self.expire_variant::<B>(&key, vary_index).await;
+                    let again = self.response_at::<B>(&key).await;
+                    located = again.filter(|located| !located.has_expired(vary_index))?;
+                }
                 Some(Located { vary_index: Some(Arc::clone(vary_index)), ..located })
             }
             SharedAnswer::Passthrough(_) | SharedAnswer::Retry => None,
+        }
+    }
+
+    /// Makes a stored variant stale in the store, as it has been since the variants of its target were
+    /// expired. Leaves one alone that was loaded since then.
+    pub(super) async fn expire_variant<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
+        let outdated = self.response_at::<B>(key).await;
+        let Some(outdated) = outdated.filter(|it| it.has_expired(index)) else { return };
+        let left = index.left_of(outdated.entry.lifetimes());
+        if left.life().is_zero() {
+            return self.client.remove_unless_loading(key.clone()).await;
+        }
+        let is_same = outdated.is_still_there();
+        let kept = SharedAnswer::CachedResponse(outdated.cached);
+        if self.client.replace::<CacheAnswer<B>>(key.clone(), kept, left, is_same).await {
+            return;
+        }
+        // Another caller has the lease: it loads the variant, or does the same as this one.
+        let found = self.response_at::<B>(key).await;
+        if found.is_some_and(|found| found.has_expired(index)) {
+            self.expire(key.clone()).await;
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bellwether::Key;
 use tokio::time::Instant;
 
-use super::codec::VaryIndex;
+use super::vary_index::VaryIndex;
 
 /// Which variants this process has stored of each target.
 ///
@@ -282,7 +282,7 @@ mod tests {
     }
 
     fn vary_index() -> VaryIndex {
-        VaryIndex::new(&[], A_YEAR)
+        VaryIndex::new(&[], A_YEAR, 0)
     }
 
     fn slots(variants: &Variants) -> usize {

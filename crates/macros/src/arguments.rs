@@ -24,7 +24,8 @@ impl Argument {
         let read = signature.inputs.iter().map(Self::read);
         let arguments = read.collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = arguments.iter().map(|argument| argument.name.to_string()).collect();
-        let mut named = options.key.arguments();
+        let is_item = |name: &str| options.each.as_ref().is_some_and(|each| each.item == name);
+        let mut named = options.key.arguments().filter(|name| !is_item(name));
         if let Some(name) = named.find(|name| !names.iter().any(|is| is == name)) {
             let message = format!("`{name}` is no argument of `{}`", signature.ident);
             return Err(Error::new(options.key.span, message));
@@ -84,7 +85,8 @@ impl Argument {
     }
 
     fn has_a_place(&self, options: &Options) -> bool {
-        options.skip.contains(&self.name) || options.key.arguments().any(|name| self.name == name)
+        let is_items = options.each.as_ref().is_some_and(|each| each.of == self.name);
+        is_items || options.skip.contains(&self.name) || options.key.names(&self.name.to_string())
     }
 
     fn forgotten(&self) -> Error {
@@ -101,12 +103,15 @@ impl Argument {
         if self.name == "self" { format_ident!("__self") } else { self.name.clone() }
     }
 
-    /// The expression of an owned value for the load.
-    pub(crate) fn own(&self) -> TokenStream {
+    /// The expression of an owned value for the load. `is_borrowed`: a closure borrows it meanwhile.
+    pub(crate) fn own(&self, is_borrowed: bool) -> TokenStream {
         let name = &self.name;
         let owned = self.owned();
         if self.is_reference {
             let copy = quote_spanned!(self.name.span()=> ::std::borrow::ToOwned::to_owned(#name));
+            quote!(let #owned = #copy;)
+        } else if is_borrowed {
+            let copy = quote_spanned!(self.name.span()=> ::core::clone::Clone::clone(&#name));
             quote!(let #owned = #copy;)
         } else if name == "self" {
             quote!(let #owned = #name;)
@@ -126,8 +131,10 @@ fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result
     let name = skipped.to_string();
     let message = if !names.contains(&name) {
         format!("`{name}` is no argument")
-    } else if options.key.arguments().any(|keyed| keyed == name) {
+    } else if options.key.names(&name) {
         format!("`{name}` is part of the key, so it cannot be skipped")
+    } else if options.each.as_ref().is_some_and(|each| each.of == *skipped) {
+        format!("`{name}` has the items of the keys, so it cannot be skipped")
     } else {
         return Ok(());
     };

@@ -1,9 +1,13 @@
 //! The attribute macro of [bellwether](https://docs.rs/bellwether), which re-exports and documents it.
 
 mod arguments;
+mod builders;
+mod each;
 mod expand;
+mod function;
 mod locked;
 mod options;
+mod returned;
 mod template;
 
 use proc_macro::TokenStream;

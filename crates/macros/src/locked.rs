@@ -7,8 +7,9 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatIdent, PatType, Result, Token};
 
-use crate::expand::{ReturnedResult, around, called, key, path, written};
+use crate::function::{around, called, path, written};
 use crate::options::{milliseconds, value};
+use crate::returned::ReturnedResult;
 use crate::template::Template;
 
 /// The options of the attribute.
@@ -76,7 +77,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
 /// Takes the lock and calls the original function.
 fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
     let Options { locks, wait, .. } = options;
-    let key = key(&options.key);
+    let key = options.key.key();
     let inner = path(&function.sig, inner);
     let wait = wait.map(|milliseconds| {
         quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))

@@ -6,6 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, LitStr, Result, Token, bracketed, parenthesized};
 
+use crate::each::Each;
 use crate::template::Template;
 
 /// The options in the brackets of the attribute.
@@ -14,12 +15,23 @@ pub(crate) struct Options {
     pub(crate) layer: Expr,
     /// The name for a function that makes the key, if one is requested.
     pub(crate) key_fn: Option<Ident>,
+    /// The name for a function that makes the handle to an entry, if one is requested.
+    pub(crate) entry_fn: Option<Ident>,
+    /// If the function loads many answers: the items of the keys.
+    pub(crate) each: Option<Each>,
     /// The arguments on which the answer does not depend.
     pub(crate) skip: Vec<Ident>,
     /// Options of the layer, and how many milliseconds each is set to.
     pub(crate) windows: Vec<(Ident, u64)>,
     /// The tags of the answer.
-    pub(crate) tags: Vec<Template>,
+    pub(crate) tags: Vec<TagTemplate>,
+}
+
+/// A tag: `"shelf/{warehouse}" as shelf_tag`.
+pub(crate) struct TagTemplate {
+    pub(crate) template: Template,
+    /// The name for a function that makes the tag, if one is requested.
+    pub(crate) tag_fn: Option<Ident>,
 }
 
 impl Options {
@@ -30,13 +42,15 @@ impl Options {
 
     /// An entry has one key and one list of tags, so a tag depends on nothing but the key.
     fn check_tags(&self) -> Result<()> {
-        for tag in &self.tags {
-            if let Some(name) =
-                tag.arguments().find(|name| self.key.arguments().all(|it| it != *name))
-            {
+        for (index, TagTemplate { template, .. }) in self.tags.iter().enumerate() {
+            if index == MOST_TAGS {
+                let message = format!("an answer has at most {MOST_TAGS} tags");
+                return Err(Error::new(template.span, message));
+            }
+            if let Some(name) = template.arguments().find(|name| !self.key.names(name)) {
                 let message =
                     format!("`{name}` is not in the key: a tag depends on what the key depends on");
-                return Err(Error::new(tag.span, message));
+                return Err(Error::new(template.span, message));
             }
         }
         Ok(())
@@ -61,6 +75,8 @@ impl Parse for Options {
                 missing("read through what? say `layer = ..`, a `ReadThroughLayer<ByKey>`")
             })?,
             key_fn: given.key_fn,
+            entry_fn: given.entry_fn,
+            each: given.each,
             skip: given.skip,
             windows: given.windows,
             tags: given.tags,
@@ -77,9 +93,11 @@ struct Given {
     key: Option<Template>,
     layer: Option<Expr>,
     key_fn: Option<Ident>,
+    entry_fn: Option<Ident>,
+    each: Option<Each>,
     skip: Vec<Ident>,
     windows: Vec<(Ident, u64)>,
-    tags: Vec<Template>,
+    tags: Vec<TagTemplate>,
 }
 
 impl Given {
@@ -92,6 +110,8 @@ impl Given {
             "skip" => self.skip = names(input)?,
             "key" => self.key = Some(Template::read(&value(input)?)?),
             "key_fn" => self.key_fn = Some(value(input)?),
+            "entry_fn" => self.entry_fn = Some(value(input)?),
+            "each" => self.each = Some(input.parse()?),
             "layer" => self.layer = Some(value(input)?),
             "tags" => self.tags = templates(input)?,
             window if WINDOWS.contains(&window) => {
@@ -112,13 +132,22 @@ pub(crate) fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
     input.parse()
 }
 
-/// `= ["catalog", "shelf/{warehouse}"]`
-fn templates(input: ParseStream<'_>) -> Result<Vec<Template>> {
+/// `= ["catalog", "shelf/{warehouse}" as shelf_tag]`
+fn templates(input: ParseStream<'_>) -> Result<Vec<TagTemplate>> {
     input.parse::<Token![=]>()?;
     let inside;
     bracketed!(inside in input);
-    let texts = Punctuated::<LitStr, Token![,]>::parse_terminated(&inside)?;
-    texts.iter().map(Template::read).collect()
+    let tags = Punctuated::<TagTemplate, Token![,]>::parse_terminated(&inside)?;
+    Ok(tags.into_iter().collect())
+}
+
+impl Parse for TagTemplate {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let template = Template::read(&input.parse()?)?;
+        let is_named = input.parse::<Option<Token![as]>>()?.is_some();
+        let tag_fn = if is_named { Some(input.parse()?) } else { None };
+        Ok(Self { template, tag_fn })
+    }
 }
 
 /// `(catalog, self)`
@@ -162,5 +191,8 @@ const NOT_FOUND_TTL: &str = "not_found_ttl";
 /// The options of the layer that take a duration.
 const WINDOWS: [&str; 4] = ["ttl", NOT_FOUND_TTL, "stale_while_revalidate", "stale_if_error"];
 
-const KNOWN: &str = "`key`, `layer`, `skip`, `ttl`, `not_found_ttl`, `stale_while_revalidate`, \
-                     `stale_if_error`, `tags` and `key_fn`";
+/// As `Tags::MOST` of the library.
+const MOST_TAGS: usize = 32;
+
+const KNOWN: &str = "`key`, `layer`, `skip`, `each`, `ttl`, `not_found_ttl`, \
+                     `stale_while_revalidate`, `stale_if_error`, `tags`, `entry_fn` and `key_fn`";

@@ -1,7 +1,8 @@
 //! Templates of keys: `catalog/{warehouse}/{item.sku}`.
 
-use proc_macro2::Span;
-use syn::{Error, LitStr, Result};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Error, LitStr, Member, Result};
 
 /// A template of keys. Like a path, it has segments between slashes; each is text or an argument.
 pub(crate) struct Template {
@@ -32,6 +33,44 @@ impl Template {
             Segment::Argument(name, _) => Some(name.as_str()),
             Segment::Text(_) => None,
         })
+    }
+
+    pub(crate) fn names(&self, argument: &str) -> bool {
+        self.arguments().any(|name| name == argument)
+    }
+
+    /// The key of which it is the template.
+    pub(crate) fn key(&self) -> TokenStream {
+        self.made(&quote!(Key))
+    }
+
+    /// The tag of which it is the template.
+    pub(crate) fn tag(&self) -> TokenStream {
+        self.made(&quote!(Tag))
+    }
+
+    fn made(&self, of: &TokenStream) -> TokenStream {
+        let kind = &self.kind;
+        let parts = self.segments.iter().map(|segment| match segment {
+            Segment::Text(text) => quote_spanned!(self.span=> #text),
+            Segment::Argument(name, fields) => {
+                let name = Ident::new(name, self.span);
+                let fields = fields.iter().map(|field| self.member(field));
+                quote_spanned!(self.span=> &#name #(.#fields)*)
+            }
+        });
+        // It borrows the argument, which the load needs later.
+        quote_spanned!(self.span=> {
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            { ::bellwether::#of::of(#kind) #(.with(#parts))* }
+        })
+    }
+
+    fn member(&self, field: &str) -> Member {
+        match field.parse::<u32>() {
+            Ok(index) => Member::Unnamed(syn::Index { index, span: self.span }),
+            Err(_) => Member::Named(Ident::new(field, self.span)),
+        }
     }
 }
 
@@ -88,5 +127,5 @@ fn text(piece: &str) -> std::result::Result<Segment, String> {
 }
 
 fn is_name(name: &str) -> bool {
-    name == "self" || syn::parse_str::<syn::Ident>(name).is_ok()
+    name == "self" || syn::parse_str::<Ident>(name).is_ok()
 }

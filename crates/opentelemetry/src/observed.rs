@@ -5,18 +5,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::AsyncInstrument;
 
-/// A name, and what gives the snapshots under it.
-type NamedRead<T> = (KeyValue, Arc<dyn Fn() -> T + Send + Sync>);
+use crate::sampled::{RecordedSamples, SampledHistogram};
 
 /// Sources of snapshots of one kind, which grow while the SDK reads them.
-pub(crate) struct Observed<T>(
+pub(crate) struct Observed<T> {
     /// Held to add one source or to copy all, never while a snapshot is read.
-    Arc<Mutex<Vec<NamedRead<T>>>>,
-);
+    sources: Arc<Mutex<Vec<NamedSource<T>>>>,
+    /// Whenever a snapshot is read, for whichever instrument, these get what is new in it. A view
+    /// may drop any of the instruments.
+    histograms: Arc<[SampledHistogram<T>]>,
+}
+
+/// A name, what gives the snapshots under it, and what the histograms have of them.
+struct NamedSource<T> {
+    name: KeyValue,
+    read: Arc<dyn Fn() -> T + Send + Sync>,
+    recorded: Arc<RecordedSamples>,
+}
 
 impl<T> Observed<T> {
+    pub(crate) fn new(histograms: Vec<SampledHistogram<T>>) -> Self {
+        Self { sources: Arc::default(), histograms: histograms.into() }
+    }
+
     pub(crate) fn add(&self, name: KeyValue, read: impl Fn() -> T + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, Arc::new(read)));
+        let source = NamedSource { name, read: Arc::new(read), recorded: Arc::default() };
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
     /// Observes one value of each source.
@@ -45,19 +59,24 @@ impl<T> Observed<T> {
     }
 
     fn read(&self) -> impl Iterator<Item = (KeyValue, T)> {
-        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        sources.into_iter().map(|(name, read)| (name, read()))
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sources.into_iter().map(|NamedSource { name, read, recorded }| {
+            let stats = read();
+            recorded.record(&self.histograms, &name, &stats);
+            (name, stats)
+        })
     }
 }
 
 impl<T> Clone for Observed<T> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { sources: Arc::clone(&self.sources), histograms: Arc::clone(&self.histograms) }
     }
 }
 
-impl<T> Default for Observed<T> {
-    fn default() -> Self {
-        Self(Arc::default())
+impl<T> Clone for NamedSource<T> {
+    fn clone(&self) -> Self {
+        let (read, recorded) = (Arc::clone(&self.read), Arc::clone(&self.recorded));
+        Self { name: self.name.clone(), read, recorded }
     }
 }

@@ -8,3 +8,9 @@ mod grpc {}
 
 #[doc = include_str!("../../lock/README.md")]
 mod lock {}
+
+#[doc = include_str!("../../opentelemetry/README.md")]
+mod opentelemetry {}
+
+#[doc = include_str!("../../../src/guide/opentelemetry.md")]
+mod guide_opentelemetry {}

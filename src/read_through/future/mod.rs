@@ -27,7 +27,7 @@ pub use self::alone_load::AloneLoad;
 pub(super) use self::state::AnswerWithStatus;
 
 use self::pending_request::PendingRequest;
-use self::state::{Start, State};
+use self::state::{Start, State, StateProjection, once};
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
 use super::job::Job;
@@ -110,19 +110,15 @@ where
         request: Req,
         options: RequestOptions,
     ) -> Self {
-        let count = |event| match &options.noted {
-            Some(noted) => noted.note(event),
-            None => core.statistics.request(event),
-        };
         if key.byte_len() > Key::MAX_BYTES {
-            count(RequestEvent::FailedMisuse);
+            count(core, &options, RequestEvent::FailedMisuse);
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
         let peeked = if options.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
-                count(RequestEvent::HitLocal);
+                count(core, &options, RequestEvent::HitLocal);
                 let hit = State::Hit(Some(answer), fresh_for);
                 return Self { request: None, state: hit, deadline: None };
             }
@@ -130,10 +126,23 @@ where
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::LookUp,
         };
+        Self::pending::<E>(core, key, service, request, options, start)
+    }
+
+    /// A request that is not answered at once. A function of its own, so that a hit has less to do.
+    #[inline(never)]
+    fn pending<E: 'static>(
+        core: &Arc<Core<C>>,
+        key: Key,
+        service: &S,
+        request: Req,
+        options: RequestOptions,
+        start: Start,
+    ) -> Self {
         let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
             Err(many) => {
-                count(RequestEvent::FailedMisuse);
+                count(core, &options, RequestEvent::FailedMisuse);
                 let error = CacheError::too_many_tags(&key, many);
                 return Self::settled((Err(error.into()), CacheStatus::Failed));
             }
@@ -171,7 +180,6 @@ where
         }
     }
 
-    #[inline]
     fn poll_answer(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,8 +217,22 @@ where
     type Output = Result<S::Response, Error<S::Error>>;
 
     #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Most requests are answered by the time of their first poll, and this moves least.
+        let this = self.as_mut().project();
+        if let (StateProjection::Hit(answer, _), None) = (this.state.project(), this.request) {
+            return Poll::Ready(Ok(once(answer)));
+        }
         self.poll_answer(cx).map(|(answer, _)| answer)
+    }
+}
+
+/// Counts a request that is answered at once, or notes its end if it is a part of another one.
+#[inline]
+fn count<C>(core: &Core<C>, options: &RequestOptions, event: RequestEvent) {
+    match &options.noted {
+        Some(noted) => noted.note(event),
+        None => core.statistics.request(event),
     }
 }
 

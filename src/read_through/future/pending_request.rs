@@ -101,7 +101,7 @@ where
     /// It has no answer yet, and asks for one.
     pub(super) fn asks(&mut self) {
         if !mem::replace(&mut self.has_asked, true) {
-            self.span = RequestSpan::begin(self.core.statistics.name(), &self.key);
+            self.span = RequestSpan::begin(&self.core.statistics, &self.key);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::field;
 
 use crate::key::Key;
-use crate::stats::{CountedEvent, RequestEvent};
+use crate::stats::{CountedEvent, RequestEvent, Statistics};
 use crate::trace::CallerSpan;
 
 /// The span in which a request waits: its own, or that of its caller if its own is off.
@@ -17,16 +17,20 @@ pub(super) struct RequestSpan {
 
 impl RequestSpan {
     /// Begins the span of a request, as a child of the current one.
-    pub(super) fn begin(cache: &str, key: &Key) -> Self {
-        let own = CallerSpan::of(tracing::debug_span!(
+    pub(super) fn begin(statistics: &Statistics, key: &Key) -> Self {
+        let span = tracing::debug_span!(
             target: "bellwether::load",
             "cache.get",
-            cache,
+            cache = &**statistics.name(),
             key.kind = key.kind(),
+            key.digest = field::Empty,
+            key.plain = field::Empty,
             outcome = field::Empty,
             detail = field::Empty,
             waited_ms = field::Empty,
-        ));
+        );
+        statistics.note_key(&span, key);
+        let own = CallerSpan::of(span);
         match own.is_none() {
             true => Self { caller: CallerSpan::current(), is_own: false },
             false => Self { caller: own, is_own: true },

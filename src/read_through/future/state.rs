@@ -48,3 +48,8 @@ pub(super) enum Start {
 
 /// An answer, and how it came about.
 pub(in crate::read_through) type AnswerWithStatus<R, E> = (Result<R, Error<E>>, CacheStatus);
+
+/// Takes the answer out.
+pub(super) fn once<T>(answer: &mut Option<T>) -> T {
+    answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
+}

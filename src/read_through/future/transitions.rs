@@ -27,7 +27,7 @@ use super::bounded_lookup::{BoundedLookup, LookupEnd};
 use super::bounded_wait::WaitEnd;
 use super::fallback::FoundFallback;
 use super::pending_request::PendingRequest;
-use super::state::{AnswerWithStatus, Start, State, StateProjection};
+use super::state::{AnswerWithStatus, Start, State, StateProjection, once};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
@@ -325,8 +325,4 @@ where
         Some(request) => request.core.bypass_answer(&request.key, answer, status),
         None => (answer.map_err(|error| Error::Load(SharedError::new(error))), status),
     }
-}
-
-fn once<T>(answer: &mut Option<T>) -> T {
-    answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
 }

@@ -1,9 +1,8 @@
 //! Lookup batches: concurrent lookups, sent as one command.
 
-use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{iter, mem};
 
 use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
@@ -12,8 +11,10 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::client::{InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route};
+use super::lookup_batch::{LookupBatch, LookupResult, LookupTarget, malformed};
 use super::reply::{self, Seen};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
+use crate::key::Digest;
 
 /// Batches the lookups that go over one connection.
 ///
@@ -36,12 +37,12 @@ struct LookupState {
     callers: AtomicUsize,
     /// The lookups that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
-    next: Mutex<LookupBatch>,
+    next: Mutex<LookupQueue>,
 }
 
 /// The lookups that a task is about to send.
 #[derive(Debug, Default)]
-struct LookupBatch {
+struct LookupQueue {
     lookups: Vec<QueuedLookup>,
     /// The runtime of that task, while there are lookups.
     runtime: Option<Id>,
@@ -50,12 +51,9 @@ struct LookupBatch {
 /// A lookup that a task sends.
 #[derive(Debug)]
 struct QueuedLookup {
-    names: Vec<Vec<u8>>,
+    target: LookupTarget,
     answer: oneshot::Sender<LookupResult>,
 }
-
-/// What is under each name, in their order.
-type LookupResult = Result<Vec<Option<Seen>>, StoreError>;
 
 /// What a lookup reads in addition to what is under the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,17 +108,15 @@ impl Lookups {
         self.0.with_time.store(true, Ordering::Relaxed);
     }
 
-    /// Reads what is under some names, such as that of an entry and those of its tags. A value that
-    /// is no string counts as none.
+    /// Reads an entry and tags. A value that is no string counts as none.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read(&self, names: Vec<Vec<u8>>) -> LookupResult {
+    pub(super) async fn read(&self, target: &LookupTarget) -> LookupResult {
         let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        let is_down = || names.first().is_some_and(|name| self.0.client.is_down_for(name));
-        let goes_alone = active.is_alone || is_down();
-        let joined = if goes_alone { None } else { self.join(&names) };
+        let goes_alone = active.is_alone || self.0.client.is_down_for(target);
+        let joined = if goes_alone { None } else { self.join(target) };
         if let Some(answer) = joined
             && let Ok(result) = answer.await
         {
@@ -128,7 +124,7 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        Box::pin(self.0.send(names, LifeReading::AsNeeded)).await
+        Box::pin(self.0.send(target, LifeReading::AsNeeded)).await
     }
 
     /// The same, alone and with more.
@@ -137,15 +133,15 @@ impl Lookups {
     /// Dropping it loses the answer.
     pub(super) async fn read_with(
         &self,
-        names: Vec<Vec<u8>>,
+        target: &LookupTarget,
         reading: LifeReading,
     ) -> LookupResult {
-        self.0.send(names, reading).await
+        self.0.send(target, reading).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join(&self, names: &[Vec<u8>]) -> Option<oneshot::Receiver<LookupResult>> {
+    fn join(&self, target: &LookupTarget) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
@@ -154,7 +150,7 @@ impl Lookups {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.lookups.push(QueuedLookup { names: names.to_vec(), answer });
+            next.lookups.push(QueuedLookup { target: target.clone(), answer });
             next.lookups.len() == 1
         };
         if is_first {
@@ -166,66 +162,62 @@ impl Lookups {
 }
 
 impl LookupState {
-    /// Answers the callers of a batch, each as soon as all that is under its names is known.
+    /// Answers the callers of a batch, each as soon as all that it reads is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
-        let mut names = UniqueNames::default();
-        let mut callers: Vec<_> = lookups
-            .into_iter()
-            .map(|QueuedLookup { names: wanted, answer }| (names.add(wanted), Some(answer)))
-            .collect();
-        let mut outcomes = vec![None; names.all.len()];
-        let known = |places: &[usize], seen: Result<Vec<_>, StoreError>| {
-            note(&mut outcomes, places, seen);
-            for (places, caller) in &mut callers {
-                if caller.is_some()
-                    && let Some(answer) = answer_at(places, &mut outcomes)
-                    && let Some(caller) = caller.take()
-                {
-                    // The caller may be gone.
-                    _ = caller.send(answer);
-                }
+        let batch = LookupBatch::of(lookups.iter().map(|lookup| &lookup.target));
+        let mut callers: Vec<_> = lookups.into_iter().map(|lookup| Some(lookup.answer)).collect();
+        let answer = |lookup: usize, result| {
+            if let Some(caller) = callers[lookup].take() {
+                // The caller may be gone.
+                _ = caller.send(result);
             }
         };
-        self.read(names.all, LifeReading::AsNeeded, known).await;
+        self.read(batch, LifeReading::AsNeeded, answer).await;
     }
 
-    async fn send(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> LookupResult {
-        let places: Vec<_> = (0..names.len()).collect();
-        let mut outcomes = vec![None; names.len()];
-        self.read(names, reading, |places, seen| note(&mut outcomes, places, seen)).await;
-        // Each group of names has got an outcome.
-        answer_at(&places, &mut outcomes).unwrap_or_else(|| Err(malformed()))
+    async fn send(&self, target: &LookupTarget, reading: LifeReading) -> LookupResult {
+        let mut answer = None;
+        let batch = LookupBatch::of([target].into_iter());
+        self.read(batch, reading, |_, result| answer = Some(result)).await;
+        // Each name has got an outcome.
+        answer.unwrap_or_else(|| Err(malformed()))
     }
 
-    /// Reads what is under the names, by as few commands as there may be. Calls `known` with what is
-    /// under the names of a command, and with their places.
+    /// Reads a batch by as few commands as there may be. Calls `done` with each lookup and its
+    /// result.
     async fn read(
         &self,
-        names: Vec<Vec<u8>>,
+        mut batch: LookupBatch,
         reading: LifeReading,
-        mut known: impl FnMut(&[usize], Result<Vec<Option<Seen>>, StoreError>),
+        mut done: impl FnMut(usize, LookupResult),
     ) {
         let reading = match reading {
             LifeReading::AsNeeded if self.with_time.load(Ordering::Relaxed) => LifeReading::Time,
             reading => reading,
         };
-        let (mut requests, mut groups) = (Vec::new(), Vec::new());
-        let names = names.into_iter().enumerate().collect();
-        for group in self.client.split(names, |(_, name): &(usize, Vec<u8>)| name.slot()) {
-            let (places, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            requests.push(self.request(names, reading));
-            groups.push(places);
-        }
+        let slot = |place: &usize| batch.at(*place).0.slot();
+        let groups = self.client.split(batch.places().collect(), slot);
+        let requests: Vec<_> = groups
+            .iter()
+            .map(|places| {
+                let names = places.iter().map(|place| self.name(batch.at(*place))).collect();
+                self.request(names, reading)
+            })
+            .collect();
         let asked_at = Instant::now();
         let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), reading);
-        let done = |group: usize, reply: Result<LookupReply, StoreError>| {
+        let replied = |group: usize, reply: Result<LookupReply, StoreError>| {
             let seen = reply.map(|reply| {
                 self.note_time(&requests[group], asked_at, &reply);
                 reply.seen
             });
-            known(&groups[group], seen);
+            batch.note(&groups[group], seen, &mut done);
         };
-        self.client.run_all(&requests, read, done).await;
+        self.client.run_all(&requests, read, replied).await;
+    }
+
+    fn name(&self, (digest, is_tag): (&Digest, bool)) -> Vec<u8> {
+        if is_tag { self.client.tag_name(digest) } else { self.client.name(digest, "") }
     }
 
     fn request(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> RedisRequest<'_> {
@@ -243,72 +235,8 @@ impl LookupState {
         }
     }
 
-    fn next(&self) -> MutexGuard<'_, LookupBatch> {
+    fn next(&self) -> MutexGuard<'_, LookupQueue> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What is under a name, once that is known.
-type NameOutcome = Option<Result<Option<Seen>, StoreError>>;
-
-fn note(
-    outcomes: &mut [NameOutcome],
-    places: &[usize],
-    seen: Result<Vec<Option<Seen>>, StoreError>,
-) {
-    match seen {
-        Ok(seen) => {
-            for (place, seen) in places.iter().zip(seen) {
-                outcomes[*place] = Some(Ok(seen));
-            }
-        }
-        Err(error) => places.iter().for_each(|place| outcomes[*place] = Some(Err(error.clone()))),
-    }
-}
-
-/// What is at these places, if all of it is known. It is taken from the first place, which no other
-/// lookup has. Lookups share the places of tags.
-fn answer_at(places: &[usize], outcomes: &mut [NameOutcome]) -> Option<LookupResult> {
-    if !places.iter().all(|place| outcomes[*place].is_some()) {
-        return None;
-    }
-    let (first, others) = places.split_first()?;
-    let first = outcomes[*first].take();
-    iter::once(first).chain(others.iter().map(|place| outcomes[*place].clone())).collect()
-}
-
-fn malformed() -> StoreError {
-    StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
-}
-
-/// The names of a batch. The names of tags, which many entries share, are sent once.
-#[derive(Debug, Default)]
-struct UniqueNames {
-    all: Vec<Vec<u8>>,
-    of_tags: HashMap<Vec<u8>, usize>,
-}
-
-impl UniqueNames {
-    /// Adds the names of a lookup: that of an entry, and those of tags. Returns their places.
-    fn add(&mut self, names: Vec<Vec<u8>>) -> Vec<usize> {
-        let mut names = names.into_iter();
-        let mut places = Vec::with_capacity(names.len());
-        if let Some(entry) = names.next() {
-            places.push(self.push(entry));
-        }
-        for tag in names {
-            let place = self.of_tags.get(&tag).copied().unwrap_or_else(|| {
-                self.of_tags.insert(tag.clone(), self.all.len());
-                self.push(tag)
-            });
-            places.push(place);
-        }
-        places
-    }
-
-    fn push(&mut self, name: Vec<u8>) -> usize {
-        self.all.push(name);
-        self.all.len() - 1
     }
 }
 

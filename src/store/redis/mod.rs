@@ -6,6 +6,7 @@ mod envelope;
 mod heartbeat;
 mod inner;
 mod kept;
+mod lookup_batch;
 mod lookups;
 mod near;
 mod operations;

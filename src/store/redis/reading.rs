@@ -1,12 +1,12 @@
 //! Lookups: an entry and its tags, read without a lease.
 
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::client::ServerClock;
 use super::envelope::Stamp;
 use super::inner::Inner;
+use super::lookup_batch::{LookupAnswer, LookupTarget};
 use super::lookups::LifeReading;
 use super::operations::DRIFT;
 use super::reply::{Seen, SeenLife};
@@ -36,8 +36,11 @@ impl Inner {
     ) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
         let start = self.start_read(&digest);
-        let mut known = self.begin_tags(tags.iter().copied());
-        let Some(found) = self.find(key, &digest, &mut known).await? else { return Ok(None) };
+        let mut known = self.begin_tags(tags);
+        let target = LookupTarget { key: Some(digest), tags: tags.clone() };
+        let Some(found) = self.find(key, &digest, &target, &mut known).await? else {
+            return Ok(None);
+        };
         let OpenedEntry { draft, stamp, epochs, remaining } = found;
         let entry = draft.into_tagged_entry(stamp.fence, stamp.stored_at, remaining, epochs);
         let Some(entry) = self.judge(entry, tags, &mut known, &digest).await? else {
@@ -53,21 +56,18 @@ impl Inner {
         &self,
         key: &Key,
         digest: &Digest,
+        target: &LookupTarget,
         known: &mut ReadTags,
     ) -> Result<Option<OpenedEntry>, StoreError> {
         let lookups = self.lookups(digest);
         let mut reading = LifeReading::AsNeeded;
         loop {
-            let names = iter::once(self.entry_name(digest)).chain(known.names(self)).collect();
-            let seen = match reading {
-                LifeReading::AsNeeded => lookups.read(names).await?,
-                reading => lookups.read_with(names, reading).await?,
+            let LookupAnswer { entry, tags } = match reading {
+                LifeReading::AsNeeded => lookups.read(target).await?,
+                reading => lookups.read_with(target, reading).await?,
             };
-            let mut seen = seen.into_iter();
-            let Some(Seen { sealed, life }) = seen.next().flatten() else {
-                return Ok(None);
-            };
-            known.note(seen);
+            let Some(Seen { sealed, life }) = entry else { return Ok(None) };
+            known.note(tags);
             let Some((draft, stamp, epochs)) = self.open(sealed, key, digest) else {
                 return Ok(None);
             };

@@ -147,7 +147,7 @@ impl Inner {
     }
 
     /// The same for tags alone.
-    pub(super) async fn settle_tags(&self, tags: &[Digest]) -> Result<(), StoreError> {
+    pub(super) async fn settle_tags(&self, tags: &Tags) -> Result<(), StoreError> {
         if self.kept.is_quiet() {
             return Ok(());
         }

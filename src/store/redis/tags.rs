@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
 use super::inner::Inner;
 use super::kept::Change;
+use super::lookup_batch::LookupTarget;
 use super::near::Version;
-use super::reply::{self, Seen};
+use super::reply;
 use super::tag_value::TagValue;
 use crate::duration::millis;
 use crate::error::StoreError;
@@ -175,12 +176,12 @@ impl Inner {
             return Ok(None);
         }
         let missing = epochs.iter().filter(|epoch| known.get(epoch.tag()).is_none());
-        let missing: Vec<_> = missing.map(|epoch| *epoch.tag()).collect();
+        let missing = Tags::of_entry(missing.map(|epoch| *epoch.tag()));
         if !missing.is_empty() {
             self.settle_tags(&missing).await?;
-            let mut others = self.begin_tags(missing.into_iter());
-            let names = others.names(self).collect();
-            others.note(self.lookups(key).read(names).await?);
+            let mut others = self.begin_tags(&missing);
+            let target = LookupTarget { key: None, tags: missing };
+            others.note(self.lookups(key).read(&target).await?.tags);
             known.tags.extend(others.tags);
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
@@ -240,23 +241,18 @@ impl Inner {
     }
 
     /// Prepares to read tags together with an entry.
-    pub(super) fn begin_tags(&self, tags: impl Iterator<Item = Digest>) -> ReadTags {
+    pub(super) fn begin_tags(&self, tags: &Tags) -> ReadTags {
         let version = |tag: &Digest| self.near.as_ref()?.tag_version(tag);
-        let tag = |digest| ReadTag { version: version(&digest), digest, value: None };
-        ReadTags { tags: tags.map(tag).collect() }
+        let tag = |tag: &Digest| ReadTag { version: version(tag), digest: *tag, value: None };
+        ReadTags { tags: tags.iter().map(tag).collect() }
     }
 }
 
 impl ReadTags {
-    /// The names to read.
-    pub(super) fn names(&self, store: &Inner) -> impl Iterator<Item = Vec<u8>> {
-        self.tags.iter().map(|tag| store.tag_name(&tag.digest))
-    }
-
-    /// Notes what was read under the names.
-    pub(super) fn note(&mut self, seen: impl IntoIterator<Item = Option<Seen>>) {
-        for (tag, seen) in self.tags.iter_mut().zip(seen) {
-            tag.value = seen.and_then(|seen| TagValue::read(&seen.sealed));
+    /// Notes what was read of them, in their order.
+    pub(super) fn note(&mut self, values: Vec<Option<TagValue>>) {
+        for (tag, value) in self.tags.iter_mut().zip(values) {
+            tag.value = value;
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bellwether::store::Store;
+use bellwether::trace::TraceKeys;
 use bellwether::{Lifetimes, MemoryStore};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, ask, burst, idle, key, layer, put_for, settled,
@@ -84,6 +86,19 @@ impl Subscriber for Lines {
 
 const WARN: &str = "WARN";
 const DEBUG: &str = "DEBUG";
+
+#[tokio::test(start_paused = true)]
+async fn a_message_shows_as_much_of_a_key_as_the_program_lets_out() {
+    let plain = format!("{}/1", key(1).kind());
+    for (keys, shown) in [(TraceKeys::Digest, key(1).to_string()), (TraceKeys::Plain, plain)] {
+        let (lines, _logged) = Lines::begin();
+        let layer = layer(MemoryStore::new(10)).ttl(Duration::ZERO).trace_keys(keys);
+        answers(vec![ask(&layer.layer(Loader::new()), 1)]).await;
+        let said = lines.with("answers are not stored");
+        assert_eq!(said.len(), 1);
+        assert_eq!(said[0].others, format!("key={shown} "), "{keys:?}");
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_refresh_is_warned_of_once_per_layer_with_its_error() {

@@ -6,7 +6,8 @@ use std::fs;
 use super::sources::root;
 
 /// The published crates that have features.
-const WITH_FEATURES: [&str; 4] = [".", "crates/http", "crates/grpc", "crates/lock"];
+const WITH_FEATURES: [&str; 5] =
+    [".", "crates/http", "crates/grpc", "crates/lock", "crates/opentelemetry"];
 
 /// Features that add nothing to what is documented.
 const WITHOUT_DOCS: [&str; 3] = ["default", "full", "servers"];

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bellwether::{ConfigError, Handle};
+use bellwether::ConfigError;
 use bellwether_body::CacheBody;
 use http::{Request, Response};
 use tower::{Layer, Service};
@@ -16,6 +16,7 @@ use tower::{Layer, Service};
 pub use self::future::PurgeFuture;
 use self::purger::Purger;
 use self::token::BearerToken;
+use super::handle::HttpHandle;
 use super::mode::Mode;
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
@@ -31,7 +32,7 @@ use super::target::TargetUri;
 /// | `PURGE /item/7` | the response of this URI, with its variants; with keys of your own, the response under the key of this request |
 /// | the same with `Cache-Groups: "shelf-7"` | these groups of the origin of the URI, and not the URI |
 /// | the same with the field of [surrogate keys](super::HttpCacheLayer::surrogate_keys) | the responses with these keys, and not the URI |
-/// | any of these with `Soft-Purge: 1` | the responses become stale instead, as by [`HttpHandle::expire`](super::HttpHandle::expire) |
+/// | any of these with `Soft-Purge: 1` | the responses become stale instead, variants too, as by [`HttpHandle::expire`](super::HttpHandle::expire) |
 ///
 /// Every `PURGE` needs `Authorization: Bearer <token>`. The token is compared in constant time, and
 /// this layer holds only its hash. A key of your own that has `Authorization` in it cannot be purged
@@ -80,7 +81,7 @@ pub struct PurgeLayer {
 impl PurgeLayer {
     pub(super) fn new(
         token: &str,
-        handle: Handle,
+        handle: HttpHandle,
         mode: Mode,
         target: TargetUri,
         tag_fields: TagFields,

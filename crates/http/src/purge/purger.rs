@@ -1,12 +1,13 @@
 //! `Purger`: does what a `PURGE` request asks for, if that has the token.
 
 use bellwether::adapter::warn_throttled;
-use bellwether::{CacheError, Handle, Key, Tag};
+use bellwether::{CacheError, Key, Tag};
 use futures_util::future::join_all;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::super::derived_key::DerivedKey;
+use super::super::handle::HttpHandle;
 use super::super::mode::Mode;
 use super::super::rules::{self, CACHE_GROUPS};
 use super::super::tag_fields::{TagFields, tags_of_group};
@@ -17,7 +18,7 @@ use super::token::BearerToken;
 #[derive(Debug)]
 pub(super) struct Purger {
     pub(super) token: BearerToken,
-    pub(super) handle: Handle,
+    pub(super) handle: HttpHandle,
     pub(super) mode: Mode,
     pub(super) target: TargetUri,
     pub(super) tag_fields: TagFields,
@@ -70,8 +71,8 @@ impl Purger {
         };
         match scope {
             PurgeScope::Tags(tags) => self.purge_tags(&tags, is_soft).await.map(|()| true),
-            PurgeScope::Keys(keys) if is_soft => self.expire(&keys).await,
-            PurgeScope::Keys(keys) => Ok(self.handle.invalidate_many(keys).await? > 0),
+            PurgeScope::Keys(keys) if is_soft => Ok(self.handle.expire_keys(&keys).await?),
+            PurgeScope::Keys(keys) => Ok(self.handle.entries().invalidate_many(keys).await? > 0),
         }
     }
 
@@ -115,20 +116,15 @@ impl Purger {
     }
 
     async fn purge_tags(&self, tags: &[Tag], is_soft: bool) -> Result<(), PurgeError> {
+        let entries = self.handle.entries();
         let purged = |tag| async move {
             match is_soft {
-                true => self.handle.expire_tag(tag).await,
-                false => self.handle.invalidate_tag(tag).await,
+                true => entries.expire_tag(tag).await,
+                false => entries.invalidate_tag(tag).await,
             }
         };
         let done = join_all(tags.iter().map(purged));
         Ok(done.await.into_iter().collect::<Result<_, _>>()?)
-    }
-
-    async fn expire(&self, keys: &[Key]) -> Result<bool, PurgeError> {
-        let expired = join_all(keys.iter().map(|key| self.handle.expire(key))).await;
-        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
-        Ok(expired.contains(&true))
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop, remove_named};
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
 pub(crate) use storing::{PrivateReason, Storing, for_others, must_be_validated, storing};
-pub(crate) use terms::{Defaults, Terms};
+pub(crate) use terms::{Defaults, StaleWindows, Terms};
 pub(crate) use upgrade::ignore_offer_of_h2c;
 pub(crate) use validation::{HeadSays, add_validators, freshen, head_says};
 pub(crate) use vary::variant;

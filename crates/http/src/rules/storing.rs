@@ -82,7 +82,7 @@ pub(crate) fn storing(
     if terms.consent < Consent::needed_by(request, defaults.needs_public) {
         return Storing::Private(PrivateReason::Cookie);
     }
-    if !terms.freshness.max(terms.while_revalidate).max(terms.if_error).is_zero() {
+    if !terms.freshness.max(terms.stale.longest()).is_zero() {
         return Storing::Keep(terms);
     }
     if terms.for_validation.is_zero() {

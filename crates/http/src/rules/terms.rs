@@ -24,10 +24,7 @@ pub(crate) struct Terms {
     pub(crate) freshness: Duration,
     /// Its age on arrival.
     pub(crate) age: Duration,
-    /// How long it is served while it is revalidated, counted from when it becomes stale.
-    pub(crate) while_revalidate: Duration,
-    /// How long it is served if the origin fails, counted from when it becomes stale.
-    pub(crate) if_error: Duration,
+    pub(crate) stale: StaleWindows,
     /// How long it is stored for validation, counted from when it becomes stale.
     pub(crate) for_validation: Duration,
     /// Its selecting header fields, sorted and without duplicates.
@@ -36,14 +33,28 @@ pub(crate) struct Terms {
     pub(crate) consent: Consent,
 }
 
+/// How long a response is served after it has become stale (RFC 5861), counted from then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StaleWindows {
+    /// While it is revalidated.
+    pub(crate) while_revalidate: Duration,
+    /// If the origin fails.
+    pub(crate) if_error: Duration,
+}
+
+impl StaleWindows {
+    pub(crate) fn longest(&self) -> Duration {
+        self.while_revalidate.max(self.if_error)
+    }
+}
+
 /// The options of the layer for responses that state nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Defaults {
     /// The freshness lifetime if none is stated and none can be guessed.
     pub(crate) ttl: Option<Duration>,
-    /// The stale windows of a response that was fresh at some time.
-    pub(crate) while_revalidate: Duration,
-    pub(crate) if_error: Duration,
+    /// Those of a response that was fresh at some time.
+    pub(crate) stale: StaleWindows,
     /// Whether requests with cookies share only responses that say `public` or `s-maxage`.
     pub(crate) needs_public: bool,
 }
@@ -61,15 +72,14 @@ pub(super) fn terms(
     let stated = ages::explicit(directives, response, times);
     let lifetime = stated.or_else(|| unstated(status, response, directives, times, defaults));
     let lifetime = lifetime.filter(|_| !always_validate).unwrap_or_default();
-    let (while_revalidate, if_error) = stale_windows(directives, lifetime, age, defaults);
+    let stale = stale_windows(directives, lifetime, age, defaults.stale);
     let is_validated = has_validator(status, response);
     let freshness = lifetime.saturating_sub(age);
     let consent = Consent::of(directives, stated.is_some() && !freshness.is_zero());
     Terms {
         freshness,
         age,
-        while_revalidate,
-        if_error,
+        stale,
         for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
         vary: Vec::new(),
         consent,
@@ -90,17 +100,17 @@ fn unstated(
         .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
 }
 
-/// How long a stale response is served while it is revalidated, and if the origin fails (RFC 5861).
+/// How long a response is served stale: as it states, or by default.
 fn stale_windows(
     directives: &Directives,
     lifetime: Duration,
     age: Duration,
-    defaults: &Defaults,
-) -> (Duration, Duration) {
+    defaults: StaleWindows,
+) -> StaleWindows {
     // RFC 9111, section 4.2.4.
     let forbid = ["must-revalidate", "proxy-revalidate", "s-maxage"];
     if forbid.iter().any(|name| directives.has(name)) || directives.has_for_all_fields("no-cache") {
-        return (Duration::ZERO, Duration::ZERO);
+        return StaleWindows::default();
     }
     // It may have become stale before it arrived.
     let overdue = age.saturating_sub(lifetime);
@@ -108,10 +118,10 @@ fn stale_windows(
         let default = if lifetime.is_zero() { Duration::ZERO } else { default };
         directives.seconds(name).unwrap_or(default).saturating_sub(overdue)
     };
-    (
-        window("stale-while-revalidate", defaults.while_revalidate),
-        window("stale-if-error", defaults.if_error),
-    )
+    StaleWindows {
+        while_revalidate: window("stale-while-revalidate", defaults.while_revalidate),
+        if_error: window("stale-if-error", defaults.if_error),
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +151,7 @@ mod tests {
 
     fn stale(response: &'static str, defaults: Defaults) -> (u64, u64) {
         let terms = terms_of(response, defaults);
-        (terms.while_revalidate.as_secs(), terms.if_error.as_secs())
+        (terms.stale.while_revalidate.as_secs(), terms.stale.if_error.as_secs())
     }
 
     #[test]
@@ -185,18 +195,14 @@ mod tests {
 
     #[test]
     fn a_no_cache_response_is_stored_for_validation_only() {
-        let defaults = Defaults {
-            while_revalidate: seconds(9),
-            if_error: seconds(9),
-            ttl: None,
-            ..Defaults::default()
-        };
+        let stale = StaleWindows { while_revalidate: seconds(9), if_error: seconds(9) };
+        let defaults = Defaults { stale, ..Defaults::default() };
         let storing = decide("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
         let Storing::Validate(terms, PrivateReason::NoCache) = storing else {
             panic!("{storing:?}")
         };
         assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
-        let lifetimes = terms.freshness.max(terms.while_revalidate).max(terms.if_error);
+        let lifetimes = terms.freshness.max(terms.stale.longest());
         assert_eq!(lifetimes, Duration::ZERO);
         let untagged = decide("cache-control: max-age=60, no-cache", defaults);
         assert_eq!(untagged, Storing::Private(PrivateReason::NotFresh));
@@ -204,12 +210,8 @@ mod tests {
 
     #[test]
     fn stale_windows_are_what_is_said_or_else_the_defaults() {
-        let defaults = Defaults {
-            while_revalidate: seconds(7),
-            if_error: seconds(8),
-            ttl: None,
-            ..Defaults::default()
-        };
+        let windows = StaleWindows { while_revalidate: seconds(7), if_error: seconds(8) };
+        let defaults = Defaults { stale: windows, ..Defaults::default() };
         assert_eq!(stale("cache-control: max-age=2", defaults), (7, 8));
         let said = "cache-control: max-age=2, stale-while-revalidate=0, stale-if-error=60";
         assert_eq!(stale(said, defaults), (0, 60));

@@ -9,7 +9,9 @@ use http::Request;
 use tokio::time::sleep;
 use tower::ServiceExt;
 
-use crate::origin::{Answer, Origin, ask, cached, get, memory, page, request};
+use crate::origin::{
+    Answer, Origin, ask, cached, get, memory, page, patient_redis, plain, request,
+};
 
 fn polyglot() -> Origin {
     Origin::new(async move |request: Request<_>, _| {
@@ -51,6 +53,37 @@ async fn a_request_for_a_variant_counts_once() {
     }
     let requests = layer.stats().requests;
     assert_eq!((requests.hit_local, requests.total()), (109, 110), "{:?}", counted(&requests));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hit_of_a_head_or_a_range_counts_where_that_of_a_get_would() {
+    for vary in ["accept-language", ""] {
+        let fields = [("cache-control", "max-age=60"), ("vary", vary)];
+        let fields = fields.map(|(name, value)| (format!("echo-{name}"), value));
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, *value)).collect();
+        let layer = memory();
+        let cache = cached(&layer, &Origin::echoing());
+        get(&cache, &fields).await;
+        get(&cache, &fields).await;
+        let ranged = [&fields[..], &[("range", "bytes=0-0")]].concat();
+        for (method, fields) in [("HEAD", &fields), ("GET", &ranged)] {
+            let answer = ask(&cache, method, "http://shop/item", fields).await;
+            assert!(matches!(status(&answer), CacheStatus::Hit { .. }), "{vary}: {answer:?}");
+        }
+        let requests = layer.stats().requests;
+        assert_eq!((requests.hit_local, requests.hit_store), (3, 0), "{:?}", counted(&requests));
+    }
+}
+
+#[tokio::test]
+async fn the_hit_of_a_head_in_a_store_outside_counts_as_one_of_the_store() {
+    let (_server, store) = patient_redis().await;
+    let layer = plain(store);
+    let cache = cached(&layer, &Origin::counting(&[("cache-control", "max-age=60")]));
+    get(&cache, &[]).await;
+    ask(&cache, "HEAD", "http://shop/item", &[]).await;
+    let requests = layer.stats().requests;
+    assert_eq!((requests.hit_local, requests.hit_store), (0, 1), "{:?}", counted(&requests));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +131,7 @@ async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
     let none = ask(&cache, "GET", "http://shop/other", &only).await;
     assert_eq!(*status(&none), CacheStatus::Failed);
     let requests = layer.stats().requests;
-    let expected = [("hit_store", 1), ("led_stored", 1), ("failed_loader", 1)];
+    let expected = [("hit_local", 1), ("led_stored", 1), ("failed_loader", 1)];
     assert_eq!(counted(&requests), expected);
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::{MemoryStore, RedisStore};
+use bellwether::{MemoryStore, RedisOptions, RedisStore};
 use bellwether_body::CacheBody;
 use bellwether_http::{CachingRules, HttpCache, HttpCacheLayer};
 use bellwether_testkit::servers::RedisServer;
@@ -128,6 +128,14 @@ pub(crate) async fn redis() -> (RedisServer, RedisStore) {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     (server, store)
+}
+
+/// The same with a timeout that no slow machine reaches.
+pub(crate) async fn patient_redis() -> (RedisServer, RedisStore) {
+    let server = RedisServer::start();
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options.timeout(Duration::from_secs(30)).unwrap();
+    (server, options.connect().await.unwrap())
 }
 
 pub(crate) fn cached<R: CachingRules>(

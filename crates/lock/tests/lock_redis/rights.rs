@@ -18,9 +18,7 @@ const REENTRANT: &str = "+getex +set +incr +pexpire +pttl +time +del +hgetall +h
 const REDLOCK: &str = "+get +getex +set +pttl +del";
 
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
-    let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret"];
-    server.command(&command.into_iter().chain(rights.iter().copied()).collect::<Vec<_>>());
-    options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()))
+    options_of(&server.url_of_user(rights))
 }
 
 /// Connects with these rights, with each of them missing, and with all of them.

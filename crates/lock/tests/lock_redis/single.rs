@@ -160,9 +160,8 @@ async fn a_user_with_the_documented_rights_can_lock_by_every_kind_of_lock() {
     let rights = "~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval \
                   +client|tracking +hgetall +hset +hdel +zadd +zrem +zcard +zrank +zscore +zrange \
                   +zrangebyscore";
-    let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret"];
-    server.command(&command.into_iter().chain(rights.split_whitespace()).collect::<Vec<_>>());
-    let user = || options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
+    let url = server.url_of_user(&rights.split_whitespace().collect::<Vec<_>>());
+    let user = || options_of(&url);
     let locks: [Box<dyn Lock>; 3] = [
         Box::new(RedisLock::connect(user()).await.expect("a lock")),
         Box::new(FairLock::connect(user()).await.expect("a lock")),
@@ -182,9 +181,7 @@ async fn a_user_with_the_documented_rights_can_lock_by_every_kind_of_lock() {
 #[tokio::test]
 async fn a_missing_right_is_named_on_connecting() {
     let server = RedisServer::start();
-    let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~bw:*", "+@all", "-getex"];
-    server.command(&command);
-    let user = options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
+    let user = options_of(&server.url_of_user(&["~bw:*", "+@all", "-getex"]));
     let error = RedisLock::connect(user).await.expect_err("it may not");
     assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
 }

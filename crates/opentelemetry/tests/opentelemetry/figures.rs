@@ -1,13 +1,22 @@
 //! The instruments have the figures of the statistics, by the names that Prometheus knows.
 
+use std::time::Duration;
+
 use bellwether::metrics::{publish_cache, publish_memory_store};
+use bellwether::stats::{CacheStats, HistogramStats};
 use bellwether::{Cache, MemoryStore};
 use bellwether_opentelemetry::Instruments;
 use bellwether_testkit::caches::MINUTE;
+use futures_util::future::join_all;
 use opentelemetry::metrics::MeterProvider;
-use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
+use opentelemetry_sdk::metrics::{
+    Aggregation, InMemoryMetricExporter, Instrument, SdkMeterProvider, Stream,
+};
 
-use crate::recorded::{Values, collected, published};
+use crate::recorded::{Facade, Values, collected};
+
+/// How long a load takes.
+const LOAD: Duration = Duration::from_millis(70);
 
 /// A cache that has led a load and answered twice from what is stored.
 async fn used(name: &str, store: &MemoryStore) -> Cache<u64> {
@@ -18,26 +27,42 @@ async fn used(name: &str, store: &MemoryStore) -> Cache<u64> {
     cache
 }
 
-struct Collector {
+/// Callers that share a slow load, which fails or not.
+async fn stampede(cache: &Cache<u64>, sku: u64, callers: usize, fails: bool) {
+    let load = async move || {
+        tokio::time::sleep(LOAD).await;
+        if fails { Err(std::io::Error::other("no answer")) } else { Ok(sku) }
+    };
+    let answers = join_all((0..callers).map(|_| cache.get_or_load(sku, load))).await;
+    assert!(answers.iter().all(|answer| answer.is_err() == fails), "{answers:?}");
+}
+
+pub(crate) struct Collector {
     exporter: InMemoryMetricExporter,
     provider: SdkMeterProvider,
 }
 
 impl Collector {
-    fn new() -> (Self, Instruments) {
+    pub(crate) fn new() -> (Self, Instruments) {
+        Self::with_view(|_| None)
+    }
+
+    fn with_view(
+        view: impl Fn(&Instrument) -> Option<Stream> + Send + Sync + 'static,
+    ) -> (Self, Instruments) {
         let exporter = InMemoryMetricExporter::default();
         let builder = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone());
-        let provider = builder.build();
+        let provider = builder.with_view(view).build();
         let instruments = Instruments::new(&provider.meter("bellwether"));
         (Self { exporter, provider }, instruments)
     }
 
-    fn collect(&self) -> Values {
+    pub(crate) fn collect(&self) -> Values {
         collected(&self.provider, &self.exporter)
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_figures_are_those_of_the_metrics_facade() {
     let store = MemoryStore::new(100);
     let cache = used("item", &store).await;
@@ -47,13 +72,88 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     instruments.observe_cache("item", move || stats.stats());
     instruments.observe_memory_store("pages", move || memory.stats());
 
-    let published = published(|| {
-        publish_cache("item", &cache.stats());
-        publish_memory_store("pages", &store.stats());
-    });
+    let facade = Facade::default();
+    let published = || {
+        facade.publish(|| {
+            publish_cache("item", &cache.stats());
+            publish_memory_store("pages", &store.stats());
+        })
+    };
     let hits = "bellwether_requests_total cache=item detail=local outcome=hit";
-    assert_eq!(published.get(hits), Some(&2), "{published:#?}");
-    assert_eq!(collector.collect(), published);
+    assert_eq!(published().get(hits), Some(&2), "{:#?}", published());
+    assert_eq!(collector.collect(), published());
+
+    stampede(&cache, 1, 100, false).await;
+    stampede(&cache, 2, 1, true).await;
+    let values = published();
+    let of = |name: &str| values.get(name).copied();
+    assert_eq!(of("bellwether_wait_duration_seconds_count cache=item place=here"), Some(99));
+    assert_eq!(of("bellwether_flight_callers_count cache=item"), Some(3));
+    assert_eq!(of("bellwether_load_duration_seconds_count cache=item result=failed"), Some(1));
+    assert_eq!(of("bellwether_load_duration_seconds_sum cache=item result=failed"), Some(70_000));
+    assert_eq!(collector.collect(), values);
+}
+
+/// The facade is asked more often, and so gets its values in other parts.
+#[tokio::test(start_paused = true)]
+async fn a_value_of_a_histogram_is_recorded_once_however_often_it_is_collected() {
+    let cache = used("item", &MemoryStore::new(100)).await;
+    let (collector, instruments) = Collector::new();
+    let stats = cache.clone();
+    instruments.observe_cache("item", move || stats.stats());
+    let facade = Facade::default();
+    for sku in 1..10 {
+        stampede(&cache, sku, 5, false).await;
+        facade.publish(|| publish_cache("item", &cache.stats()));
+        if sku % 3 == 0 {
+            let values = collector.collect();
+            assert_eq!(values, facade.publish(|| publish_cache("item", &cache.stats())));
+            assert_eq!(values, collector.collect());
+        }
+    }
+    let waits = "bellwether_wait_duration_seconds_count cache=item place=here";
+    assert_eq!(collector.collect().get(waits), Some(&36));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_two_readers_has_every_value() {
+    let exporters = [InMemoryMetricExporter::default(), InMemoryMetricExporter::default()];
+    let builder = SdkMeterProvider::builder().with_periodic_exporter(exporters[0].clone());
+    let provider = builder.with_periodic_exporter(exporters[1].clone()).build();
+    let instruments = Instruments::new(&provider.meter("bellwether"));
+    let cache = used("item", &MemoryStore::new(100)).await;
+    let stats = cache.clone();
+    instruments.observe_cache("item", move || stats.stats());
+    stampede(&cache, 1, 10, false).await;
+    collected(&provider, &exporters[0]);
+    let published = Facade::default().publish(|| publish_cache("item", &cache.stats()));
+    for exporter in &exporters {
+        assert_eq!(collected(&provider, exporter), published);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_drops_some_instruments_leaves_the_others() {
+    let drop = |name| Stream::builder().with_name(name).with_aggregation(Aggregation::Drop);
+    let (collector, instruments) = Collector::with_view(move |instrument| {
+        let is_left =
+            ["bellwether.load.duration", "bellwether.leases"].contains(&instrument.name());
+        if is_left { None } else { drop(instrument.name().to_owned()).build().ok() }
+    });
+    let cache = used("item", &MemoryStore::new(100)).await;
+    instruments.observe_cache("item", move || cache.stats());
+    let values = collector.collect();
+    let loads = "bellwether_load_duration_seconds_count cache=item result=succeeded";
+    assert_eq!(values.get(loads), Some(&1), "{values:#?}");
+    assert!(!values.keys().any(|name| name.contains("requests")), "{values:#?}");
+}
+
+/// So many values in each of these buckets.
+pub(crate) fn histogram(of: HistogramStats, counts: &[(usize, u64)], sum: f64) -> HistogramStats {
+    let mut stats = of;
+    counts.iter().for_each(|(bucket, count)| stats.counts[*bucket] = *count);
+    stats.sum = sum;
+    stats
 }
 
 /// A server whose figures are these and the following ones.
@@ -66,44 +166,47 @@ fn node(address: &str, first: u64) -> bellwether::RedisNodeStats {
     stats.connects = first + 2;
     stats.outages = first + 3;
     stats.errors.not_ready = first + 4;
-    stats.is_down = first % 2 == 0;
+    stats.is_down = first.is_multiple_of(2);
     stats
 }
 
-/// All figures of a store differ, so that none can stand for another.
-#[cfg(feature = "redis")]
+/// All histograms differ, so that none can stand for another.
 #[test]
-fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
-    let mut stats = bellwether::RedisStats::default();
-    stats.connects = 1;
-    stats.outages = 2;
-    stats.pushes = 3;
-    stats.unreadable = 4;
-    stats.operations.lookup = 5;
-    stats.operations.commit = 6;
-    stats.errors.down = 7;
-    stats.errors.timed_out = 8;
-    stats.is_down = true;
-    stats.replay.pending = 9;
-    stats.replay.kept = 10;
-    stats.replay.replayed = 11;
-    stats.replay.dropped = 12;
-    stats.replay.reasserted = 13;
-    let near = stats.near.insert(bellwether::stats::NearStats::default());
-    near.hits = 14;
-    near.entries = 15;
-    near.bytes = 16;
-    near.evictions = 17;
-    near.disconnected = std::time::Duration::from_secs(18);
-    stats.wake_ups = bellwether::RedisWakeUps::Messages;
-    stats.nodes = [node("one:6379", 19), node("other:6379", 29)].to_vec();
-
+fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
+    let stats = full_cache();
     let (collector, instruments) = Collector::new();
-    let observed = stats.clone();
-    instruments.observe_redis_store("redis", move || observed.clone());
-    let published = published(|| bellwether::metrics::publish_redis_store("redis", &stats));
-    assert!(published.len() > 50, "{published:#?}");
+    instruments.observe_cache("item", move || stats);
+    let published = Facade::default().publish(|| publish_cache("item", &stats));
+    let sums = published.keys().filter(|name| name.contains("_sum "));
+    assert_eq!(sums.count(), 11, "{published:#?}");
     assert_eq!(collector.collect(), published);
+}
+
+/// Statistics of a cache whose histograms all have values.
+pub(crate) fn full_cache() -> CacheStats {
+    let mut stats = CacheStats::default();
+    stats.current.flights = 1;
+    stats.current.waiters = 2;
+    stats.current.queued_loads = 3;
+    stats.current.failing_keys = 4;
+    let times = [
+        &mut stats.load_times.succeeded,
+        &mut stats.load_times.not_found,
+        &mut stats.load_times.private,
+        &mut stats.load_times.failed,
+        &mut stats.load_times.timed_out,
+        &mut stats.load_times.panicked,
+        &mut stats.load_times.cancelled,
+        &mut stats.wait_times.here,
+        &mut stats.wait_times.elsewhere,
+        &mut stats.notice_lag,
+    ];
+    for (at, times) in (1..).zip(times) {
+        *times = histogram(*times, &[(at, 1), (at + 1, 2)], 0.01 * at as f64);
+    }
+    let callers = stats.flight_callers;
+    stats.flight_callers = histogram(callers, &[(0, 7), (5, 2), (15, 1)], 20_047.0);
+    stats
 }
 
 #[tokio::test]

@@ -2,4 +2,7 @@
 
 mod contexts;
 mod figures;
+#[cfg(all(feature = "lock", feature = "redis"))]
+mod names;
 mod recorded;
+mod trace_links;

@@ -1,30 +1,21 @@
 //! The values of metrics by name and labels, in the form of Prometheus: `name label=value ...`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
+use bellwether::stats::HistogramStats;
 use metrics_facade::atomics::AtomicU64;
 use metrics_facade::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
     with_local_recorder,
 };
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Metric, MetricData};
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, HistogramDataPoint, Metric, MetricData};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 
+/// Of a histogram, there is a value for each bucket, the number of its values, and their sum in
+/// millionths.
 pub(crate) type Values = BTreeMap<String, u64>;
-
-/// What `bellwether::metrics` publishes.
-pub(crate) fn published(publish: impl Fn()) -> Values {
-    let recorder = Facade::default();
-    with_local_recorder(&recorder, publish);
-    let Facade { counters, gauges } = recorder;
-    let counters = counters.into_inner().unwrap().into_iter();
-    let counters = counters.map(|(name, cell)| (name, cell.load(SeqCst)));
-    let gauges = gauges.into_inner().unwrap().into_iter();
-    let gauges = gauges.map(|(name, cell)| (name, f64::from_bits(cell.load(SeqCst)) as u64));
-    counters.chain(gauges).collect()
-}
 
 /// What the SDK collects now, by the names that Prometheus gives it.
 pub(crate) fn collected(provider: &SdkMeterProvider, exporter: &InMemoryMetricExporter) -> Values {
@@ -35,26 +26,62 @@ pub(crate) fn collected(provider: &SdkMeterProvider, exporter: &InMemoryMetricEx
     scopes.flat_map(|scope| scope.metrics()).flat_map(points).collect()
 }
 
+/// The names among those of the values, without what they end with for a histogram.
+pub(crate) fn names(values: &Values) -> BTreeSet<String> {
+    let names = values.keys().filter_map(|series| series.split(' ').next());
+    let base = |name: &str| {
+        let ends = ["_bucket", "_count", "_sum"];
+        let base = ends.iter().find_map(|end| name.strip_suffix(end));
+        base.unwrap_or(name).to_owned()
+    };
+    names.map(base).collect()
+}
+
 fn points(metric: &Metric) -> Vec<(String, u64)> {
-    let AggregatedMetrics::U64(data) = metric.data() else { panic!("{} is no u64", metric.name()) };
     let mut name = metric.name().replace('.', "_");
     if metric.unit() == "s" {
         name += "_seconds";
     }
-    match data {
-        MetricData::Sum(sum) => {
+    match metric.data() {
+        AggregatedMetrics::U64(MetricData::Sum(sum)) => {
             assert!(sum.is_monotonic(), "{name}");
             let points = sum.data_points();
             points
                 .map(|point| (series(&format!("{name}_total"), point.attributes()), point.value()))
                 .collect()
         }
-        MetricData::Gauge(gauge) => {
+        AggregatedMetrics::U64(MetricData::Gauge(gauge)) => {
             let points = gauge.data_points();
             points.map(|point| (series(&name, point.attributes()), point.value())).collect()
         }
-        _ => panic!("{name} is neither a counter nor a gauge"),
+        AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {
+            histogram.data_points().flat_map(|point| buckets(&name, point)).collect()
+        }
+        _ => panic!("{name} is none of these"),
     }
+}
+
+fn buckets(name: &str, point: &HistogramDataPoint<f64>) -> Vec<(String, u64)> {
+    let labels = series("", point.attributes());
+    let bounds: Vec<_> = point.bounds().collect();
+    assert_eq!(bounds, bounds_of(name));
+    let counts: Vec<_> = point.bucket_counts().collect();
+    assert_eq!(point.count(), counts.iter().sum::<u64>());
+    distribution(name, &labels, &counts, point.sum())
+}
+
+fn bounds_of(name: &str) -> &'static [f64] {
+    if name.ends_with("_seconds") { &HistogramStats::SECONDS } else { &HistogramStats::CALLERS }
+}
+
+fn distribution(name: &str, labels: &str, counts: &[u64], sum: f64) -> Vec<(String, u64)> {
+    let bounds = bounds_of(name).iter().copied().chain([f64::INFINITY]);
+    let buckets = bounds.zip(counts);
+    let buckets =
+        buckets.map(|(bound, count)| (format!("{name}_bucket le={bound}{labels}"), *count));
+    let count = (format!("{name}_count{labels}"), counts.iter().sum());
+    let sum = (format!("{name}_sum{labels}"), (sum * 1e6).round() as u64);
+    buckets.chain([count, sum]).collect()
 }
 
 fn series<'a>(name: &str, attributes: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String {
@@ -69,23 +96,87 @@ fn sorted(name: &str, mut labels: Vec<String>) -> String {
 
 /// A recorder of the `metrics` facade.
 #[derive(Default)]
-struct Facade {
-    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
-    gauges: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+pub(crate) struct Facade {
+    counters: Cells<AtomicU64>,
+    gauges: Cells<AtomicU64>,
+    histograms: Cells<Recorded>,
+    described: Mutex<BTreeSet<String>>,
 }
 
-fn cell(cells: &Mutex<BTreeMap<String, Arc<AtomicU64>>>, key: &Key) -> Arc<AtomicU64> {
+/// By name and labels.
+type Cells<T> = Mutex<BTreeMap<(String, String), Arc<T>>>;
+
+/// The values of a histogram, in their order.
+#[derive(Default)]
+struct Recorded(Mutex<Vec<f64>>);
+
+impl Facade {
+    /// What `bellwether::metrics` and `bellwether_lock::metrics` publish.
+    pub(crate) fn publish(&self, publish: impl Fn()) -> Values {
+        with_local_recorder(self, publish);
+        let counters = each(&self.counters, |cell| cell.load(SeqCst));
+        let gauges = each(&self.gauges, |cell| f64::from_bits(cell.load(SeqCst)) as u64);
+        let values = counters
+            .into_iter()
+            .chain(gauges)
+            .map(|((name, labels), value)| (format!("{name}{labels}"), value));
+        let histograms = each(&self.histograms, |cell| cell.read());
+        let histograms = histograms.into_iter().filter(|(_, values)| !values.is_empty());
+        let histograms = histograms.flat_map(|((name, labels), values)| {
+            let mut counts = vec![0; 16];
+            let bounds = bounds_of(&name);
+            values.iter().for_each(|it| counts[bounds.partition_point(|bound| bound < it)] += 1);
+            distribution(&name, &labels, &counts, values.iter().sum())
+        });
+        values.chain(histograms).collect()
+    }
+
+    /// The metrics that are described.
+    pub(crate) fn described(&self, describe: impl Fn()) -> BTreeSet<String> {
+        with_local_recorder(self, describe);
+        self.described.lock().unwrap().clone()
+    }
+
+    fn describe(&self, name: &KeyName) {
+        self.described.lock().unwrap().insert(name.as_str().to_owned());
+    }
+}
+
+fn each<T, V>(cells: &Cells<T>, read: impl Fn(&T) -> V) -> Vec<((String, String), V)> {
+    let cells = cells.lock().unwrap();
+    cells.iter().map(|(name, cell)| (name.clone(), read(cell))).collect()
+}
+
+fn cell<T: Default>(cells: &Cells<T>, key: &Key) -> Arc<T> {
     let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
-    let name = sorted(key.name(), labels.collect());
+    let name = (key.name().to_owned(), sorted("", labels.collect()));
     Arc::clone(cells.lock().unwrap().entry(name).or_default())
 }
 
+impl Recorded {
+    fn read(&self) -> Vec<f64> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl HistogramFn for Recorded {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+
 impl Recorder for Facade {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
 
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
 
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
+        self.describe(&name);
+    }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         Counter::from_arc(cell(&self.counters, key))
@@ -95,7 +186,7 @@ impl Recorder for Facade {
         Gauge::from_arc(cell(&self.gauges, key))
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(cell(&self.histograms, key))
     }
 }

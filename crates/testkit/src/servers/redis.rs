@@ -162,6 +162,13 @@ impl RedisServer {
         self.connect().command(words)
     }
 
+    /// Makes a user with these rights and no others, and gives the address for it.
+    pub fn url_of_user(&self, rights: &[&str]) -> String {
+        let user = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret"];
+        self.command(&[&user[..], rights].concat());
+        format!("redis://bw:secret@127.0.0.1:{}", self.port())
+    }
+
     fn process(&self) -> &Guarded {
         self.process.as_ref().expect("the server was killed")
     }

@@ -3,6 +3,7 @@
 
 mod api;
 mod browser;
+mod collector;
 mod dashboard;
 mod exporter;
 mod faults;
@@ -11,6 +12,7 @@ mod locks;
 #[path = "../../grpc/messages.rs"]
 mod messages;
 mod observed;
+mod otlp;
 mod page;
 mod prometheus;
 mod rules;

@@ -183,3 +183,74 @@ impl Drop for DeadlineTask {
         self.in_flight.table().watched.retain(|id| *id != self.runtime);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::time::Duration;
+
+    use tokio::join;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    const TICK: Duration = Duration::from_millis(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_without_a_reply_ends_at_its_own_deadline() {
+        let in_flight = Arc::new(InFlight::default());
+        let began = Instant::now();
+        let late = async |deadline| {
+            let reply = in_flight.reply(began + deadline, pending::<()>()).await;
+            (reply, began.elapsed() - deadline < TICK)
+        };
+        let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
+        let expected = (Err(Unanswered::Late), true);
+        assert_eq!(ends, (expected, expected, expected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_counts_even_if_it_is_late() {
+        let in_flight = Arc::new(InFlight::default());
+        let reply = in_flight.reply(Instant::now() - TIMEOUT, ready(7)).await;
+        assert_eq!(reply, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_requests_end_with_the_connection_and_later_ones_at_once() {
+        let in_flight = Arc::new(InFlight::default());
+        let deadline = Instant::now() + TIMEOUT;
+        let request = || in_flight.reply(deadline, pending::<()>());
+        let (first, second, ()) = join!(request(), request(), async { in_flight.end() });
+        assert_eq!([first, second, request().await], [Err(Unanswered::Ended); 3]);
+        assert!(Instant::now() < deadline);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_left_of_requests_that_were_answered_or_dropped() {
+        let in_flight = Arc::new(InFlight::default());
+        let deadline = Instant::now() + TIMEOUT;
+        let answered = in_flight.reply(deadline, sleep(TICK)).await;
+        assert_eq!(answered, Ok(()));
+        assert!(timeout(TICK, in_flight.reply(deadline, pending::<()>())).await.is_err());
+        assert!(in_flight.table().requests.is_empty());
+        sleep(TIMEOUT * 2).await;
+        assert!(in_flight.table().watched.is_empty());
+    }
+
+    #[test]
+    fn a_runtime_that_ends_leaves_the_requests_of_another_their_deadlines() {
+        let in_flight = Arc::new(InFlight::default());
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().expect("a runtime")
+        };
+        let wait = async || in_flight.reply(Instant::now() + TIMEOUT, pending::<()>()).await;
+        let first = runtime();
+        assert!(first.block_on(async { timeout(TICK, wait()).await }).is_err());
+        drop(first);
+        assert!(in_flight.table().watched.is_empty());
+        assert_eq!(runtime().block_on(wait()), Err(Unanswered::Late));
+    }
+}

@@ -65,7 +65,8 @@ impl ReportSource {
 pub(in super::super) struct Version {
     epoch: u64,
     changes: u64,
-    owner: Ownership,
+    /// The owner of its slot, as [`Ownership::packed`].
+    owner: u64,
     group: u32,
     slot: u16,
 }
@@ -119,8 +120,9 @@ impl Epochs {
     /// every change after the server's reply is reported after this version was taken.
     pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
         let slot = if self.owners.len() == 1 { 0 } else { digest.slot() };
-        let owner = Ownership::of(self.owner(slot).load(Ordering::Acquire));
-        let epoch = self.nodes.get(usize::from(owner.node))?.epoch.load(Ordering::Acquire);
+        let owner = self.owner(slot).load(Ordering::Acquire);
+        let node = usize::from(Ownership::of(owner).node);
+        let epoch = self.nodes.get(node)?.epoch.load(Ordering::Acquire);
         let group = group(digest);
         let changes = self.counter(group).load(Ordering::Acquire);
         (epoch != DISCONNECTED).then_some(Version { epoch, changes, owner, group, slot })
@@ -131,13 +133,13 @@ impl Epochs {
     pub(super) fn holds(&self, version: &Version) -> bool {
         version.changes == self.counter(version.group).load(Ordering::Acquire)
             && version.epoch == self.node(version).epoch.load(Ordering::Acquire)
-            && version.owner.packed() == self.owner(version.slot).load(Ordering::Acquire)
+            && version.owner == self.owner(version.slot).load(Ordering::Acquire)
     }
 
     /// Whether no change was reported since this version was taken, and none can be on its way for
-    /// longer than a reply takes.
+    /// longer than a reply takes. `now` is [the time](Self::now).
     #[inline]
-    pub(super) fn is_valid(&self, version: &Version, now: Instant) -> bool {
+    pub(super) fn is_valid(&self, version: &Version, now: u64) -> bool {
         self.is_confirmed(version, now) && self.holds(version)
     }
 
@@ -147,9 +149,9 @@ impl Epochs {
     /// Call it before [`holds`](Self::holds): a new connection begins its epoch before it is
     /// confirmed.
     #[inline]
-    fn is_confirmed(&self, version: &Version, now: Instant) -> bool {
+    fn is_confirmed(&self, version: &Version, now: u64) -> bool {
         let confirmed_at = self.node(version).confirmed_at.load(Ordering::Acquire);
-        self.since_birth(now).saturating_sub(confirmed_at) < self.silence
+        now.saturating_sub(confirmed_at) < self.silence
     }
 
     /// A connection to a node has answered a request that was sent at this moment. So it was alive
@@ -249,6 +251,12 @@ impl Epochs {
         self.begun.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// The time in ns since they were made, as a hit compares times.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.since_birth(Instant::now())
+    }
+
     #[inline]
     fn since_birth(&self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(self.born))
@@ -256,7 +264,8 @@ impl Epochs {
 
     #[inline]
     fn node(&self, version: &Version) -> &NodeEpoch {
-        &self.nodes[usize::from(version.owner.node) & (self.nodes.len() - 1)]
+        let node = usize::from(Ownership::of(version.owner).node);
+        &self.nodes[node & (self.nodes.len() - 1)]
     }
 
     #[inline]

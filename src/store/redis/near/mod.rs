@@ -78,7 +78,8 @@ pub(super) struct Near {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadStart {
     version: Version,
-    at: Instant,
+    /// As [`Epochs::now`].
+    at: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -117,11 +118,13 @@ impl Near {
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
-        let now = Instant::now();
-        let age = now.saturating_duration_since(start.at);
-        let tags = tags.iter().flat_map(|tags| tags.iter());
-        let mut versions = iter::once(&start.version).chain(tags);
-        if age >= life.min(self.longest) || !versions.all(|it| self.epochs.is_valid(it, now)) {
+        let now = self.epochs.now();
+        let age = Duration::from_nanos(now.saturating_sub(start.at));
+        let is_valid = |version: &Version| self.epochs.is_valid(version, now);
+        if age >= life.min(self.longest)
+            || !is_valid(&start.version)
+            || !tags.as_deref().unwrap_or_default().iter().all(is_valid)
+        {
             return None;
         }
         self.note_use();
@@ -132,7 +135,7 @@ impl Near {
     /// Notes the version of a key, before a lookup is sent. None if its entry must not be copied.
     pub(super) fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         let version = self.epochs.version(digest)?;
-        Some(ReadStart { version, at: Instant::now() })
+        Some(ReadStart { version, at: self.epochs.now() })
     }
 
     /// Notes the version of a tag, before its epoch is read over the tracked connection. None if

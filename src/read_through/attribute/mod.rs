@@ -1,14 +1,14 @@
 //! The attribute form: a function that is read through a layer.
 
-use std::future::Future;
-use std::task::{Context, Poll};
+mod entry_handle;
+mod expanded;
 
 /// Reads an `async fn` through a [`ReadThroughLayer`], under a key that is made of its arguments.
 ///
 /// ```
 /// use std::sync::LazyLock;
 ///
-/// use bellwether::{ByKey, Error, MemoryStore, ReadThroughLayer, read_through};
+/// use bellwether::{ByKey, CacheStatus, Error, MemoryStore, ReadThroughLayer, read_through};
 /// # #[derive(Clone)]
 /// # struct Catalog;
 /// # type DbError = std::io::Error;
@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 ///     key = "stock/{warehouse}/{sku}",
 ///     skip(catalog),
 ///     ttl = "60s",
-///     key_fn = stock_key,
+///     entry_fn = stock_entry,
 /// )]
 /// async fn stock(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<u64, DbError> {
 ///     catalog.query(warehouse, sku).await
@@ -34,10 +34,15 @@ use std::task::{Context, Poll};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let catalog = Catalog;
 /// let answer: Result<u64, Error<DbError>> = stock(&catalog, "berlin", 42).await;
-/// assert_eq!(answer.unwrap(), 42);
+/// assert_eq!(answer?, 42);
 ///
-/// // After the source has changed:
-/// CACHE.handle().invalidate(&stock_key("berlin", 42)).await?;
+/// // The answer, and how it came about:
+/// let (answer, status) = stock(&catalog, "berlin", 42).with_status().await;
+/// assert_eq!(answer?, 42);
+/// assert!(matches!(status, CacheStatus::Hit { .. }));
+///
+/// // After the source has changed, by the same arguments:
+/// stock_entry("berlin", 42).invalidate().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -63,7 +68,7 @@ use std::task::{Context, Poll};
 ///         skip(self),
 ///         ttl = "5m",
 ///         not_found_ttl = "5s",
-///         key_fn = name_key,
+///         entry_fn = name_entry,
 ///     )]
 ///     async fn name(&self, id: u64) -> std::io::Result<Option<String>> {
 ///         self.pool.find(id).await
@@ -74,12 +79,52 @@ use std::task::{Context, Poll};
 /// # let cache = ReadThroughLayer::by_key(bellwether::MemoryStore::new(10));
 /// # let users = Users { pool: Pool, cache };
 /// # assert_eq!(users.name(1).await.unwrap(), None);
-/// // The function of the key belongs to the type, as the method does:
-/// let was_stored = users.cache.handle().invalidate(&Users::name_key(1)).await?;
-/// # assert!(was_stored);
+/// // UPDATE users SET name = 'Ada' WHERE id = 1
+/// users.name_entry(1).put(Some("Ada".to_owned())).await?;
+/// # assert_eq!(users.name(1).await.unwrap().as_deref(), Some("Ada"));
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Many keys in one call
+/// With `each(..)`, a function loads many answers at once, and becomes one that returns a
+/// [`BatchFuture`](crate::BatchFuture): an answer for each key, in their order. One round trip looks
+/// up all of them, and one call of the function loads the misses; each key is still coalesced by
+/// itself. The function returns a [`BatchResponse`](crate::BatchResponse), such as a map.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::io;
+///
+/// use bellwether::{ByKey, MemoryStore, ReadThroughLayer, read_through};
+/// # #[derive(Clone)]
+/// # struct Pool;
+///
+/// // SELECT sku, name FROM items WHERE sku = ANY($1)
+/// #[read_through(layer = layer, key = "name/{sku}", each(sku in skus), skip(layer, pool), ttl = "60s")]
+/// async fn names(
+///     layer: &ReadThroughLayer<ByKey>,
+///     pool: &Pool,
+///     skus: Vec<u64>,
+/// ) -> io::Result<HashMap<u64, String>> {
+///     Ok(skus.into_iter().filter(|sku| *sku < 100).map(|sku| (sku, format!("item {sku}"))).collect())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let layer = ReadThroughLayer::by_key(MemoryStore::new(10));
+/// # let pool = Pool;
+/// let mut page = vec![];
+/// for name in names(&layer, &pool, vec![7, 4, 1_000]).await {
+///     page.push(name?);
+/// }
+/// assert_eq!(page, [Some("item 7".to_owned()), Some("item 4".to_owned()), None]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A function of one key and one of many keys share their loads and their answers if their keys are
+/// the same, and the types of an answer and of the errors.
 ///
 /// # The key
 /// A template is like a path: segments between slashes. Each segment is text, an argument in
@@ -98,9 +143,12 @@ use std::task::{Context, Poll};
 /// also get the other function's answer, if the two types have the same JSON.
 ///
 /// # The function
-/// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns `Result<T,
-/// Error<E>>` ([`Error`]): callers that share a load share its error. The layer must be able to
-/// store `T`: by default any owned type that is `Clone + Serialize + DeserializeOwned`.
+/// It is an `async fn` that returns a `Result<T, E>`. It becomes a function that returns a
+/// [`BoxResponseFuture<T, E>`](crate::BoxResponseFuture). Its future gives a `Result<T, Error<E>>`
+/// ([`Error`](crate::Error)), since callers that share a load share its error;
+/// [`with_status`](crate::BoxResponseFuture::with_status) gives the
+/// [`CacheStatus`](crate::CacheStatus) too. The layer must be able to store `T`: by default any
+/// owned type that is `Clone + Serialize + DeserializeOwned`.
 ///
 /// A load may [outlive](crate::WhenAbandoned) the call that began it, so it owns its arguments.
 /// Borrowed ones, such as `&str`, are copied by [`ToOwned`] on every call. All must be `Clone +
@@ -117,21 +165,25 @@ use std::task::{Context, Poll};
 /// | `key = "kind/{argument}"` | the key |
 /// | `layer = ..` | an expression for a [`ReadThroughLayer<ByKey>`](ByKey), evaluated in each call; it may name the arguments |
 /// | `skip(catalog, self)` | the arguments on which the answer does not depend |
+/// | `each(sku in skus)` | the function loads many answers: `skus`, a `Vec`, has what differs from key to key, and templates name one of them `sku` |
 /// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
-/// | `not_found_ttl` | how long `None` is stored, for functions that return an `Option` in the `Result`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
-/// | `tags = ["shelf/{warehouse}"]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's |
-/// | `key_fn = name` | also makes a function of this name, from the arguments of the key to the key, for invalidation. In an `impl` it belongs to the type: `Users::name_key(1)` |
+/// | `not_found_ttl` | how long `None` is stored, for functions whose answer is an `Option`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
+/// | `tags = ["catalog", "shelf/{warehouse}" as shelf_tag]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's. With `as`, also makes a function from the arguments of the template to the [`Tag`](crate::Tag): `shelf_tag("berlin")` |
+/// | `entry_fn = name` | also makes a function to the [`EntryHandle`](crate::EntryHandle) of one answer, which invalidates, expires, reads and replaces it. Its arguments are those that the key and `layer` name |
+/// | `key_fn = name` | also makes a function from the arguments of the key to the [`Key`], for [handles](crate::Handle) of the layer |
 ///
-/// Everything else is as the layer sets it.
+/// In an `impl`, the functions that are made belong to the type: `Users::name_key(1)`, or
+/// `users.name_entry(1)` if it needs `self`. Everything else is as the layer sets it.
 ///
 /// # Cancel safety
 /// As a [`ResponseFuture`](crate::ResponseFuture).
 pub use bellwether_macros::read_through;
-use tower::{Layer, Service};
+
+pub use self::entry_handle::EntryHandle;
+#[doc(hidden)]
+pub use self::expanded::{AnswerOption, FunctionResult, entry, layer, optional, read, read_many};
 
 use super::layer::ReadThroughLayer;
-use crate::codec::{Cacheability, Classified, Codec};
-use crate::error::{BoxError, Error};
 use crate::key::Key;
 use crate::store::Store;
 
@@ -145,86 +197,5 @@ impl ReadThroughLayer<ByKey> {
     /// has the same answer. An option that an attribute does not set is the layer's.
     pub fn by_key<S: Store>(store: S) -> Self {
         Self::new(store, Key::clone as ByKey)
-    }
-}
-
-/// The value and the error of a function's `Result`, by any alias of it.
-#[doc(hidden)]
-pub trait FunctionResult {
-    type Value;
-    type Error;
-}
-
-impl<T, E> FunctionResult for Result<T, E> {
-    type Value = T;
-    type Error = E;
-}
-
-/// A clone of a layer for one call of a function. It shares the loads of the original.
-#[doc(hidden)]
-pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C> {
-    layer.clone()
-}
-
-/// One call of a function.
-#[doc(hidden)]
-pub async fn read<T, E, C, F, Loading>(
-    layer: ReadThroughLayer<ByKey, C>,
-    key: Key,
-    load: F,
-) -> Result<T, Error<E>>
-where
-    C: Codec<T>,
-    E: Into<BoxError> + Send + Sync + 'static,
-    F: FnOnce() -> Loading + Clone + Send + 'static,
-    Loading: Future<Output = Result<T, E>> + Send,
-{
-    layer.layer(FunctionLoader(load)).call(key).await
-}
-
-/// As [`read`], for a function that may return `None`, which is stored for the layer's
-/// `not_found_ttl`.
-#[doc(hidden)]
-pub async fn read_optional<T, E, C, F, Loading>(
-    layer: ReadThroughLayer<ByKey, C>,
-    key: Key,
-    load: F,
-) -> Result<Option<T>, Error<E>>
-where
-    T: 'static,
-    C: Codec<Option<T>, Kept = Option<T>> + Clone,
-    E: Into<BoxError> + Send + Sync + 'static,
-    F: FnOnce() -> Loading + Clone + Send + 'static,
-    Loading: Future<Output = Result<Option<T>, E>> + Send,
-{
-    let classified: ReadThroughLayer<_, Classified<C, ClassifyOption<T>>> =
-        layer.classified_alike(|found| {
-            if found.is_some() { Cacheability::Keep } else { Cacheability::NotFound }
-        });
-    classified.layer(FunctionLoader(load)).call(key).await
-}
-
-/// Classifies `None` as `NotFound`.
-type ClassifyOption<T> = fn(&Option<T>) -> Cacheability;
-
-/// The body of a function with its arguments, as a loader.
-#[derive(Clone)]
-struct FunctionLoader<F>(F);
-
-impl<F, Loading, T, E> Service<Key> for FunctionLoader<F>
-where
-    F: FnOnce() -> Loading + Clone,
-    Loading: Future<Output = Result<T, E>>,
-{
-    type Response = T;
-    type Error = E;
-    type Future = Loading;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Key) -> Loading {
-        (self.0.clone())()
     }
 }

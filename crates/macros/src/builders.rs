@@ -1,0 +1,118 @@
+//! The functions beside the function: for the keys, tags and entries of its answers.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::{FnArg, ItemFn, Pat, Signature, Type, parse_quote};
+
+use crate::function::unmute;
+use crate::options::Options;
+use crate::template::Template;
+
+/// What functions are made of: each has those arguments of the written one that it needs.
+pub(crate) struct Builders<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) function: &'a ItemFn,
+    /// The type of one item, if the function loads many answers.
+    pub(crate) item: Option<&'a Type>,
+}
+
+impl Builders<'_> {
+    /// The functions that the attribute asks for. `answer` is the type of one answer, and `layer`
+    /// its layer.
+    pub(crate) fn all(&self, answer: &TokenStream, layer: &TokenStream) -> TokenStream {
+        let key_fn = self.options.key_fn.as_ref().map(|name| self.key_fn(name));
+        let entry_fn = self.options.entry_fn.as_ref();
+        let entry_fn = entry_fn.map(|name| self.entry_fn(name, answer, layer));
+        let tags = self.options.tags.iter();
+        let tag_fns =
+            tags.filter_map(|tag| tag.tag_fn.as_ref().map(|name| self.tag_fn(name, &tag.template)));
+        quote!(#key_fn #entry_fn #(#tag_fns)*)
+    }
+
+    fn key_fn(&self, name: &Ident) -> TokenStream {
+        let template = &self.options.key;
+        let signature = self.signature(name, &quote!(::bellwether::Key), |it| template.names(it));
+        self.function("The key", &signature, &template.key())
+    }
+
+    fn tag_fn(&self, name: &Ident, template: &Template) -> TokenStream {
+        let signature = self.signature(name, &quote!(::bellwether::Tag), |it| template.names(it));
+        self.function("A tag", &signature, &template.tag())
+    }
+
+    fn entry_fn(&self, name: &Ident, answer: &TokenStream, layer: &TokenStream) -> TokenStream {
+        let Options { key: template, layer: written, .. } = self.options;
+        let written = written.to_token_stream();
+        let is_needed = |it: &str| template.names(it) || names(written.clone(), it);
+        let output = quote!(::bellwether::EntryHandle<#answer>);
+        let key = template.key();
+        let entry = quote!(::bellwether::read_through::attribute::entry(#layer, #key));
+        self.function("The stored answer", &self.signature(name, &output, is_needed), &entry)
+    }
+
+    fn function(&self, what: &str, signature: &Signature, does: &TokenStream) -> TokenStream {
+        let visibility = &self.function.vis;
+        let doc = format!("{what} of a call of `{}`.", self.function.sig.ident);
+        quote! {
+            #[doc = #doc]
+            #visibility #signature { #does }
+        }
+    }
+
+    /// A signature with those arguments of the function that are needed, and an item instead of the
+    /// items.
+    fn signature(
+        &self,
+        name: &Ident,
+        output: &TokenStream,
+        is_needed: impl Fn(&str) -> bool,
+    ) -> Signature {
+        let written = &self.function.sig;
+        let mut signature = Signature { ident: name.clone(), asyncness: None, ..written.clone() };
+        signature.output = parse_quote!(-> #output);
+        let inputs = written.inputs.iter().map(|input| self.one(input));
+        signature.inputs = inputs.filter(|input| is_needed(&name_of(input))).collect();
+        signature.inputs.iter_mut().for_each(unmute);
+        signature
+    }
+
+    /// The argument, or one item of it.
+    fn one(&self, input: &FnArg) -> FnArg {
+        match (&self.options.each, self.item) {
+            (Some(each), Some(ty)) if each.of == name_of(input) => {
+                let item = &each.item;
+                parse_quote!(#item: #ty)
+            }
+            _ => input.clone(),
+        }
+    }
+}
+
+/// The name of an argument. It has one: that was checked.
+fn name_of(input: &FnArg) -> String {
+    match input {
+        FnArg::Receiver(_) => "self".to_owned(),
+        FnArg::Typed(typed) => match &*typed.pat {
+            Pat::Ident(pattern) => pattern.ident.to_string(),
+            _ => String::new(),
+        },
+    }
+}
+
+/// Whether an expression names an argument. A field or an item of a path with that name is none.
+fn names(expression: TokenStream, argument: &str) -> bool {
+    let mut is_inside = false;
+    for token in expression {
+        let is_it = match &token {
+            TokenTree::Ident(ident) => !is_inside && ident == argument,
+            TokenTree::Group(group) => names(group.stream(), argument),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+        };
+        if is_it {
+            return true;
+        }
+        is_inside =
+            matches!(&token, TokenTree::Punct(punct) if ['.', ':'].contains(&punct.as_char()));
+    }
+    false
+}

@@ -1,0 +1,57 @@
+//! What a function returns.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::spanned::Spanned;
+use syn::{Error, GenericArgument, Path, PathArguments, Result, ReturnType, Type};
+
+/// What the function returns: a `Result`.
+pub(crate) struct ReturnedResult {
+    pub(crate) ty: Type,
+    /// The type of the value, and that of the error if it is written.
+    arguments: Vec<Type>,
+}
+
+impl ReturnedResult {
+    /// Reads the return type. `wrong` is the error message if it is not a `Result`.
+    pub(crate) fn of(output: &ReturnType, wrong: &str) -> Result<Self> {
+        let ReturnType::Type(_, ty) = output else {
+            return Err(Error::new(output.span(), wrong));
+        };
+        let arguments = arguments_of(ty, "Result");
+        let arguments = arguments.ok_or_else(|| Error::new(ty.span(), wrong))?;
+        Ok(Self { ty: Type::clone(ty), arguments })
+    }
+
+    pub(crate) fn is_optional(&self) -> bool {
+        self.arguments.first().is_some_and(|value| arguments_of(value, "Option").is_some())
+    }
+
+    /// The types of the value and the error, as far as they are written.
+    pub(crate) fn parts(&self) -> (TokenStream, TokenStream) {
+        if let [value, error] = &*self.arguments {
+            return (value.to_token_stream(), error.to_token_stream());
+        }
+        let ty = &self.ty;
+        let outcome = quote!(<#ty as ::bellwether::read_through::attribute::FunctionResult>);
+        (quote!(#outcome::Value), quote!(#outcome::Error))
+    }
+}
+
+/// The types in the brackets of a path that ends in this name.
+pub(crate) fn arguments_of(ty: &Type, name: &str) -> Option<Vec<Type>> {
+    let Type::Path(path) = ty else { return None };
+    in_brackets(&path.path, name)
+}
+
+fn in_brackets(path: &Path, name: &str) -> Option<Vec<Type>> {
+    let last = path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return Some(Vec::new());
+    };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    });
+    Some(types.collect())
+}

@@ -1,0 +1,129 @@
+//! Every figure has an instrument: of caches, stores and locks.
+
+use std::time::Duration;
+
+use bellwether::metrics::{describe, publish_redis_store};
+use bellwether::stats::{MemoryStats, NearStats};
+use bellwether::{RedisNodeStats, RedisStats, RedisWakeUps};
+use bellwether_lock::metrics as of_locks;
+use bellwether_lock::{LocalLock, LockStats, Locks};
+use tokio::task::JoinSet;
+
+use crate::figures::{Collector, full_cache, histogram};
+use crate::recorded::{Facade, names};
+
+/// A server whose figures are these and the following ones.
+fn node(address: &str, first: u64) -> RedisNodeStats {
+    let mut stats = RedisNodeStats::default();
+    stats.address = address.to_owned();
+    stats.requests = first;
+    stats.redirections = first + 1;
+    stats.connects = first + 2;
+    stats.outages = first + 3;
+    stats.errors.not_ready = first + 4;
+    stats.is_down = first.is_multiple_of(2);
+    stats
+}
+
+/// All figures of a store differ, so that none can stand for another.
+fn redis_store() -> RedisStats {
+    let mut stats = RedisStats::default();
+    stats.connects = 1;
+    stats.outages = 2;
+    stats.pushes = 3;
+    stats.unreadable = 4;
+    stats.operations.lookup = 5;
+    stats.operations.commit = 6;
+    stats.errors.down = 7;
+    stats.errors.timed_out = 8;
+    stats.is_down = true;
+    stats.replay.pending = 9;
+    stats.replay.kept = 10;
+    stats.replay.replayed = 11;
+    stats.replay.dropped = 12;
+    stats.replay.reasserted = 13;
+    let near = stats.near.insert(NearStats::default());
+    near.hits = 14;
+    near.entries = 15;
+    near.bytes = 16;
+    near.evictions = 17;
+    near.disconnected = Duration::from_secs(18);
+    stats.wake_ups = RedisWakeUps::Messages;
+    stats.nodes = [node("one:6379", 30), node("other:6379", 41)].to_vec();
+    let times = &mut stats.operation_times;
+    times.lookup = histogram(times.lookup, &[(0, 19), (1, 20)], 0.021);
+    times.acquire = histogram(times.acquire, &[(2, 22), (14, 1)], 20.0);
+    stats
+}
+
+fn locks() -> LockStats {
+    let mut stats = LockStats::default();
+    stats.acquired = 1;
+    stats.busy = 2;
+    stats.timed_out = 3;
+    stats.failed = 4;
+    stats.left = 5;
+    stats.renewed = 6;
+    stats.renewals_failed = 7;
+    stats.lost = 8;
+    stats.held = 9;
+    stats.wait_times = histogram(stats.wait_times, &[(3, 10), (8, 5)], 0.5);
+    stats
+}
+
+#[test]
+fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
+    let stats = redis_store();
+    let (collector, instruments) = Collector::new();
+    let observed = stats.clone();
+    instruments.observe_redis_store("redis", move || observed.clone());
+    let published = Facade::default().publish(|| publish_redis_store("redis", &stats));
+    assert!(published.len() > 85, "{published:#?}");
+    assert_eq!(collector.collect(), published);
+}
+
+#[test]
+fn the_figures_of_locks_are_those_of_the_metrics_facade() {
+    let stats = locks();
+    let (collector, instruments) = Collector::new();
+    instruments.observe_locks("orders", move || stats);
+    let published = Facade::default().publish(|| of_locks::publish_locks("orders", &stats));
+    assert_eq!(published.get("bellwether_lock_held kind=orders"), Some(&9), "{published:#?}");
+    assert_eq!(collector.collect(), published);
+}
+
+/// Attempts that wait, so that there are times.
+#[tokio::test(start_paused = true)]
+async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
+    let locks = Locks::new(LocalLock::new());
+    let mut attempts = JoinSet::new();
+    for _ in 0..5 {
+        let locks = locks.clone();
+        attempts.spawn(async move {
+            let _held = locks.lock(&bellwether::Key::of("order").with(1)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        });
+    }
+    attempts.join_all().await;
+    let stats = locks.stats();
+    let (collector, instruments) = Collector::new();
+    instruments.observe_locks("orders", move || locks.stats());
+    let published = Facade::default().publish(|| of_locks::publish_locks("orders", &stats));
+    let waits = "bellwether_lock_wait_duration_seconds_count kind=orders";
+    assert_eq!(published.get(waits), Some(&5), "{published:#?}");
+    assert_eq!(collector.collect(), published);
+}
+
+#[test]
+fn every_metric_is_an_instrument_and_every_instrument_a_metric() {
+    let (collector, instruments) = Collector::new();
+    instruments.observe_cache("item", full_cache);
+    instruments.observe_memory_store("pages", MemoryStats::default);
+    instruments.observe_redis_store("redis", redis_store);
+    instruments.observe_locks("orders", locks);
+    let described = Facade::default().described(|| {
+        describe();
+        of_locks::describe();
+    });
+    assert_eq!(names(&collector.collect()), described);
+}

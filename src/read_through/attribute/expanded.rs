@@ -1,0 +1,137 @@
+//! What the attribute expands to.
+
+use std::future::Future;
+use std::task::{Context, Poll};
+
+use tower::{Layer, Service};
+
+use super::ByKey;
+use super::entry_handle::EntryHandle;
+use crate::codec::{Cacheability, Classified, Codec};
+use crate::error::BoxError;
+use crate::key::Key;
+use crate::read_through::boxed::BoxResponseFuture;
+use crate::read_through::client::CacheClient;
+use crate::read_through::layer::ReadThroughLayer;
+use crate::read_through::loader_fn::loader_fn;
+use crate::read_through::lookup::RequestOptions;
+use crate::read_through::many::{BatchFuture, BatchResponse};
+use crate::tag::{Tag, Tags};
+
+/// The value and the error of a function's `Result`, by any alias of it.
+pub trait FunctionResult {
+    type Value;
+    type Error;
+}
+
+impl<T, E> FunctionResult for Result<T, E> {
+    type Value = T;
+    type Error = E;
+}
+
+/// An answer that may be `None`.
+#[diagnostic::on_unimplemented(
+    message = "`not_found_ttl` is the lifetime of `None`, and the answer `{Self}` is no `Option`",
+    label = "not an `Option`"
+)]
+pub trait AnswerOption: 'static {
+    fn is_there(&self) -> bool;
+}
+
+impl<T: 'static> AnswerOption for Option<T> {
+    fn is_there(&self) -> bool {
+        self.is_some()
+    }
+}
+
+/// A clone of a layer for one call of a function. It shares the loads of the original.
+pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C> {
+    layer.clone()
+}
+
+/// The same layer, which stores `None` for its `not_found_ttl`.
+pub fn optional<V, C>(
+    layer: ReadThroughLayer<ByKey, C>,
+) -> ReadThroughLayer<ByKey, Classified<C, fn(&V) -> Cacheability>>
+where
+    V: AnswerOption,
+    C: Codec<V, Kept = V> + Clone,
+{
+    let classify: fn(&V) -> Cacheability =
+        |answer| if answer.is_there() { Cacheability::Keep } else { Cacheability::NotFound };
+    layer.classified_alike(classify)
+}
+
+/// One call of a function.
+pub fn read<T, E, C, F, L>(
+    layer: ReadThroughLayer<ByKey, C>,
+    key: Key,
+    load: F,
+) -> BoxResponseFuture<T, E>
+where
+    T: Send + 'static,
+    C: Codec<T>,
+    E: Into<BoxError> + Send + Sync + 'static,
+    F: FnOnce() -> L + Clone + Send + 'static,
+    L: Future<Output = Result<T, E>> + Send + 'static,
+{
+    BoxResponseFuture::of(layer.layer(FunctionLoader(load)).request(key))
+}
+
+/// One call of a function that loads many answers. `named` gives the key of an item, and its tags
+/// unless they are the layer's.
+pub fn read_many<P, A, E, C, F, L, const TAGS: usize>(
+    layer: ReadThroughLayer<ByKey, C>,
+    items: Vec<P>,
+    named: impl Fn(&P) -> (Key, Option<[Tag; TAGS]>),
+    load: F,
+) -> BatchFuture<A::Answer, E>
+where
+    P: Send + 'static,
+    A: BatchResponse<P, E>,
+    A::Answer: Send + 'static,
+    A::Asked: 'static,
+    C: Codec<A::Answer>,
+    E: Into<BoxError> + Send + Sync + 'static,
+    F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
+    L: Future<Output = Result<A, E>> + Send + 'static,
+{
+    let lookup_of = |item: &P| {
+        let (key, tags) = named(item);
+        let tags = tags.map_or_else(|| layer.tags.told(&key), Tags::unbounded);
+        RequestOptions::default().tagged(tags).lookup(key)
+    };
+    CacheClient::new(&layer).request_many(loader_fn(load), items, lookup_of)
+}
+
+/// The entry of a call of a function.
+pub fn entry<V, C>(layer: ReadThroughLayer<ByKey, C>, key: Key) -> EntryHandle<V>
+where
+    V: Send + Sync + 'static,
+    C: Codec<V>,
+{
+    let tags = layer.tags.told(&key);
+    EntryHandle::new(CacheClient::new(&layer), key, tags)
+}
+
+/// The body of a function with its arguments, as a loader.
+#[derive(Clone)]
+struct FunctionLoader<F>(F);
+
+impl<F, L, T, E> Service<Key> for FunctionLoader<F>
+where
+    F: FnOnce() -> L + Clone,
+    L: Future<Output = Result<T, E>>,
+{
+    type Response = T;
+    type Error = E;
+    type Future = L;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Key) -> L {
+        (self.0.clone())()
+    }
+}

@@ -1,0 +1,50 @@
+//! What a call returns: a future with a status.
+
+use std::sync::LazyLock;
+
+use bellwether::{
+    BoxResponseFuture, ByKey, CacheStatus, MemoryStore, ReadThroughLayer, read_through,
+};
+
+use crate::catalog::{Catalog, Item, Missing};
+use crate::item;
+
+#[tokio::test]
+async fn the_status_says_how_an_answer_came_about() {
+    let catalog = Catalog::new();
+    let (answer, status) = item(&catalog, "berlin", 42).with_status().await;
+    assert_eq!(answer.unwrap(), Item::named("berlin 42"));
+    assert_eq!(status, CacheStatus::Led { stored: true });
+    let (answer, status) = item(&catalog, "berlin", 42).with_status().await;
+    assert_eq!(answer.unwrap(), Item::named("berlin 42"));
+    assert!(matches!(status, CacheStatus::Hit { .. }), "{status}");
+}
+
+#[tokio::test]
+async fn the_future_borrows_no_argument() {
+    let catalog = Catalog::new();
+    let call: BoxResponseFuture<Item, Missing> = {
+        let warehouse = String::from("berlin");
+        item(&catalog.clone(), &warehouse, 42)
+    };
+    assert_eq!(tokio::spawn(call).await.unwrap().unwrap(), Item::named("berlin 42"));
+}
+
+static SUMS: LazyLock<ReadThroughLayer<ByKey>> =
+    LazyLock::new(|| ReadThroughLayer::by_key(MemoryStore::new(100)));
+
+#[read_through(layer = SUMS, key = "sum/{to}", ttl = "1h")]
+async fn sum(to: u64) -> Result<u64, std::io::Error> {
+    match to {
+        0 => Ok(0),
+        _ => Ok(to + sum(to - 1).await.map_err(std::io::Error::other)?),
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_calls_itself_reads_each_of_its_calls_through_the_layer() {
+    assert_eq!(sum(10).await.unwrap(), 55);
+    let (answer, status) = sum(7).with_status().await;
+    assert_eq!(answer.unwrap(), 28);
+    assert!(matches!(status, CacheStatus::Hit { .. }), "{status}");
+}
