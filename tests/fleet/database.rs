@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ struct Rows {
     rows: Mutex<HashMap<u64, Row>>,
     /// After how long loads fail, if they do.
     fails: Mutex<Option<Duration>>,
+    under_way: AtomicUsize,
+    /// The most loads that were under way at once.
+    most_at_once: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -85,6 +89,18 @@ impl Database {
     /// When the loads of a key have begun, since the first.
     pub(crate) fn times(&self, key: u64) -> Vec<Duration> {
         self.rows.row(key, |row| row.times.iter().map(|at| *at - row.times[0]).collect())
+    }
+
+    /// When loads have begun since then.
+    pub(crate) fn begun_since(&self, since: Instant) -> Vec<Duration> {
+        let rows = self.rows.lock();
+        let times = rows.values().flat_map(|row| &row.times);
+        times.filter(|at| **at >= since).map(|at| *at - since).collect()
+    }
+
+    /// How many loads were under way at once, at most, since this was last asked.
+    pub(crate) fn take_most_at_once(&self) -> usize {
+        self.rows.most_at_once.swap(0, Ordering::Relaxed)
     }
 
     /// From now on every load fails after a while.
@@ -159,8 +175,24 @@ impl Rows {
         })
     }
 
+    /// Counts a load until what is returned is dropped.
+    fn begin(&self) -> UnderWay<'_> {
+        let at_once = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_at_once.fetch_max(at_once, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Row>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A load that is under way.
+struct UnderWay<'a>(&'a Rows);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -187,6 +219,7 @@ async fn serve(client: TcpStream, rows: Arc<Rows>) -> io::Result<()> {
 async fn answer(query: Query, rows: &Rows) -> Option<u64> {
     match query {
         Query::Load { key, before, after } => {
+            let _under_way = rows.begin();
             pass(before).await;
             let (version, gate) = rows.load(key);
             let fails = *rows.fails.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,12 +30,22 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn start() -> Self {
-        Self { redis: RedisServer::start(), database: Database::start().await }
+        Self::start_with(&[]).await
+    }
+
+    /// A fleet whose Redis has these options of its command line.
+    async fn start_with(options: &[&str]) -> Self {
+        Self { redis: RedisServer::start_with(options), database: Database::start().await }
     }
 
     /// A fleet, and a proxy before its server for the workers with a bad network.
     pub(crate) async fn proxied() -> (Self, FaultProxy) {
-        let fleet = Self::start().await;
+        Self::proxied_with(&[]).await
+    }
+
+    /// The same, with options of the command line of Redis.
+    pub(crate) async fn proxied_with(options: &[&str]) -> (Self, FaultProxy) {
+        let fleet = Self::start_with(options).await;
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.redis.port()));
         let proxy = FaultProxy::start(server).await;
         (fleet, proxy)

@@ -82,10 +82,7 @@ impl Member {
             _ => handle.invalidate(&key_of(*key)).await,
         };
         let ended = clock::now();
-        let what = match done {
-            Ok(_) => What::Invalidated { version },
-            Err(_) => What::InvalidationFailed,
-        };
+        let what = What::of_change(done.map(drop), version);
         Event { key: *key, began, ended, what }
     }
 

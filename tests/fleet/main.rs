@@ -19,8 +19,8 @@
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
-//! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
-//! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
+//! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000 with keys; a million
+//! take an hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
 mod messages;
 mod outcomes;

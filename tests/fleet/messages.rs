@@ -5,12 +5,13 @@ use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use bellwether::stats::CacheStats;
-use bellwether::{CacheStatus, LoadLocation};
+use bellwether::{CacheError, CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
 use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
+use crate::tags::rows::TagOrder;
 
 /// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Play(Game),
     /// Play at random, with tags.
     PlayTags(TagGame),
+    /// Ask for rows with tags, or change them.
+    Tags(TagOrder),
     /// Report its state.
     Report,
     /// Report its statistics, and its metrics as Prometheus would read them.
@@ -117,6 +120,8 @@ pub(crate) struct Report {
     pub(crate) receives_pushes: bool,
     /// For how many keys it is loading or asking.
     pub(crate) in_flight: usize,
+    /// How many failed invalidations are to be repeated.
+    pub(crate) kept: u64,
     pub(crate) sums: Sums,
 }
 
@@ -218,9 +223,24 @@ pub(crate) enum What {
     },
     /// It may have been done, or may yet be done: it promises nothing.
     InvalidationFailed,
+    /// The same, and its process repeats it. It binds the reads of that process.
+    InvalidationKept {
+        version: u64,
+    },
     Read {
         version: u64,
         how: How,
     },
     ReadFailed(String),
+}
+
+impl What {
+    /// What has become of an invalidation that began when the source had this version.
+    pub(crate) fn of_change(done: Result<(), CacheError>, version: u64) -> Self {
+        match done {
+            Ok(()) => Self::Invalidated { version },
+            Err(error) if error.is_kept() => Self::InvalidationKept { version },
+            Err(_) => Self::InvalidationFailed,
+        }
+    }
 }

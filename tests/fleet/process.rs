@@ -9,6 +9,7 @@ use crate::messages::{Answer, Command, Event, Game, Reply, Report, Setup};
 use crate::outcomes::Scrape;
 use crate::storm::{Fared, Storm};
 use crate::tags::game::TagGame;
+use crate::tags::rows::TagOrder;
 
 /// A process of the fleet. Killed and reaped on drop.
 pub(crate) struct Worker {
@@ -56,17 +57,16 @@ impl Worker {
     }
 
     pub(crate) async fn play(&self, game: Game) -> Vec<Event> {
-        match self.ask(Command::Play(game)).await {
-            Reply::History(events) => events,
-            other => panic!("no history: {other:?}"),
-        }
+        self.history(Command::Play(game)).await
     }
 
     pub(crate) async fn play_tags(&self, game: TagGame) -> Vec<Event> {
-        match self.ask(Command::PlayTags(game)).await {
-            Reply::History(events) => events,
-            other => panic!("no history: {other:?}"),
-        }
+        self.history(Command::PlayTags(game)).await
+    }
+
+    /// Gives an order about rows with tags.
+    pub(crate) async fn about_tags(&self, order: TagOrder) -> Vec<Event> {
+        self.history(Command::Tags(order)).await
     }
 
     pub(crate) async fn storm(&self, storm: Storm) -> Fared {
@@ -92,9 +92,18 @@ impl Worker {
 
     /// Waits until it has no requests and no loads under way.
     pub(crate) async fn is_idle(&self) {
+        self.reports("the end of all flights", |report| report.in_flight == 0).await;
+    }
+
+    /// Waits until it has repeated all invalidations that had failed.
+    pub(crate) async fn has_replayed(&self) {
+        self.reports("the end of the replay", |report| report.kept == 0).await;
+    }
+
+    async fn reports(&self, what: &str, is_it: impl Fn(&Report) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while self.report().await.in_flight > 0 {
-            assert!(Instant::now() < deadline, "a flight never ends");
+        while !is_it(&self.report().await) {
+            assert!(Instant::now() < deadline, "{what} never comes");
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -112,6 +121,13 @@ impl Worker {
     /// Lets it go on.
     pub(crate) fn resume(&self) {
         self.process.resume();
+    }
+
+    async fn history(&self, command: Command) -> Vec<Event> {
+        match self.ask(command).await {
+            Reply::History(events) => events,
+            other => panic!("no history: {other:?}"),
+        }
     }
 
     async fn must(&self, command: Command) {

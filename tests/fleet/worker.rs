@@ -27,6 +27,7 @@ use crate::database::{Client, Query};
 use crate::fleet::NAMESPACE;
 use crate::messages::{Answer, Command, How, Reply, Report, Setup};
 use crate::outcomes::Scrape;
+use crate::tags::rows::{LimitedRows, limited_rows};
 
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
@@ -45,6 +46,7 @@ pub(crate) struct Member {
     database: Arc<Client>,
     service: Rows,
     exposition: Exposition,
+    limited: LimitedRows,
     /// Held for a map operation, never across an `.await`.
     bursts: Mutex<HashMap<u64, Vec<Option<Caller>>>>,
 }
@@ -61,7 +63,7 @@ async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
     options.connect().await
 }
 
-const TRIES: usize = 10;
+const TRIES: usize = 100;
 
 /// The service under test: rows through the cache.
 pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
@@ -82,8 +84,10 @@ impl Member {
         let ledger = ledger.map(|(path, process)| LedgerWriter::open(path, *process));
         let database = Arc::new(Client::new(setup.database, ledger));
         let service = rows(&store, &database, &setup);
+        let limited = limited_rows(&store, &database, &setup);
         let exposition = Exposition::new();
-        Ok(Self { setup, store, database, service, exposition, bursts: Mutex::default() })
+        let bursts = Mutex::default();
+        Ok(Self { setup, store, database, service, limited, exposition, bursts })
     }
 
     /// A service of another layer over the same store, with its own times.
@@ -94,6 +98,10 @@ impl Member {
 
     pub(crate) fn clone_service(&self) -> Rows {
         self.service.clone()
+    }
+
+    pub(crate) fn limited(&self) -> &LimitedRows {
+        &self.limited
     }
 
     pub(crate) fn handle(&self) -> Handle<Rows> {
@@ -127,6 +135,7 @@ impl Member {
             Command::Storm(storm) => Reply::Fared(self.storm(storm).await),
             Command::Play(game) => Reply::History(self.play(game).await),
             Command::PlayTags(game) => Reply::History(self.play_tags(game).await),
+            Command::Tags(order) => Reply::History(self.obey_about_tags(order).await),
             Command::Report => Reply::Report(self.report()),
             Command::Scrape => Reply::Scrape(Box::new(self.scrape())),
         }
@@ -192,7 +201,8 @@ impl Member {
             pushes: stats.pushes,
             connects: stats.connects,
             receives_pushes: self.store.is_tracking(),
-            in_flight: self.service.in_flight(),
+            in_flight: self.service.in_flight() + self.limited.in_flight(),
+            kept: stats.replay.pending,
             sums: self.service.stats().into(),
         }
     }
@@ -225,7 +235,7 @@ fn rows(store: &RedisStore, database: &Arc<Client>, setup: &Setup) -> Rows {
             true => WhenAbandoned::Cancel,
             false => WhenAbandoned::Finish,
         })
-        .layer(Loader(Arc::clone(database)))
+        .layer(Loader::over(database))
 }
 
 pub(crate) fn key_of(key: u64) -> Key {
@@ -252,6 +262,12 @@ impl Ask {
 #[derive(Clone, Debug)]
 pub(crate) struct Loader(Arc<Client>);
 
+impl Loader {
+    pub(crate) fn over(database: &Arc<Client>) -> Self {
+        Self(Arc::clone(database))
+    }
+}
+
 impl Service<Ask> for Loader {
     type Response = u64;
     type Error = io::Error;
@@ -275,4 +291,4 @@ impl Answer {
 }
 
 /// Longer than any test lasts.
-const LONG: Duration = Duration::from_secs(300);
+pub(crate) const LONG: Duration = Duration::from_secs(300);

@@ -1,6 +1,6 @@
 //! What can happen in each state of a flight: the replies of the store and of the loader.
 
-use super::payload::{Doing, Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
+use super::payload::{Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::storing::{self, Committed};
 use super::world::{Age, FailureRecord, StoredEntry, Violated, World};
@@ -71,9 +71,7 @@ impl Successors<'_> {
     }
 
     fn happen(&mut self, mut world: World, event: Event<Modelled>) {
-        world.flights[self.at].read = None;
-        world.flights[self.at].seen = None;
-        world.flights[self.at].doing = Doing::Happened(event);
+        world.flights[self.at].happen(event);
         self.next.push(world);
     }
 

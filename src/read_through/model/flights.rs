@@ -102,7 +102,7 @@ impl World {
                 && flight == id
                 && joined >= asked
             {
-                *reader = Reader::LookingUp { required };
+                *reader = Reader::LookingUp { required, is_settled: false };
             }
         }
     }
@@ -219,6 +219,7 @@ impl World {
             fallback: None,
             read: None,
             seen: None,
+            is_settled: false,
             doing: Doing::Acting(State::Acquiring { memory }),
         });
         let last = self.flights.len() - 1;

@@ -6,6 +6,8 @@
 //! - A request that begins after an invalidation of its key or of its tag has returned gets no
 //!   value from before it, even if the store has forgotten the tag: neither from the store, nor
 //!   from a flight, nor as a stale answer or fallback. No such value is stored.
+//! - The same holds in the process of the writer if the invalidation has failed; and in the other
+//!   process, once it was replayed.
 //! - A caller gets the failure of another caller's load only if a second load has failed, or if it
 //!   has waited for the time limit of a load.
 //! - Only the caller that loaded a private answer gets it.
@@ -27,6 +29,7 @@ mod rules;
 mod scenarios;
 mod storing;
 mod world;
+mod writing;
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
@@ -35,9 +38,10 @@ use std::thread;
 
 use self::mutants::Mutant;
 use self::payload::{Doing, Modelled};
-use self::rules::Without;
+use self::rules::{Rules, Without};
 use self::scenarios::{Scenario, scenarios};
 use self::world::{READERS, Violated, World};
+use self::writing::settle_flight;
 use super::step::{self, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile};
 
 /// A walk through all states of a scenario.
@@ -69,8 +73,9 @@ impl Walk {
     }
 
     fn go_on(&mut self, world: &World, next: &mut Vec<World>) -> Result<(), Violated> {
-        let rules = &self.scenario.rules;
-        world.write(rules.is_tagged, next);
+        let rules = &{ self.scenario.rules };
+        world.write(rules, next);
+        world.replay(rules, next);
         world.forget(next);
         world.lapse(next);
         world.age(rules.ages, next);
@@ -82,6 +87,7 @@ impl Walk {
             world.kill(at, next);
             match &world.flights[at].doing {
                 Doing::Happened(event) => next.push(self.follow(world, at, event)?),
+                Doing::Acting(state) if settle_flight(rules, world, at, state, next) => {}
                 Doing::Acting(state) => {
                     let first = next.len();
                     acting::act(&self.scenario.rules, world, at, state, next)?;
@@ -258,7 +264,7 @@ fn kind_of_end<L, O, G, D, F>(hold: &LeaseHold<L>, end: &LoadEnd<O, G, D, F>) ->
 const KINDS: usize = 52;
 
 /// How many states all scenarios have together.
-const STATES: usize = 2_509_042;
+const STATES: usize = 3_206_417;
 
 /// Walks through all scenarios, one per thread at a time.
 fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
@@ -317,6 +323,8 @@ fn each_rule_of_the_table_is_needed() {
 
 #[test]
 fn each_rule_of_the_store_and_the_loader_is_needed() {
+    let of_keys = [Without::Watermarks, Without::SecondWitnesses];
+    are_needed(&of_keys, |rules| !rules.is_tagged && !rules.keeps);
     let of_tags = [
         Without::EpochsAtCommits,
         Without::EpochsAtAcquires,
@@ -324,14 +332,30 @@ fn each_rule_of_the_store_and_the_loader_is_needed() {
         Without::EpochsBeforeLoads,
         Without::NewEpochs,
     ];
-    for without in [Without::Watermarks, Without::SecondWitnesses].into_iter().chain(of_tags) {
-        let is_of_tags = of_tags.contains(&without);
+    are_needed(&of_tags, |rules| rules.is_tagged && !rules.keeps);
+}
+
+#[test]
+fn each_rule_of_kept_invalidations_is_needed() {
+    let of_kept = [
+        Without::KeptInvalidations,
+        Without::ReplaysBeforeLookups,
+        Without::ReplaysBeforeAcquires,
+        Without::ReplaysBeforeCommits,
+        Without::NumbersOfKept,
+    ];
+    are_needed(&of_kept, |rules| rules.keeps);
+}
+
+/// Asserts that a promise is broken without each of these rules, in a scenario of that kind.
+fn are_needed(rules: &[Without], is_of_kind: fn(&Rules) -> bool) {
+    for without in rules {
         let breaks = |mut scenario: Scenario| {
-            scenario.rules.without = without;
+            scenario.rules.without = *without;
             Walk::of(scenario, Mutant::None).check().is_err()
         };
         let mut scenarios = scenarios();
-        scenarios.retain(|scenario| scenario.rules.is_tagged == is_of_tags);
+        scenarios.retain(|scenario| is_of_kind(&scenario.rules));
         assert!(scenarios.into_iter().any(breaks), "{without:?} is not noticed");
     }
 }

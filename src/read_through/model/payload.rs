@@ -110,7 +110,19 @@ pub(super) struct ModelFlight {
     pub(super) read: Option<Version>,
     /// The epoch that the request under way has read.
     pub(super) seen: Option<u8>,
+    /// For the request under way, the kept invalidation was repeated, or there was none.
+    pub(super) is_settled: bool,
     pub(super) doing: Doing,
+}
+
+impl ModelFlight {
+    /// The request under way, the load or the wait ends with this.
+    pub(super) fn happen(&mut self, event: Event<Modelled>) {
+        self.read = None;
+        self.seen = None;
+        self.is_settled = false;
+        self.doing = Doing::Happened(event);
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]

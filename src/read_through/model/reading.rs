@@ -4,7 +4,7 @@ use super::acting::failures;
 use super::payload::{Doing, ModelFlight, Version, Wanted};
 use super::rules::{Rules, Serves};
 use super::storing;
-use super::world::{Age, PROCESS, Reader, Violated, World};
+use super::world::{Age, PROCESS, Reader, Violated, WRITING, World};
 use crate::read_through::step::{LeaseHold, Memory};
 
 impl World {
@@ -17,14 +17,17 @@ impl World {
     ) -> Result<(), Violated> {
         match self.readers[reader] {
             Reader::Idle { forced: true } => {
-                let required = self.required;
+                let required = self.required[usize::from(PROCESS[reader])];
                 let joining = Reader::Joining { required, forced: true, store_failed: false };
                 self.go(reader, joining, next);
             }
             Reader::Idle { forced: false } => {
-                self.go(reader, Reader::LookingUp { required: self.required }, next);
+                let required = self.required[usize::from(PROCESS[reader])];
+                self.go(reader, Reader::LookingUp { required, is_settled: false }, next);
             }
-            Reader::LookingUp { required } => self.look_up(rules, reader, required, next)?,
+            Reader::LookingUp { required, is_settled } => {
+                self.look_up(rules, reader, required, is_settled, next)?;
+            }
             Reader::Joining { required, forced, store_failed } => {
                 self.join(rules, reader, required, forced, store_failed, next)?;
             }
@@ -52,13 +55,17 @@ impl World {
         rules: &Rules,
         reader: usize,
         required: Version,
+        is_settled: bool,
         next: &mut Vec<Self>,
     ) -> Result<(), Violated> {
         let joining = |store_failed| Reader::Joining { required, forced: false, store_failed };
         let process = PROCESS[reader];
         let flight = self.flight_of(process, false).map(|at| &self.flights[at]);
-        if flight.is_some_and(|flight| !flight.callers_look_up) {
+        if !is_settled && flight.is_some_and(|flight| !flight.callers_look_up) {
             self.go(reader, joining(false), next);
+            return Ok(());
+        } else if !is_settled && rules.keeps && usize::from(process) == WRITING {
+            self.settle_lookup(rules, reader, required, next);
             return Ok(());
         }
         if self.left.failures > 0 {

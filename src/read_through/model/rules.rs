@@ -17,6 +17,8 @@ pub(super) struct Rules {
     pub(super) may_load: bool,
     /// The writer invalidates a tag of the key instead of the key.
     pub(super) is_tagged: bool,
+    /// Invalidations may fail, and the process of the writer keeps those that do.
+    pub(super) keeps: bool,
     pub(super) without: Without,
 }
 
@@ -44,4 +46,14 @@ pub(super) enum Without {
     EpochsBeforeLoads,
     /// A tag that was forgotten begins with its first epoch.
     NewEpochs,
+    /// An invalidation that fails is not kept.
+    KeptInvalidations,
+    /// A lookup does not have the kept invalidation repeated before it.
+    ReplaysBeforeLookups,
+    /// An acquire does not.
+    ReplaysBeforeAcquires,
+    /// A commit does not.
+    ReplaysBeforeCommits,
+    /// The reply to a replay removes whatever is kept by then.
+    NumbersOfKept,
 }

@@ -40,12 +40,13 @@ const PLAIN: Rules = Rules {
     cancels: false,
     may_load: true,
     is_tagged: false,
+    keeps: false,
     without: Without::Nothing,
 };
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
-    [shared(), stale(), not_shared(), left(), tagged()]
+    [shared(), stale(), not_shared(), left(), tagged(), kept()]
         .into_iter()
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
@@ -209,5 +210,23 @@ fn tagged() -> Vec<Parts> {
             tagged,
         ),
         ("a tag of a stale entry is forgotten", old(THREE, forgets), revalidating),
+    ]
+}
+
+/// Invalidations fail, are kept, and are repeated.
+fn kept() -> Vec<Parts> {
+    let keeps = Rules { keeps: true, ..PLAIN };
+    let tagged = Rules { is_tagged: true, ..keeps };
+    let fails = |writes, failures| Budget { writes, failures, ..NONE };
+    let full = |readers, left| World::new(readers, left).with(Drafted::Value(1), Age::Fresh);
+    vec![
+        ("an invalidation fails", World::new(THREE, fails(1, 1)), keeps),
+        ("invalidations fail", full(ONE_EACH, fails(2, 2)), keeps),
+        ("an invalidation of a tag fails", full(SAME_PROCESS, fails(1, 2)), tagged),
+        (
+            "an invalidation of a tag fails, and the tag is forgotten",
+            full(ONE_EACH, Budget { forgets: 1, ..fails(1, 1) }),
+            tagged,
+        ),
     ]
 }

@@ -9,6 +9,11 @@ pub(super) const READERS: usize = 3;
 /// Which process a reader is in.
 pub(super) const PROCESS: [u8; READERS] = [0, 0, 1];
 
+pub(super) const PROCESSES: usize = 2;
+
+/// The process of the writer.
+pub(super) const WRITING: usize = 0;
+
 /// A promise was broken.
 #[derive(Debug)]
 pub(super) struct Violated(pub(super) &'static str);
@@ -19,8 +24,12 @@ pub(super) struct World {
     pub(super) source: Version,
     /// What the source held when it was last invalidated.
     pub(super) invalidated: Version,
-    /// The oldest version that a request which begins now may get.
-    pub(super) required: Version,
+    /// For each process, the oldest version that a request which begins there now may get.
+    pub(super) required: [Version; PROCESSES],
+    /// What the source held when an invalidation failed that the process of the writer keeps.
+    pub(super) kept: Option<Version>,
+    /// The store has executed the replay of that one, and the reply is on its way.
+    pub(super) replayed: Option<Version>,
     pub(super) writer: Writer,
     pub(super) store: ModelStore,
     pub(super) readers: [Reader; READERS],
@@ -134,7 +143,7 @@ impl ModelStore {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reader {
     Idle { forced: bool },
-    LookingUp { required: Version },
+    LookingUp { required: Version, is_settled: bool },
     Joining { required: Version, forced: bool, store_failed: bool },
     Waiting { required: Version, flight: u8, joined: u8, opener: bool },
     Over,
@@ -145,7 +154,9 @@ impl World {
         Self {
             source: 1,
             invalidated: 0,
-            required: 0,
+            required: [0; PROCESSES],
+            kept: None,
+            replayed: None,
             writer: Writer::Idle,
             store: ModelStore {
                 entry: None,
@@ -185,43 +196,12 @@ impl World {
         readers[..2].sort_unstable();
         let Self { source, invalidated, required, writer, store, flights, .. } = self;
         (source, invalidated, required, writer, store, readers, flights).hash(hasher);
+        (self.kept, self.replayed).hash(hasher);
         (self.opened, self.witnesses, self.is_uncacheable, self.left).hash(hasher);
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.readers.iter().all(|reader| *reader == Reader::Over) && self.flights.is_empty()
-    }
-
-    /// A writer changes the source, then invalidates the key or its tag, then has that confirmed.
-    pub(super) fn write(&self, is_tagged: bool, next: &mut Vec<Self>) {
-        let mut world = self.clone();
-        match self.writer {
-            Writer::Idle if self.left.writes == 0 => return,
-            Writer::Idle => {
-                world.left.writes -= 1;
-                world.source += 1;
-                world.writer = Writer::Written;
-            }
-            Writer::Written if is_tagged => {
-                world.store.bump();
-                world.invalidated = world.source;
-                world.writer = Writer::Invalidated;
-            }
-            Writer::Written => {
-                let store = &mut world.store;
-                store.entry = None;
-                store.lease = None;
-                store.watermark = store.fence;
-                store.failed = FailureRecord::No;
-                world.invalidated = world.source;
-                world.writer = Writer::Invalidated;
-            }
-            Writer::Invalidated => {
-                world.required = world.source;
-                world.writer = Writer::Idle;
-            }
-        }
-        next.push(world);
     }
 
     /// The store forgets the tag, as when it evicts it.

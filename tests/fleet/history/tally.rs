@@ -25,7 +25,9 @@ impl Tally {
         for Event { what, .. } in history {
             match what {
                 What::Invalidated { .. } => self.invalidations += 1,
-                What::InvalidationFailed => self.failed_invalidations += 1,
+                What::InvalidationFailed | What::InvalidationKept { .. } => {
+                    self.failed_invalidations += 1;
+                }
                 What::Read { how, .. } => *self.reads.entry(*how).or_default() += 1,
                 What::ReadFailed(why) => self.failed_reads.push(why.clone()),
             }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::{
-    AnswerTags, CacheStatus, Error, Json, Key, ReadThrough, ReadThroughLayer, RedisStore, Tag,
-};
+use bellwether::store::Store;
+use bellwether::{AnswerTags, CacheStatus, Error, Json, Key, ReadThrough, ReadThroughLayer, Tag};
 use bellwether_testkit::clock;
 use futures_util::future::{BoxFuture, join_all};
 use rand::rngs::StdRng;
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tower::{Layer, Service};
 
+use super::blind::BlindStore;
 use crate::database::{Client, Query};
 use crate::messages::{Event, How, What};
 use crate::worker::Member;
@@ -27,6 +27,8 @@ pub(crate) struct TagGame {
     pub(crate) rounds: u64,
     pub(crate) tracks: u64,
     pub(crate) of: TagUse,
+    /// Over a store that does not notice invalidations during loads.
+    pub(crate) is_blind: bool,
 }
 
 /// Where tags come from.
@@ -86,7 +88,7 @@ fn tags_of(group: u64) -> Vec<Tag> {
 }
 
 fn service(
-    store: &RedisStore,
+    store: impl Store,
     client: &Arc<Client>,
     of: TagUse,
     [ttl, lease]: [u64; 2],
@@ -96,7 +98,7 @@ fn service(
         TagUse::OfRequest => |_| Vec::new(),
         TagUse::OfAnswer => |(group, _)| tags_of(*group),
     };
-    ReadThroughLayer::new(store.clone(), key)
+    ReadThroughLayer::new(store, key)
         .ttl(Duration::from_millis(ttl))
         .lease(Duration::from_millis(lease))
         .expect("a lease")
@@ -113,7 +115,7 @@ impl Member {
     pub(crate) async fn play_tags(&self, game: TagGame) -> Vec<Event> {
         // Lives and leases so short that both run out now and then.
         let times = [[8, 100], [400, 150]];
-        let services = times.map(|times| service(self.store(), self.database(), game.of, times));
+        let services = times.map(|times| self.tagged_rows(game, times));
         let tracks = (0..game.tracks).map(|track| {
             let rng = StdRng::seed_from_u64(game.seed.wrapping_mul(TRACKS) + track);
             let rounds = game.rounds / game.tracks + u64::from(track < game.rounds % game.tracks);
@@ -131,6 +133,14 @@ impl Member {
             history.extend(join_all(round).await.into_iter().flatten());
         }
         history
+    }
+
+    fn tagged_rows(&self, game: TagGame, times: [u64; 2]) -> TaggedRows {
+        let store = self.store().clone();
+        match game.is_blind {
+            true => service(BlindStore(store), self.database(), game.of, times),
+            false => service(store, self.database(), game.of, times),
+        }
     }
 
     async fn perform_tagged(
@@ -167,11 +177,7 @@ impl Member {
             _ => handle.invalidate_tag(&tag_of(group)).await,
         };
         let ended = clock::now();
-        let what = match done {
-            Ok(()) => What::Invalidated { version },
-            Err(_) => What::InvalidationFailed,
-        };
-        Some(Event { key: group, began, ended, what })
+        Some(Event { key: group, began, ended, what: What::of_change(done, version) })
     }
 }
 

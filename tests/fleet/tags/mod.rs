@@ -1,13 +1,18 @@
 //! The promise of tags: after `invalidate_tag(t)` has returned, no request that starts later is
 //! given a value with that tag whose load began before it, whatever Redis evicts.
 //!
-//! Eight processes play at random, against each other and against a test that evicts tags and
-//! leases, restarts Redis, stops processes and disturbs their network. Half of the processes have a
-//! near tier. What they saw is checked when it is over. `BELLWETHER_FLEET_ROUNDS` sets how many
-//! rounds are played.
+//! Eight processes play at random, against each other and against a test that makes Redis forget
+//! tags and leases, restarts it, stops processes and disturbs their network. Half of the processes
+//! have a near tier. What they saw is checked when it is over. `BELLWETHER_FLEET_ROUNDS` sets how
+//! many rounds are played.
 
+mod blind;
+mod crowd;
 pub(crate) mod game;
+mod oblivion;
+mod outage;
 mod readers;
+pub(crate) mod rows;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +25,8 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::time::sleep;
 
-use self::game::{TagGame, TagUse, tag_of};
+use self::game::{TagGame, TagUse, key_of};
+use self::oblivion::{Oblivion, Targets};
 use self::readers::Readers;
 use crate::fleet::{Fleet, NAMESPACE};
 use crate::messages::{Event, Setup};
@@ -29,44 +35,72 @@ use crate::process::Worker;
 /// Tags that are known from the request: whatever Redis forgets, and whenever.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_the_invalidation_of_its_tag_whatever_redis_forgets() {
-    play(TagUse::OfRequest).await;
+    play(TagUse::OfRequest, Targets::Tags, ROUNDS).await;
+}
+
+/// The same with a Redis that is full, so that it evicts tags, entries, leases and watermarks.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outlives_the_invalidation_of_its_tag_in_a_redis_that_evicts() {
+    play(TagUse::OfRequest, Targets::Any, ROUNDS / 2).await;
 }
 
 /// Tags that are known from the answer, as long as Redis forgets none of their invalidations.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_the_invalidation_of_a_tag_that_its_answer_told() {
-    play(TagUse::OfAnswer).await;
+    play(TagUse::OfAnswer, Targets::Entries, ROUNDS).await;
 }
 
-async fn play(of: TagUse) {
-    let rounds = seeds::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(ROUNDS);
+/// The checker finds what a store gives out that takes the epochs of tags too late.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_checker_notices_a_store_that_takes_epochs_at_the_commit() {
     let mut rng = seeds::begin();
-    let mut stage = TagStage::set(of).await;
+    let mut stage =
+        TagStage { is_blind: true, ..TagStage::set(TagUse::OfRequest, Targets::Tags).await };
+    let mut readers = Readers::new(PROCESSES, silence(TIMEOUT_MS));
+    for _ in 0..BATCHES_UNTIL_NOTICED {
+        let histories = stage.play(&mut rng).await;
+        if let Err(stale) = readers.check(BATCH, &histories) {
+            return println!("{stale}");
+        }
+        sleep(silence(TIMEOUT_MS)).await;
+    }
+    panic!("it is not noticed: {:#?}", readers.tally);
+}
+
+async fn play(of: TagUse, targets: Targets, rounds: u64) {
+    let rounds = seeds::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(rounds);
+    let mut rng = seeds::begin();
+    let mut stage = TagStage::set(of, targets).await;
     let began = Instant::now();
     let mut steady = Steady::begin();
-    let mut readers = Readers::new(PROCESSES, stage.silence());
+    let mut readers = Readers::new(PROCESSES, silence(TIMEOUT_MS));
     while readers.rounds() < rounds {
         let histories = stage.play(&mut rng).await;
         steady.check();
         readers.check(BATCH, &histories).unwrap_or_else(|stale| panic!("{stale}"));
         // What is invalidated at the end of a batch binds all copies from the next one on.
-        sleep(stage.silence()).await;
+        sleep(silence(TIMEOUT_MS)).await;
     }
-    println!("{of:?}, {:?}: {:#?}", began.elapsed(), readers.tally);
+    let forgotten = stage.oblivion.forgotten();
+    println!("{of:?}, {:?}, {forgotten} forgotten: {:#?}", began.elapsed(), readers.tally);
+    assert!(forgotten > 0);
     readers.tally.is_rich();
 }
 
 /// Eight processes, two of them behind a bad network.
 struct TagStage {
     of: TagUse,
+    is_blind: bool,
+    oblivion: Oblivion,
     fleet: Fleet,
     proxy: FaultProxy,
     workers: Vec<Worker>,
 }
 
 impl TagStage {
-    async fn set(of: TagUse) -> Self {
-        let (fleet, proxy) = Fleet::proxied().await;
+    async fn set(of: TagUse, targets: Targets) -> Self {
+        let oblivion = Oblivion::of(targets);
+        let (fleet, proxy) = Fleet::proxied_with(oblivion.options()).await;
         let starting = (0..PROCESSES).map(|number| {
             let setup = Setup { timeout_ms: TIMEOUT_MS, near: has_near(number), ..fleet.setup() };
             let is_far = number >= PROCESSES - 2;
@@ -74,18 +108,13 @@ impl TagStage {
             Worker::start(Setup { url, ..setup })
         });
         let workers = join_all(starting).await;
-        Self { of, fleet, proxy, workers }
-    }
-
-    /// For how long a copy may be given out after another process has invalidated its tag.
-    fn silence(&self) -> Duration {
-        Duration::from_secs(1) + Duration::from_millis(TIMEOUT_MS)
+        Self { of, is_blind: false, oblivion, fleet, proxy, workers }
     }
 
     /// Plays a batch, disturbed. Returns the history of each process.
     async fn play(&mut self, rng: &mut StdRng) -> Vec<Vec<Event>> {
-        let Self { of, fleet, proxy, workers } = self;
-        let games: Vec<_> = workers.iter().map(|_| game(*of, rng)).collect();
+        let Self { of, is_blind, oblivion, fleet, proxy, workers } = self;
+        let games: Vec<_> = workers.iter().map(|_| game(*of, *is_blind, rng)).collect();
         let over = AtomicBool::new(false);
         let playing = async {
             let pairs = workers.iter().zip(games);
@@ -95,9 +124,8 @@ impl TagStage {
         };
         let disturbing = async {
             while !over.load(Ordering::Relaxed) {
-                let disturbance = rng.random_range(0..1000);
-                match disturbance {
-                    0..400 => evict(*of, fleet, rng),
+                match rng.random_range(0..1000) {
+                    0..400 => oblivion.make(&fleet.redis, rng),
                     400..999 => disturb(fleet, proxy, workers, rng).await,
                     _ if *of == TagUse::OfRequest => fleet.redis.restart(),
                     _ => {}
@@ -109,24 +137,10 @@ impl TagStage {
     }
 }
 
-/// Evicts a tag. One that only answers tell must not be forgotten, so an entry is evicted instead.
-fn evict(of: TagUse, fleet: &Fleet, rng: &mut StdRng) {
-    match of {
-        TagUse::OfRequest => {
-            let tag = tag_of(rng.random_range(0..game::GROUPS)).digest();
-            fleet.redis.command(&["DEL", &format!("bw:{NAMESPACE}:tag:{{{tag}}}")]);
-        }
-        TagUse::OfAnswer => {
-            let key = game::key_of(rng.random_range(0..game::KEYS)).digest();
-            fleet.redis.command(&["DEL", &format!("bw:{NAMESPACE}:{{{key}}}")]);
-        }
-    }
-}
-
 async fn disturb(fleet: &Fleet, proxy: &FaultProxy, workers: &[Worker], rng: &mut StdRng) {
     match rng.random_range(0..100) {
         0..50 => {
-            let key = game::key_of(rng.random_range(0..game::KEYS)).digest();
+            let key = key_of(rng.random_range(0..game::KEYS)).digest();
             fleet.redis.command(&["DEL", &format!("bw:{NAMESPACE}:{{{key}}}:lease")]);
         }
         50..70 => proxy.delay(delay(rng), delay(rng)),
@@ -142,8 +156,8 @@ async fn disturb(fleet: &Fleet, proxy: &FaultProxy, workers: &[Worker], rng: &mu
     }
 }
 
-fn game(of: TagUse, rng: &mut StdRng) -> TagGame {
-    TagGame { seed: rng.random(), rounds: BATCH, tracks: TRACKS, of }
+fn game(of: TagUse, is_blind: bool, rng: &mut StdRng) -> TagGame {
+    TagGame { seed: rng.random(), rounds: BATCH, tracks: TRACKS, of, is_blind }
 }
 
 fn delay(rng: &mut StdRng) -> Duration {
@@ -155,6 +169,11 @@ fn has_near(process: usize) -> bool {
     process.is_multiple_of(2)
 }
 
+/// For how long a copy may be given out after another process has invalidated its tag.
+fn silence(timeout_ms: u64) -> Duration {
+    Duration::from_secs(1) + Duration::from_millis(timeout_ms)
+}
+
 /// Rounds of all processes together.
 const ROUNDS: u64 = 4_000;
 
@@ -163,3 +182,6 @@ const BATCH: u64 = 250;
 const PROCESSES: usize = 8;
 const TRACKS: u64 = 5;
 const TIMEOUT_MS: u64 = 250;
+
+/// The first one is enough, nearly always.
+const BATCHES_UNTIL_NOTICED: usize = 20;

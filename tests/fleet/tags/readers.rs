@@ -20,10 +20,14 @@ pub(crate) struct Readers {
 #[derive(Debug, Default)]
 pub(crate) struct TagTally {
     rounds: u64,
-    bound: u64,
+    pub(crate) bound: u64,
     bound_just_then: u64,
     invalidations: u64,
     failed_invalidations: u64,
+    /// Those that their process has repeated later, or will repeat.
+    kept_invalidations: u64,
+    /// Calls that loaded, and during which an invalidation began and returned.
+    overtaken_loads: u64,
     reads: HashMap<How, u64>,
     failed_reads: Vec<String>,
 }
@@ -49,7 +53,13 @@ impl Readers {
             self.tally.bound_just_then += checked.bound_just_then;
             histories[process].iter().for_each(|event| self.tally.count(event));
         }
+        self.tally.overtaken_loads += overtaken_loads(histories);
         Ok(())
+    }
+
+    /// Checks what belongs to no round.
+    pub(crate) fn must_pass(&mut self, histories: &[Vec<Event>]) {
+        self.check(0, histories).unwrap_or_else(|stale| panic!("{stale}"));
     }
 }
 
@@ -58,14 +68,38 @@ fn seen_by(process: usize, histories: &[Vec<Event>], silence: u64) -> Vec<Event>
     let mut seen = Vec::new();
     for (other, history) in histories.iter().enumerate() {
         let later = if other != process && has_near(process) { silence } else { 0 };
-        let bound = |event: &Event| Event { ended: event.ended + later, ..event.clone() };
-        let counts = |event: &&Event| match event.what {
-            What::Read { .. } | What::ReadFailed(_) => other == process,
-            What::Invalidated { .. } | What::InvalidationFailed => true,
-        };
-        seen.extend(history.iter().filter(counts).map(bound));
+        let is_own = other == process;
+        seen.extend(history.iter().filter_map(|event| {
+            let (ended, what) = match event.what {
+                What::Read { .. } | What::ReadFailed(_) if !is_own => return None,
+                What::InvalidationKept { version } if is_own => {
+                    (event.ended, What::Invalidated { version })
+                }
+                What::Invalidated { .. } => (event.ended + later, event.what.clone()),
+                _ => (event.ended, event.what.clone()),
+            };
+            Some(Event { ended, what, ..*event })
+        }));
     }
     seen
+}
+
+/// How many calls loaded while an invalidation began and returned. Stored, such a load may bring an
+/// old value back.
+fn overtaken_loads(histories: &[Vec<Event>]) -> u64 {
+    let mut changes: HashMap<u64, Vec<&Event>> = HashMap::new();
+    for event in histories.iter().flatten() {
+        if let What::Invalidated { .. } = event.what {
+            changes.entry(event.key).or_default().push(event);
+        }
+    }
+    let is_overtaken = |load: &&Event| {
+        let changes = changes.get(&load.key);
+        let overtakes = |change: &&Event| load.began < change.began && change.ended < load.ended;
+        changes.is_some_and(|changes| changes.iter().any(overtakes))
+    };
+    let is_load = |event: &&Event| matches!(event.what, What::Read { how: How::Led { .. }, .. });
+    histories.iter().flatten().filter(is_load).filter(is_overtaken).count() as u64
 }
 
 impl TagTally {
@@ -84,6 +118,7 @@ impl TagTally {
         assert!(self.bound > self.rounds / 2 && self.bound_just_then > 0);
         // Many fail while Redis restarts, or on a busy machine. These bind the reads.
         assert!(self.invalidations > self.rounds / 10);
+        assert!(self.overtaken_loads > 0);
         assert!(self.failed_reads.is_empty(), "{:?}", self.failed_reads);
     }
 
@@ -91,6 +126,7 @@ impl TagTally {
         match &event.what {
             What::Invalidated { .. } => self.invalidations += 1,
             What::InvalidationFailed => self.failed_invalidations += 1,
+            What::InvalidationKept { .. } => self.kept_invalidations += 1,
             What::Read { how, .. } => *self.reads.entry(*how).or_default() += 1,
             What::ReadFailed(why) => self.failed_reads.push(why.clone()),
         }
@@ -112,4 +148,36 @@ fn copies_may_be_as_old_as_the_silence_and_no_older() {
     assert!(is_allowed(0, 50) && !is_allowed(0, 112));
     assert!(is_allowed(1, 11) && !is_allowed(1, 50));
     assert!(!is_allowed(2, 50), "its own invalidation");
+}
+
+#[test]
+fn an_invalidation_that_is_kept_binds_its_own_process_at_once_and_no_other() {
+    let event = |began, what| Event { key: 1, began, ended: began + 1, what };
+    let kept = event(10, What::InvalidationKept { version: 2 });
+    let is_allowed = |process: usize| {
+        let mut histories = vec![Vec::new(); 3];
+        histories[0].push(kept.clone());
+        histories[process].push(event(50, What::Read { version: 1, how: How::Hit }));
+        Readers::new(3, Duration::from_micros(100)).check(1, &histories).is_ok()
+    };
+    assert!(!is_allowed(0) && is_allowed(1) && is_allowed(2));
+}
+
+#[test]
+fn a_load_that_an_invalidation_overtakes_is_counted() {
+    let load = Event {
+        key: 1,
+        began: 10,
+        ended: 50,
+        what: What::Read { version: 1, how: How::Led { stored: false } },
+    };
+    let change = |key, began, ended| {
+        let what = What::Invalidated { version: 2 };
+        Event { key, began, ended, what }
+    };
+    let overtaken = |change| overtaken_loads(&[vec![load.clone()], vec![change]]);
+    assert_eq!(overtaken(change(1, 20, 30)), 1);
+    for other in [change(1, 5, 20), change(1, 20, 60), change(2, 20, 30)] {
+        assert_eq!(overtaken(other), 0);
+    }
 }

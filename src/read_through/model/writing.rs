@@ -1,0 +1,178 @@
+//! The writer of the model, and what its process does with invalidations that fail: it keeps them,
+//! repeats them, and asks the store for nothing before that.
+
+use super::acting::failures;
+use super::payload::{Modelled, Version};
+use super::rules::{Rules, Without};
+use super::world::{FailureRecord, PROCESSES, Reader, WRITING, World, Writer};
+use crate::read_through::step::{Event, LeaseHold, State};
+
+impl World {
+    /// A writer changes the source, then invalidates the key or its tag, then has that confirmed.
+    pub(super) fn write(&self, rules: &Rules, next: &mut Vec<Self>) {
+        let mut world = self.clone();
+        match self.writer {
+            Writer::Idle if self.left.writes == 0 => return,
+            Writer::Idle => {
+                world.left.writes -= 1;
+                world.source += 1;
+                world.writer = Writer::Written;
+            }
+            Writer::Written => {
+                self.fail_to_invalidate(rules, next);
+                world.invalidate(rules);
+                world.writer = Writer::Invalidated;
+            }
+            Writer::Invalidated => {
+                world.required = [world.source; PROCESSES];
+                world.kept = None;
+                world.writer = Writer::Idle;
+            }
+        }
+        next.push(world);
+    }
+
+    /// The invalidation or its reply is lost, and the process keeps it. It binds the requests of
+    /// that process from here on.
+    fn fail_to_invalidate(&self, rules: &Rules, next: &mut Vec<Self>) {
+        if !rules.keeps {
+            return;
+        }
+        for mut world in self.lose_invalidation(rules) {
+            world.kept = (rules.without != Without::KeptInvalidations).then_some(world.source);
+            world.required[WRITING] = world.source;
+            world.writer = Writer::Idle;
+            next.push(world);
+        }
+    }
+
+    /// The request is lost, or its reply.
+    fn lose_invalidation(&self, rules: &Rules) -> Vec<Self> {
+        if self.left.failures == 0 {
+            return vec![];
+        }
+        let mut lost = self.clone();
+        lost.left.failures -= 1;
+        let mut done = lost.clone();
+        done.invalidate(rules);
+        vec![lost, done]
+    }
+
+    /// The store executes an invalidation.
+    fn invalidate(&mut self, rules: &Rules) {
+        let store = &mut self.store;
+        if rules.is_tagged {
+            store.bump();
+        } else {
+            store.entry = None;
+            store.lease = None;
+            store.watermark = store.fence;
+            store.failed = FailureRecord::No;
+        }
+        self.invalidated = self.source;
+    }
+
+    /// A task repeats the kept invalidation: the store executes it, and then the reply comes.
+    pub(super) fn replay(&self, rules: &Rules, next: &mut Vec<Self>) {
+        let mut world = self.clone();
+        match (self.replayed, self.kept) {
+            (None, None) => return,
+            (None, Some(version)) => {
+                world.invalidate(rules);
+                world.replayed = Some(version);
+            }
+            (Some(version), kept) => {
+                world.replayed = None;
+                if self.left.failures > 0 {
+                    let mut lost = world.clone();
+                    lost.left.failures -= 1;
+                    next.push(lost);
+                }
+                // One that was kept since stays.
+                if kept == Some(version) || rules.without == Without::NumbersOfKept {
+                    world.settle(version);
+                }
+            }
+        }
+        next.push(world);
+    }
+
+    /// What was kept is done, so it binds the requests of all processes.
+    fn settle(&mut self, version: Version) {
+        self.kept = None;
+        for required in &mut self.required {
+            *required = version.max(*required);
+        }
+    }
+
+    /// The same worlds, after the kept invalidation was repeated for an operation; and those in which
+    /// that has failed.
+    fn settled(&self, rules: &Rules, ignored: Without) -> (Self, Vec<Self>) {
+        let mut settled = self.clone();
+        let Some(version) = self.kept.filter(|_| rules.without != ignored) else {
+            return (settled, vec![]);
+        };
+        settled.invalidate(rules);
+        settled.settle(version);
+        (settled, self.lose_invalidation(rules))
+    }
+
+    /// A reader has the kept invalidation repeated before its lookup.
+    pub(super) fn settle_lookup(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        required: Version,
+        next: &mut Vec<Self>,
+    ) {
+        let (mut settled, failed) = self.settled(rules, Without::ReplaysBeforeLookups);
+        settled.readers[reader] = Reader::LookingUp { required, is_settled: true };
+        next.push(settled);
+        for mut world in failed {
+            world.readers[reader] = Reader::Joining { required, forced: false, store_failed: true };
+            next.push(world);
+        }
+    }
+}
+
+/// A flight has the kept invalidation repeated before its request. Returns whether that is the next
+/// step.
+pub(super) fn settle_flight(
+    rules: &Rules,
+    world: &World,
+    at: usize,
+    state: &State<Modelled>,
+    next: &mut Vec<World>,
+) -> bool {
+    let flight = &world.flights[at];
+    if !rules.keeps || flight.is_settled || usize::from(flight.process) != WRITING {
+        return false;
+    }
+    let (events, ignored) = match state {
+        State::Acquiring { memory } => {
+            let events = failures(rules, world, LeaseHold::Unacknowledged, *memory);
+            (events, Without::ReplaysBeforeAcquires)
+        }
+        State::LookingUp { memory, .. } => {
+            let can_load = flight.job;
+            let gone = Event::Gone { accept: memory.accept, can_load, memory: *memory };
+            (vec![gone], Without::ReplaysBeforeLookups)
+        }
+        State::Committing { began, outcome, .. } => {
+            let failed = Event::CommitFailed { began: *began, outcome: *outcome };
+            (vec![failed], Without::ReplaysBeforeCommits)
+        }
+        _ => return false,
+    };
+    let (mut settled, failed) = world.settled(rules, ignored);
+    settled.flights[at].is_settled = true;
+    next.push(settled);
+    for world in failed {
+        for event in &events {
+            let mut world = world.clone();
+            world.flights[at].happen(event.clone());
+            next.push(world);
+        }
+    }
+    true
+}
