@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench -p bellwether-benches                            everything, in about two minutes
 //! cargo bench -p bellwether-benches -- redis      the sections with that word in their name
+//! cargo bench -p bellwether-benches -- tags --members=1000000    a tag with so many entries
 //! cargo bench -p bellwether-benches --features handover -- handover      of locks on all kinds of servers
 //! ```
 //!
@@ -36,6 +37,7 @@ mod parked;
 mod parts_of_a_hit;
 mod product;
 mod statistics;
+mod tag_members;
 mod tags;
 
 use std::env;

@@ -1,6 +1,6 @@
 //! What tags cost: a hit with 0, 1, 4 and 32 tags against one through a layer without tags, in
-//! memory, in the near tier and in Redis; and the invalidation of a tag with few and with many
-//! entries.
+//! memory, in the near tier and in Redis; and the [invalidation of a tag](crate::tag_members) with
+//! few and with many entries.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -18,6 +18,7 @@ use tower::{Layer, Service, service_fn};
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, timed};
 use crate::product::Product;
+use crate::tag_members;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");
@@ -36,9 +37,7 @@ pub(crate) fn run(effort: Effort) {
         in_redis(&server, &runtime, callers, Sharing::Shared, effort.in_long_turns());
     }
     in_redis(&server, &runtime, 64, Sharing::Own, effort.in_long_turns());
-    invalidations("memory", &runtime, MemoryStore::new(1_000_000), effort);
-    let store = runtime.block_on(options(&server, "many").connect()).expect("a store");
-    invalidations("redis", &runtime, store, effort);
+    tag_members::run(&runtime, effort);
 }
 
 /// Whether keys have their tags in common.
@@ -48,7 +47,7 @@ enum Sharing {
     Own,
 }
 
-fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
+pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what is measured.
     RedisOptions::new(&server.url())
         .and_then(|options| options.namespace(namespace))
@@ -149,39 +148,6 @@ fn in_redis(
     }
 }
 
-/// Invalidates a tag that few entries have, and one that many have.
-fn invalidations(place: &str, runtime: &Runtime, store: impl Store + Clone, effort: Effort) {
-    let many = if effort.is_smoke() { 100 } else { MANY };
-    let layer = |tag: &'static str| {
-        let key = move |sku: &u64| Key::of(tag).with(*sku);
-        ReadThroughLayer::new(store.clone(), key)
-            .ttl(Duration::from_secs(7200))
-            .tags(move |_: &u64| [Tag::of(tag)])
-    };
-    let loader = || service_fn(|sku: u64| ready(Ok::<_, Infallible>(sku)));
-    let filled = |tag, entries: u64| {
-        let service = layer(tag).layer(loader());
-        let skus: Vec<_> = (0..entries).collect();
-        for some in skus.chunks(256) {
-            runtime.block_on(join_all(some.iter().map(|sku| service.clone().call(*sku))));
-        }
-        service.handle()
-    };
-    let (few_entries, many_entries) = (filled("few", 1), filled("many", many));
-    let alone = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let few_tag = Tag::of("few");
-    let many_tag = Tag::of("many");
-    let runtime = if place == "memory" { &alone } else { runtime };
-    let mut race = Race::new("tags", format!("an invalidation, {place}"));
-    let few = race.enter_async("of 1 entry", runtime, || few_entries.invalidate_tag(&few_tag));
-    let many = race.enter_async(format!("of {many} entries"), runtime, || {
-        many_entries.invalidate_tag(&many_tag)
-    });
-    let outcome = race.run(effort);
-    outcome.print(&[few, many]);
-    outcome.print_times(many, few, Wanted::AtMost(1.1));
-}
-
 fn name(tags: Option<u64>) -> String {
     tags.map_or_else(|| "without tags".to_owned(), |count| format!("{count} tags"))
 }
@@ -189,6 +155,3 @@ fn name(tags: Option<u64>) -> String {
 const COUNTS: [Option<u64>; 6] = [None, Some(0), Some(1), Some(2), Some(4), Some(32)];
 const SKU: u64 = 42;
 const JSON_LEN: usize = 1024;
-
-/// Many entries of one tag.
-const MANY: u64 = 100_000;
