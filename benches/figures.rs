@@ -1,6 +1,8 @@
 //! The results of races, as printed lines.
 
-use crate::paired::Number;
+/// A contender of a race.
+#[derive(Clone, Copy)]
+pub(crate) struct Number(pub(crate) usize);
 
 /// Nanoseconds per operation, in one round.
 #[derive(Clone, Copy)]

@@ -26,8 +26,9 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
+use crate::figures::Number;
 use crate::figures::Wanted;
-use crate::paired::{Effort, Number, Race, timed};
+use crate::paired::{Effort, Race, timed};
 use crate::product::{Product, Shelf, json};
 
 pub(crate) fn run(effort: Effort) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use crate::cpu::cpu_time;
-use crate::figures::{Lap, Outcome};
+use crate::figures::{Lap, Number, Outcome};
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -54,10 +54,6 @@ struct Contender<'a> {
     run: Box<dyn FnMut(usize) -> Took + 'a>,
     times: usize,
 }
-
-/// A contender of a race.
-#[derive(Clone, Copy)]
-pub(crate) struct Number(pub(crate) usize);
 
 impl<'a> Race<'a> {
     pub(crate) fn new(section: &'static str, case: impl Into<String>) -> Self {

@@ -25,8 +25,9 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 use tower::{Layer, Service, service_fn};
 
+use crate::figures::Number;
 use crate::figures::{Outcome, Wanted};
-use crate::paired::{Effort, Number, Race};
+use crate::paired::{Effort, Race};
 use crate::product::{Product, Shelf, json};
 
 pub(crate) fn run(effort: Effort) {
