@@ -69,7 +69,12 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     let (collector, instruments) = Collector::new();
     let stats = cache.clone();
     let memory = store.clone();
-    instruments.observe_cache("item", move || stats.stats());
+    // The SDK collects on a thread of its own, where time would not be paused.
+    let runtime = tokio::runtime::Handle::current();
+    instruments.observe_cache("item", move || {
+        let _paused = runtime.enter();
+        stats.stats()
+    });
     instruments.observe_memory_store("pages", move || memory.stats());
 
     let facade = Facade::default();
