@@ -16,7 +16,8 @@ impl<C> CacheClient<C> {
     /// But an entry for which `update` gives bytes stays fresh, and holds these instead. That is for an
     /// entry that leads to others, and has to tell that those are stale. The bytes are encoded by the
     /// codec of the entry, and it keeps its tags and its lifetimes, which begin again. `update` may be
-    /// called twice. If another caller has the lease of the key, such an entry is expired too.
+    /// called twice. If another caller has the lease of the key, or the update fails, such an entry is expired
+    /// too.
     ///
     /// # Errors
     /// As [`Handle::expire`](crate::Handle::expire).
@@ -29,14 +30,19 @@ impl<C> CacheClient<C> {
         key: &Key,
         update: impl Fn(&Entry) -> Option<Bytes>,
     ) -> Result<bool, CacheError> {
-        let expired = self.update_or_expire(key, update).await;
+        // If the update fails, the expiry is what a store keeps and repeats.
+        let expired = match self.update(key, update).await {
+            Ok(true) => Ok(true),
+            Ok(false) | Err(_) => self.store().expire(key.clone()).await,
+        };
         self.core()
             .statistics
             .changed(InvalidationEvent::Expired, expired)
             .map_err(|error| CacheError::store(key, &error))
     }
 
-    async fn update_or_expire(
+    /// Returns whether the entry holds the new bytes.
+    async fn update(
         &self,
         key: &Key,
         update: impl Fn(&Entry) -> Option<Bytes>,
@@ -44,7 +50,7 @@ impl<C> CacheClient<C> {
         let store = self.store();
         let found = store.lookup(key.clone()).await?;
         if found.as_ref().and_then(&update).is_none() {
-            return store.expire(key.clone()).await;
+            return Ok(false);
         }
         let claim = Claim::new(key.clone());
         if let Acquire::Lead { lease, stale, .. } =
@@ -62,6 +68,6 @@ impl<C> CacheClient<C> {
                 None => store.abandon(lease.into_claim()).await?,
             }
         }
-        store.expire(key.clone()).await
+        Ok(false)
     }
 }

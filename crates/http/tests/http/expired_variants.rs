@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::MemoryStore;
+use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether::{MemoryStore, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer};
 use futures_util::future::join_all;
 use http::{Request, Uri};
@@ -185,4 +186,22 @@ async fn an_invalidation_after_an_expiry_removes_the_variants() {
     layer.handle().expire(&uri()).await.unwrap();
     assert!(layer.handle().invalidate(&uri()).await.unwrap());
     assert_eq!(text(get(&cache, &[VARY, WINDOW, GERMAN]).await).await, "2");
+}
+
+/// A store keeps and repeats an expiry. It can do so only if it is asked for one.
+#[tokio::test(start_paused = true)]
+async fn an_expiry_that_cannot_tell_the_variants_is_made_all_the_same() {
+    let store = FaultyStore::new(MemoryStore::new(100));
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
+    for fails in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
+        let before = store.calls(Operation::Expire);
+        store.on(fails).fail(StoreErrorKind::Unreachable);
+        layer.handle().expire(&uri()).await.unwrap();
+        assert!(store.calls(Operation::Expire) > before, "{fails:?}");
+        store.heal();
+        let answer = get(&cache, &[VARY, WINDOW, GERMAN]).await;
+        assert!(!is_hit(&answer) || says(&answer, "detail=revalidating"), "{fails:?}");
+        in_the_background().await;
+    }
 }
