@@ -30,7 +30,7 @@ pub struct ReadThroughLayer<K, C = Json> {
     pub(super) codec: Arc<C>,
     pub(super) errors: ErrorRules,
     pub(super) tags: TagRules,
-    loads: Loads,
+    pub(super) loads: Loads,
     pub(super) statistics: Arc<Statistics>,
 }
 
@@ -58,6 +58,7 @@ impl<K> ReadThroughLayer<K> {
         let codec = Arc::new(Json);
         let (errors, tags) = Default::default();
         let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
+        loads.show_in(&statistics);
         Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
@@ -171,7 +172,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is zero.
     pub fn max_waiters(mut self, most: usize) -> Result<Self, ConfigError> {
         self.policy.bounds.waiters = number_within("max waiters", most, 1, usize::MAX)?;
-        self.loads = Loads::none(self.policy.bounds);
+        self.renew_loads();
         Ok(self)
     }
 
@@ -184,7 +185,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is zero.
     pub fn max_flights(mut self, most: usize) -> Result<Self, ConfigError> {
         self.policy.bounds.flights = number_within("max flights", most, 1, usize::MAX)?;
-        self.loads = Loads::none(self.policy.bounds);
+        self.renew_loads();
         Ok(self)
     }
 
@@ -200,7 +201,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
         let most = number_within("max uncached loads", most, 1, 1_000_000)?;
         self.policy.bounds.uncached_loads = most;
-        self.loads = Loads::none(self.policy.bounds);
+        self.renew_loads();
         Ok(self)
     }
 
@@ -312,14 +313,20 @@ impl<K, C> ReadThroughLayer<K, C> {
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
+        let codec = Arc::new(Classified::new(C::clone(&self.codec), classify));
         let loads = self.loads.clone();
-        ReadThroughLayer { loads, ..self.classify(classify) }
+        self.with_loads(codec, loads)
     }
 
     pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
         // New loads, since outcomes of another codec have another type.
-        let loads = Loads::none(policy.bounds);
+        let loads = Loads::none(self.policy.bounds);
+        loads.show_in(&self.statistics);
+        self.with_loads(codec, loads)
+    }
+
+    fn with_loads<D>(self, codec: Arc<D>, loads: Loads) -> ReadThroughLayer<K, D> {
+        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
         ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 
@@ -334,8 +341,13 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.statistics.read()
     }
 
-    pub(super) fn core(&self) -> Core<C> {
+    /// With loads of its own, whose activity the statistics show.
+    fn renew_loads(&mut self) {
+        self.loads = Loads::none(self.policy.bounds);
         self.loads.show_in(&self.statistics);
+    }
+
+    pub(super) fn core(&self) -> Core<C> {
         Core {
             store: Arc::clone(&self.store),
             policy: self.policy.clone(),

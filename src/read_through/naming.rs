@@ -16,6 +16,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.statistics = Statistics::new(name, self.statistics.trace_keys());
+        self.loads.show_in(&self.statistics);
         self
     }
 
@@ -26,6 +27,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     #[must_use]
     pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
         self.statistics = Statistics::new(Arc::clone(self.statistics.name()), keys);
+        self.loads.show_in(&self.statistics);
         self
     }
 }
