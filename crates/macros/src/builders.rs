@@ -102,6 +102,7 @@ fn name_of(input: &FnArg) -> String {
 /// Whether an expression names an argument. A field or an item of a path with that name is none.
 fn names(expression: TokenStream, argument: &str) -> bool {
     let mut is_inside = false;
+    let mut last = None;
     for token in expression {
         let is_it = match &token {
             TokenTree::Ident(ident) => !is_inside && ident == argument,
@@ -111,8 +112,14 @@ fn names(expression: TokenStream, argument: &str) -> bool {
         if is_it {
             return true;
         }
-        is_inside =
-            matches!(&token, TokenTree::Punct(punct) if ['.', ':'].contains(&punct.as_char()));
+        let punct = if let TokenTree::Punct(punct) = &token { Some(punct.as_char()) } else { None };
+        // `::` or a single `.` leads inside; `:` and `..` do not.
+        is_inside = match punct {
+            Some(':') => last == Some(':'),
+            Some('.') => last != Some('.'),
+            _ => false,
+        };
+        last = punct;
     }
     false
 }
