@@ -233,7 +233,7 @@ where
                     CachedResponse::new(response, Disposition::Share, OriginInfo::default());
                 Ok(SharedAnswer::CachedResponse(Arc::new(cached)))
             }
-            Some((&VaryIndex::MARK, _)) => {
+            Some((&VaryIndex::FIRST_BYTE, _)) => {
                 Ok(SharedAnswer::VaryIndex(Arc::new(VaryIndex::decode(bytes)?)))
             }
             _ => Err("neither a response nor a Vary index".into()),

@@ -34,7 +34,7 @@ pub(super) struct VaryIndex {
 
 impl VaryIndex {
     /// The first byte of an encoded index.
-    pub(super) const MARK: u8 = 2;
+    pub(super) const FIRST_BYTE: u8 = 2;
 
     /// A `Vary` index by names in any order. It is stored as long as its first variant, and for a
     /// day at least. `expiries` is the count under which that variant was loaded.
@@ -107,7 +107,7 @@ impl VaryIndex {
 
     /// Encodes it, as a response without content.
     pub(super) fn encode(&self, room: &mut EncodeBuffer) -> Result<(), BoxError> {
-        room.write_all(&[Self::MARK])?;
+        room.write_all(&[Self::FIRST_BYTE])?;
         let index = BufferedResponse {
             status: StatusCode::OK,
             headers: HeaderMap::new(),
@@ -120,7 +120,7 @@ impl VaryIndex {
 
     /// Decodes what [`encode`](Self::encode) wrote.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, BoxError> {
-        let Some((&Self::MARK, rest)) = bytes.split_first() else {
+        let Some((&Self::FIRST_BYTE, rest)) = bytes.split_first() else {
             return Err("no Vary index".into());
         };
         let BufferedResponse { note: index, .. } = BufferedResponse::<Self>::decode(rest)?;
