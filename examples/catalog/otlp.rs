@@ -59,8 +59,9 @@ impl Otlp {
 
     /// Sends what is left.
     pub(crate) fn shut_down(&self) -> Result<(), Fault> {
-        self.tracers.shutdown()?;
-        self.meters.shutdown()?;
-        Ok(())
+        // Both, also if one fails.
+        let spans = self.tracers.shutdown();
+        let metrics = self.meters.shutdown();
+        Ok(spans.and(metrics)?)
     }
 }
