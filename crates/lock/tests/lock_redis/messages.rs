@@ -23,9 +23,7 @@ const RIGHTS: [&str; 11] = [
 ];
 
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
-    let begin = ["ACL", "SETUSER", "bw", "reset", "resetchannels", "on", ">secret"];
-    server.command(&[&begin[..], &RIGHTS[..], more].concat());
-    options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()))
+    options_of(&server.url_of_user(&[&RIGHTS[..], more].concat()))
 }
 
 async fn over_resp2(server: &RedisServer) -> RedisLock {

@@ -98,9 +98,7 @@ async fn store(url: &str) -> RedisStore {
 async fn the_alerts_fire_when_pushes_are_lost_and_not_when_loads_take_long() {
     let redis = RedisServer::start();
     let stalling = RedisServer::start();
-    let user = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~*", "&*"];
-    redis.command(&[&user[..], &["+@all", "-client", "-subscribe"]].concat());
-    let without_rights = format!("redis://bw:secret@127.0.0.1:{}", redis.port());
+    let without_rights = redis.url_of_user(&["~*", "&*", "+@all", "-client", "-subscribe"]);
     let proxy = FaultProxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, redis.port()))).await;
     let lossy = [
         Pair::connect("no-rights", &without_rights, LONG_LEASE).await,
