@@ -23,7 +23,7 @@ pub(super) struct CompleteResponse {
 
 impl CompleteResponse {
     /// The response to be shared, and stored with these tags if its disposition says so. `expiries`:
-    /// how often its target's variants were expired, if it is one.
+    /// for a variant, how often the variants of its target were expired; otherwise 0.
     pub(super) fn to_cached(
         &self,
         disposition: Disposition,

@@ -59,7 +59,7 @@ impl Located {
         move |stored| stored.is_some_and(|stored| stored.fence() == fence)
     }
 
-    /// How often the variants of its target were expired, if it is one.
+    /// For a variant: how often the variants of its target were expired. Otherwise 0.
     pub(super) fn expiries(&self) -> u32 {
         self.vary_index.as_ref().map_or(0, |vary_index| vary_index.expiries())
     }

@@ -81,7 +81,7 @@ impl LookupTarget {
 }
 
 impl LookupBatch {
-    /// With room for so many lookups like the first one.
+    /// What these lookups read, with room for one name of each.
     pub(super) fn of<'a>(targets: impl ExactSizeIterator<Item = &'a LookupTarget>) -> Self {
         let mut batch = Self::default();
         batch.read.reserve(targets.len());

@@ -68,9 +68,9 @@ impl RedisOptions {
     /// Writes to a node that end at the same time share a wait, so each takes up to twice this time
     /// longer. `WAIT` needs a connection of its own to each node, and the user needs the right `+wait`.
     ///
-    /// An entry that a failover loses is loaded again, so most caches need no wait for entries. It
-    /// counts if the one before it is worse than none, as with `put`: the promoted replica would
-    /// serve that until its ttl ends. Leases are never waited for.
+    /// An entry that a failover loses is loaded again, so most caches need no wait for entries. Wait
+    /// for them if an outdated entry is worse than none, as after a `put`: the promoted replica would
+    /// serve the older entry until its ttl ends. Leases are never waited for.
     ///
     /// Default: nothing waits. A replica usually has a write within a millisecond.
     ///
