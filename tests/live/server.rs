@@ -34,7 +34,7 @@ pub(crate) const RIGHTS: [&str; 13] = [
 /// The one that a store can do without, if it has no near tier.
 const TRACKING: &str = "+client|tracking";
 
-fn all_rights() -> Vec<&'static str> {
+pub(crate) fn all_rights() -> Vec<&'static str> {
     RIGHTS.into_iter().chain([TRACKING]).collect()
 }
 

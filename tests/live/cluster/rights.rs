@@ -6,26 +6,12 @@ use bellwether_testkit::servers::RedisCluster;
 
 use super::{fill, found, owned_by, slot};
 use crate::catalog::{key, options_at};
+use crate::server;
 
 /// The rights that the guide asks for on a cluster.
-const RIGHTS: &[&str] = &[
-    "~bw:*",
-    "+mget",
-    "+get",
-    "+getex",
-    "+setrange",
-    "+set",
-    "+del",
-    "+pttl",
-    "+pexpire",
-    "+time",
-    "+evalsha",
-    "+eval",
-    "+client|tracking",
-    "+ping",
-    "+cluster|slots",
-    "+asking",
-];
+fn all_rights() -> Vec<&'static str> {
+    server::all_rights().into_iter().chain(["+cluster|slots", "+asking"]).collect()
+}
 
 /// Gives a user these rights and no others, on all nodes.
 fn user(cluster: &RedisCluster, rights: &[&str]) -> RedisOptions {
@@ -38,7 +24,7 @@ fn user(cluster: &RedisCluster, rights: &[&str]) -> RedisOptions {
 #[tokio::test]
 async fn a_user_with_the_documented_rights_can_do_everything_on_a_cluster() {
     let cluster = RedisCluster::start();
-    let store = user(&cluster, RIGHTS).connect().await.expect("a store");
+    let store = user(&cluster, &all_rights()).connect().await.expect("a store");
     assert!(store.is_tracking());
     assert_eq!(conformance::run(store.clone()).await, []);
     // A slot that is moving is asked for on the node that imports it.
@@ -53,7 +39,7 @@ async fn a_user_with_the_documented_rights_can_do_everything_on_a_cluster() {
 #[tokio::test]
 async fn a_user_that_may_not_discover_the_slots_is_told_on_connecting() {
     let cluster = RedisCluster::start();
-    let rights: Vec<_> = RIGHTS.iter().copied().filter(|it| *it != "+cluster|slots").collect();
+    let rights: Vec<_> = all_rights().into_iter().filter(|it| *it != "+cluster|slots").collect();
     let error = user(&cluster, &rights).connect().await.expect_err("it may not");
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("NOPERM"), "{error}");
