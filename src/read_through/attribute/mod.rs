@@ -181,7 +181,10 @@ pub use bellwether_macros::read_through;
 
 pub use self::entry_handle::EntryHandle;
 #[doc(hidden)]
-pub use self::expanded::{AnswerOption, FunctionResult, entry, layer, optional, read, read_many};
+pub use self::expanded::{
+    AnswerOption, BorrowedArgument, FunctionError, FunctionResult, entry, layer, optional, owned,
+    read, read_many,
+};
 
 use super::layer::ReadThroughLayer;
 use crate::key::Key;
