@@ -88,7 +88,8 @@ impl<S> Handle<S> {
     ///
     /// # Errors
     /// An error of the store, after all keys have been tried. Every operation may have happened or
-    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) if all that failed are.
+    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) only if those of all keys that
+    /// failed are: if one of them is not, it is that one.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, each operation may have happened or not.
@@ -103,6 +104,11 @@ impl<S> Handle<S> {
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
     /// An entry without a stale window is removed, as by [`invalidate`](Self::invalidate). Returns
     /// whether there was an entry.
+    ///
+    /// After this has returned, no request that starts later gets a value whose load began before it as
+    /// a fresh one, in any process. Within the stale windows, which begin now, it may get that value as
+    /// a stale one. The value of a load under way is not stored, and only callers that had joined it get
+    /// it.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
@@ -174,6 +180,9 @@ impl<S> Handle<S> {
     /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
     /// callers get it within its stale window. Entries without a stale window are removed. Await
     /// the result, perhaps with a [spread](ExpireTag::spread).
+    ///
+    /// It promises of each entry what [`expire`](Self::expire) does. With a spread, that holds from the
+    /// moment of the entry on, but loads under way store nothing from now on.
     ///
     /// # Errors
     /// As [`invalidate_tag`](Self::invalidate_tag).

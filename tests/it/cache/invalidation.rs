@@ -31,6 +31,16 @@ async fn expiring_leaves_a_stale_value_and_tells_whether_there_was_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_expiry_does_not_prolong_the_stale_window() {
+    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    asked(&cache, 1, &Loader::new()).await.0.unwrap();
+    for is_there in [true, true, false] {
+        assert_eq!(cache.expire(1).await.unwrap(), is_there);
+        tokio::time::sleep(40 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_load_from_before_an_invalidation_is_not_stored() {
     let loader = Loader::gated();
     let cache = cache(MemoryStore::new(10));
