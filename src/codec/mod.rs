@@ -129,8 +129,8 @@ pub enum Cacheability {
     PrivateOnce,
     /// It counts as a failure of the source or of this one request. All callers get a stale answer
     /// if there is one. If not, the caller of that load gets this answer, and the others load again
-    /// with another request. If that load fails too, they share its failure, and so do later
-    /// callers during the cooldown.
+    /// with another request. If that load fails too, they share its failure, and later
+    /// callers get it during the cooldown.
     Failure,
     /// The same, but no later caller gets it, and no stale answer replaces it. In each process, its
     /// waiters share one more load, one process after another.
