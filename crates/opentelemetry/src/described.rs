@@ -7,15 +7,9 @@ use bellwether_lock::LockStats;
 /// What an instrument of this kind, name and unit shows.
 pub(crate) fn described(kind: MetricKind, name: &str, unit: &str) -> &'static str {
     let name = metric_name(kind, name, unit);
-    let metric = metrics().find(|metric| metric.kind == kind && metric.name == name);
+    let mut metrics = METRICS.iter().chain(OF_LOCKS);
+    let metric = metrics.find(|metric| metric.kind == kind && metric.name == name);
     metric.map_or("", |metric| metric.text)
-}
-
-fn metrics() -> impl Iterator<Item = &'static MetricDescription> {
-    let metrics = METRICS.iter();
-    #[cfg(feature = "lock")]
-    let metrics = metrics.chain(LockStats::METRICS);
-    metrics
 }
 
 /// The name that exporters to Prometheus give an instrument.
@@ -25,3 +19,8 @@ fn metric_name(kind: MetricKind, name: &str, unit: &str) -> String {
     let end = if kind == MetricKind::Counter { "_total" } else { "" };
     format!("{name}{unit}{end}")
 }
+
+#[cfg(feature = "lock")]
+const OF_LOCKS: &[MetricDescription] = LockStats::METRICS;
+#[cfg(not(feature = "lock"))]
+const OF_LOCKS: &[MetricDescription] = &[];
