@@ -115,8 +115,8 @@ pub enum Cacheability {
     /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters
     /// share it.
     NotFound,
-    /// It is private to its caller, and so are probably the next answers for this key. The waiters
-    /// load individually, all at once.
+    /// It is private to its caller, and probably the next answers for this key are private, too. The
+    /// waiters load individually, all at once. A stored entry is removed.
     ///
     /// After two such answers in a row, later callers of this process load without waiting: at most
     /// as many at once as there were such answers in a row. So a key whose answers are all private
@@ -129,10 +129,11 @@ pub enum Cacheability {
     PrivateOnce,
     /// It counts as a failure of the source or of this one request. All callers get a stale answer
     /// if there is one. If not, the caller of that load gets this answer, and the others load again
-    /// with another request. If that load fails too, they share its failure, and so do later
-    /// callers during the cooldown.
+    /// with another request. If that load fails too, they share its failure, and later
+    /// callers get it during the cooldown.
     Failure,
-    /// The same, but it is neither remembered nor replaced by a stale answer.
+    /// The same, but no later caller gets it, and no stale answer replaces it. In each process, its
+    /// waiters share one more load, one process after another.
     Unconfirmed,
 }
 

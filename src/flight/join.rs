@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::leader::Leader;
 use super::state::lock;
-use super::table::{Flights, Full, Slot};
+use super::table::{Flights, Full, Shard, Slot};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
 use crate::trace::CallerSpan;
@@ -27,7 +27,9 @@ impl<L> Flights<L> {
     /// `None` if another one does: then the caller joins, so that a burst is one request.
     pub(crate) fn look_up_alone(self: &Arc<Self>, key: &Key) -> Option<LoneLookup<L>> {
         let digest = key.digest();
-        match self.shard(&digest).entry(digest) {
+        let mut shard = self.shard(&digest);
+        let Shard { slots, lookups } = &mut *shard;
+        match slots.entry(digest) {
             Entry::Occupied(slot) => match slot.get() {
                 // No caller has to wait for it.
                 Slot::Flight(flight) if lock(&flight.state).callers_look_up => {
@@ -36,9 +38,9 @@ impl<L> Flights<L> {
                 _ => None,
             },
             Entry::Vacant(slot) => {
-                let id = self.lookup_id();
-                slot.insert(Slot::Lookup(id));
-                Some(LoneLookup { flights: Arc::clone(self), digest, id: Some(id) })
+                *lookups += 1;
+                slot.insert(Slot::Lookup(*lookups));
+                Some(LoneLookup { flights: Arc::clone(self), digest, id: Some(*lookups) })
             }
         }
     }
@@ -54,7 +56,7 @@ impl<L> Flights<L> {
     ) -> Role<L> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
-        if let Some(Slot::Flight(flight)) = shard.get(&digest) {
+        if let Some(Slot::Flight(flight)) = shard.slots.get(&digest) {
             let most = self.bounds.waiters;
             let joined = Waiter::register(flight, fails_fast, false, most, span);
             drop(shard);
@@ -79,7 +81,7 @@ impl<L> Flights<L> {
     pub(crate) fn open_in_background(self: &Arc<Self>, key: &Key) -> Option<Leader<L>> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
-        if matches!(shard.get(&digest), Some(Slot::Flight(_))) {
+        if matches!(shard.slots.get(&digest), Some(Slot::Flight(_))) {
             return None;
         }
         let flight = self.open(&mut shard, digest)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::state::{Flight, lock};
@@ -11,9 +11,7 @@ use crate::key::Digest;
 
 /// The open flights of one layer in this process. `L` is an outcome.
 pub(crate) struct Flights<L> {
-    shards: Box<[Mutex<Shard<L>>]>,
-    /// Numbers the lone lookups.
-    lookups: AtomicU64,
+    shards: Box<[PaddedShard<L>]>,
     /// How many flights there are.
     open: AtomicUsize,
     pub(super) bounds: FlightBounds,
@@ -42,9 +40,18 @@ pub(crate) enum Full {
     Waiters,
 }
 
-/// A part of the table. Its lock is held for a map operation, never across an `.await`, and taken
-/// before a flight's own lock.
-pub(super) type Shard<L> = HashMap<Digest, Slot<L>>;
+/// A part of the table, apart in memory from the others: processors fetch lines of 64 bytes in
+/// pairs. Its lock is held for a map operation, never across an `.await`, and taken before a
+/// flight's own lock.
+#[repr(align(128))]
+struct PaddedShard<L>(Mutex<Shard<L>>);
+
+/// What a lock of the table guards.
+pub(super) struct Shard<L> {
+    pub(super) slots: HashMap<Digest, Slot<L>>,
+    /// Numbers the lone lookups.
+    pub(super) lookups: u64,
+}
 
 /// What the table has for a key.
 pub(super) enum Slot<L> {
@@ -56,21 +63,21 @@ pub(super) enum Slot<L> {
 
 impl<L> Flights<L> {
     pub(crate) fn new(bounds: FlightBounds) -> Arc<Self> {
-        let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
-        let lookups = AtomicU64::new(0);
-        Arc::new(Self { shards, lookups, open: AtomicUsize::new(0), bounds })
+        let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
+        let shards = (0..SHARDS).map(shard).collect();
+        Arc::new(Self { shards, open: AtomicUsize::new(0), bounds })
     }
 
     /// How many keys have a flight or a lone lookup.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shards.iter().map(|shard| lock(&shard.0).slots.len()).sum()
     }
 
     /// How many flights there are, and callers in them.
     pub(crate) fn counts(&self) -> FlightCounts {
         let mut counts = FlightCounts::default();
         for shard in &self.shards {
-            for slot in lock(shard).values() {
+            for slot in lock(&shard.0).slots.values() {
                 if let Slot::Flight(flight) = slot {
                     counts.flights += 1;
                     counts.waiters += lock(&flight.state).slots.len() as u64;
@@ -87,7 +94,7 @@ impl<L> Flights<L> {
             return None;
         }
         let flight = Arc::new(Flight::new());
-        shard.insert(digest, Slot::Flight(Arc::clone(&flight)));
+        shard.slots.insert(digest, Slot::Flight(Arc::clone(&flight)));
         Some(flight)
     }
 
@@ -100,15 +107,10 @@ impl<L> Flights<L> {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A new number for a lone lookup.
-    pub(super) fn lookup_id(&self) -> u64 {
-        self.lookups.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Removes a slot if `is_ours` still knows it: a later one may be there by now.
     pub(super) fn remove(&self, digest: &Digest, is_ours: impl Fn(&Slot<L>) -> bool) {
         let mut shard = self.shard(digest);
-        if let Entry::Occupied(slot) = shard.entry(*digest)
+        if let Entry::Occupied(slot) = shard.slots.entry(*digest)
             && is_ours(slot.get())
         {
             slot.remove();
@@ -116,7 +118,7 @@ impl<L> Flights<L> {
     }
 
     pub(super) fn shard(&self, digest: &Digest) -> MutexGuard<'_, Shard<L>> {
-        lock(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS])
+        lock(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS].0)
     }
 }
 

@@ -23,9 +23,11 @@ use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, Statistics};
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Entry, Peek, Store, Value};
+use crate::store::{Decoded, Entry, Peek, Store, Value};
 
-/// What all clones of a service share.
+/// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
+/// owners, which each request changes.
+#[repr(align(128))]
 pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
@@ -301,11 +303,11 @@ impl<C> Core<C> {
             self.warn_of_another_type(key, type_name::<C::Kept>());
             return None;
         }
-        let kept = self.read(&entry)?;
-        drop(entry);
-        let answer = match Arc::try_unwrap(kept) {
-            Ok(kept) => self.codec.restore_owned(kept, &status),
-            Err(kept) => self.codec.restore(&kept, &status),
+        let codec = entry.codec();
+        let decode = |bytes: &[u8]| self.codec.decode(bytes);
+        let answer = match self.read_by(codec, || entry.into_value().into_decoded(decode))? {
+            Decoded::Owned(kept) => self.codec.restore_owned(kept, &status),
+            Decoded::Shared(kept) => self.codec.restore(&kept, &status),
         };
         Some((Ok(answer), status))
     }
@@ -315,12 +317,23 @@ impl<C> Core<C> {
     where
         C: Codec<R>,
     {
-        if entry.codec() != self.codec.id() || entry.value().is_of_another_type::<C::Kept>() {
+        if entry.value().is_of_another_type::<C::Kept>() {
             return None;
         }
-        let decode = || entry.value().decoded(|bytes| self.codec.decode(bytes));
+        let decode = |bytes: &[u8]| self.codec.decode(bytes);
+        self.read_by(entry.codec(), || entry.value().decoded(decode))
+    }
+
+    /// What `read` gives for an entry of this codec.
+    fn read_by<R, T>(&self, codec: u8, read: impl FnOnce() -> Result<T, BoxError>) -> Option<T>
+    where
+        C: Codec<R>,
+    {
+        if codec != self.codec.id() {
+            return None;
+        }
         // A panic of the decoder counts as an entry that cannot be decoded.
-        let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
+        let decoded = catch_unwind(AssertUnwindSafe(read)).ok()?;
         let cache = &**self.statistics.name();
         let log = |error: &BoxError| {
             tracing::debug!(target: "bellwether::load", cache, %error, "an entry that cannot be decoded");

@@ -176,8 +176,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how many keys this process may look up and load at once. Misses of further keys get a
-    /// stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// Sets how many keys this layer may look up and load at once in a process. Misses of further
+    /// keys get a stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
     /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
     ///
@@ -189,12 +189,13 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how many uncached loads may run at once in this process: loads without a lease, while
-    /// the store fails and after waits that ran out. Further ones queue. Their callers wait no
-    /// longer than for the load of another caller, and then get a stale answer or
+    /// Sets how many uncached loads of this layer may run at once in a process: loads without a
+    /// lease, while the store fails and after waits that ran out. Further ones queue. Their callers
+    /// wait no longer than for the load of another caller, and then get a stale answer or
     /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
-    /// Default: 64. While the store is down, this protects the database from all processes.
+    /// Default: 64. While the store is down, this protects the database from all processes. Other
+    /// layers have bounds of their own.
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.

@@ -62,6 +62,7 @@ use std::time::Duration;
 use crate::box_future::BoxFuture;
 
 pub use clock::{Clock, Moment};
+pub(crate) use entry::Decoded;
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use epoch::TagEpoch;
 pub use failure::Failure;

@@ -81,7 +81,8 @@ impl GrpcHandle {
     /// many answers were stored.
     ///
     /// # Errors
-    /// The first error of the store, after all calls have been tried.
+    /// An error of the store, after all calls have been tried. It is [kept](CacheError::is_kept) if all
+    /// that failed are.
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).

@@ -68,8 +68,9 @@
 //! if it was) and trailers.
 //!
 //! A request bypasses the cache if it has `authorization` or `cookie` metadata that is not part of
-//! the key. It also does if it has more than one message, a compressed message, one longer than
-//! [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over gRPC.
+//! the key. A request also bypasses it if it has more than one message, a compressed message, one
+//! longer than [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over
+//! gRPC.
 //!
 //! An answer with more than one message, or larger than
 //! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), passes through to its caller. Its waiters
@@ -90,8 +91,8 @@
 //! | one that the method [names](CachedMethod::status) | the same |
 //! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: replaced by a stale fallback if there is one. If not, its caller gets it, and the waiters cause one more call, with the request of one of them. If that fails too, all share it during the cooldown |
 //! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | only its caller gets it |
-//! | `NOT_FOUND` | shared with the waiters, and not stored |
-//! | any other | its caller gets it. The waiters cause one more call, with the request of one of them, and share its answer. Not stored |
+//! | `NOT_FOUND` | shared with the waiters of its process, and not stored. Other processes call one after another |
+//! | any other | its caller gets it. The waiters of each process cause one more call, with the request of one of them, and share its answer. Processes call one after another. Not stored |
 //!
 //! Failures of the cache are statuses too: `DEADLINE_EXCEEDED` if there was no answer by the caller's
 //! deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL` if the

@@ -135,8 +135,8 @@ impl CachedMethod {
     /// which gives the strongest guarantee: see `bellwether::guide::invalidation`.
     ///
     /// If the function fails, the request bypasses the cache, so that the handler can reject the
-    /// message, and no answer is stored without its tags. So does a request with a compressed
-    /// message. A request with more than [`Tags::MOST`](bellwether::Tags::MOST) tags fails with
+    /// message, and no answer is stored without its tags. A request with a compressed message also
+    /// bypasses it. A request with more than [`Tags::MOST`](bellwether::Tags::MOST) tags fails with
     /// `INTERNAL`.
     ///
     /// Default: no tags. The function is called for each request of the method, hits too.

@@ -68,7 +68,8 @@ impl HttpHandle {
     /// Returns how many there were. A URI has two if it was requested by `http` and by `https`.
     ///
     /// # Errors
-    /// The first error of the store, after all URIs have been tried.
+    /// An error of the store, after all URIs have been tried. It is [kept](CacheError::is_kept) if all
+    /// that failed are.
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).

@@ -108,7 +108,8 @@
 //! - **Never fresh**: a response with a validator and no freshness lifetime passes through to its
 //!   caller, and a copy is stored for validation. If it says `public`, all waiters get it.
 //! - **Errors**: a request may have caused the error that it gets, so only its own caller gets it.
-//!   The waiters ask the origin once more, with the request of one of them, and share that response.
+//!   The waiters of each process ask the origin once more, with the request of one of them, and share
+//!   that response. Processes ask one after another.
 //!   This holds for a 5xx without caching directives, if the request had neither `Authorization`
 //!   nor `Cookie`. With keys of your own it also holds for a 4xx that is not stored.
 //! - **Failures**: an error counts as a failure if there is a stale fallback, and always with keys of
@@ -124,8 +125,8 @@
 //!
 //! - **Upgrades**: an offer of `h2c` is ignored, and the response is cached like any other. The layer
 //!   removes `Upgrade` and `HTTP2-Settings` from the request. A request that offers another protocol
-//!   (a WebSocket) bypasses the cache unchanged, with its fields and extensions, and so does its
-//!   response. So what hyper has put there to upgrade the connection arrives on both sides.
+//!   (a WebSocket) bypasses the cache unchanged, with its fields and extensions. Its response bypasses
+//!   it, too. So what hyper has put there to upgrade the connection arrives on both sides.
 //! - **304** of the origin is passed only to a client that has sent `If-None-Match` or
 //!   `If-Modified-Since`. Without such a field a 304 has no meaning, so it counts as a failure of the
 //!   origin: the client gets a stale fallback, or 502.

@@ -41,7 +41,7 @@ use super::{Attempt, Claim, Lock, Request};
 /// invalidation. None of this depends on the lock, so a lock without fences will do.
 ///
 /// # What is weaker than the store alone
-/// - A miss costs two round trips, one after the other, and so does the end of a load. Hits cost
+/// - A miss costs two round trips, one after the other, and the end of a load two more. Hits cost
 ///   what they cost without a lock.
 /// - Both systems have to be available. If one is not, acquiring fails, and
 ///   [`WhenStoreFails`](bellwether::WhenStoreFails) decides.

@@ -35,7 +35,7 @@ where
 
 impl<S, Req, C> PendingRequest<S, Req, C> {
     fn end(&self, event: RequestEvent) {
-        self.span.end(event, self.begun.elapsed());
+        self.span.end(event, self.begun);
         match &self.options.noted {
             Some(noted) => noted.note(event),
             None => self.core.statistics.request(event),

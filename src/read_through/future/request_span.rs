@@ -1,7 +1,6 @@
 //! The span of a request that asks the store or waits.
 
-use std::time::Duration;
-
+use tokio::time::Instant;
 use tracing::field;
 
 use crate::key::Key;
@@ -47,14 +46,15 @@ impl RequestSpan {
         if self.is_own { self.caller.clone() } else { CallerSpan::default() }
     }
 
-    /// Notes how the request has ended.
-    pub(super) fn end(&self, event: RequestEvent, waited: Duration) {
+    /// Notes how the request that began then has ended.
+    pub(super) fn end(&self, event: RequestEvent, begun: Instant) {
         if self.is_own {
             let field = event.field();
             let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
             let span = self.caller.span();
             span.record("outcome", outcome).record("detail", detail);
-            span.record("waited_ms", u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
+            let waited = begun.elapsed().as_millis();
+            span.record("waited_ms", u64::try_from(waited).unwrap_or(u64::MAX));
         }
     }
 }

@@ -16,7 +16,10 @@ use crate::key::Digest;
 use crate::stats::OperationCounters;
 use crate::store::Watchers;
 
+/// Aligned, so that it is apart in memory from the count of its owners, which each operation
+/// changes.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,

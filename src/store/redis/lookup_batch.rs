@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn seen(sealed: &[u8]) -> Option<Seen> {
-        Some(Seen { sealed: sealed.to_vec(), life: SeenLife::Unknown })
+        Some(Seen { sealed: sealed.to_vec(), life: SeenLife::Estimated(None) })
     }
 
     /// What a server has under the names of a batch: keys have their digests as entries, and the first

@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::client::{InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route};
+use super::client::{
+    InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route, ServerClock, ServerTime,
+};
 use super::lookup_batch::{LookupBatch, LookupResult, LookupTarget, malformed};
 use super::reply::{self, Seen};
 use crate::error::StoreError;
@@ -33,8 +35,15 @@ struct LookupState {
     /// Whether lookups read the server's time, too. They do not until one finds an entry that needs
     /// it.
     with_time: AtomicBool,
+    callers: Callers,
+}
+
+/// What each lookup changes, apart in memory from what it only reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Callers {
     /// How many lookups are under way.
-    callers: AtomicUsize,
+    active: AtomicUsize,
     /// The lookups that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
     next: Mutex<LookupQueue>,
@@ -77,9 +86,14 @@ struct LookupReply {
 }
 
 impl LookupReply {
-    fn read(reply: RedisValue, count: usize, reading: LifeReading) -> Option<Self> {
+    fn read(
+        reply: RedisValue,
+        count: usize,
+        reading: LifeReading,
+        estimate: impl FnOnce() -> Option<ServerTime>,
+    ) -> Option<Self> {
         let (now, seen) = match reading {
-            LifeReading::AsNeeded => (None, reply::seen(reply)?),
+            LifeReading::AsNeeded => (None, reply::seen(reply, estimate())?),
             LifeReading::Time => with_now(reply::seen_with_time(reply)?),
             LifeReading::Remaining => with_now(reply::seen_with_lives(reply)?),
         };
@@ -98,8 +112,7 @@ impl Lookups {
             route,
             script,
             with_time: AtomicBool::new(false),
-            callers: AtomicUsize::new(0),
-            next: Mutex::default(),
+            callers: Callers::default(),
         }))
     }
 
@@ -205,7 +218,10 @@ impl LookupState {
             })
             .collect();
         let asked_at = Instant::now();
-        let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), reading);
+        let read = |group: usize, reply| {
+            let estimate = || self.client.with_clock(&requests[group], ServerClock::now);
+            LookupReply::read(reply, groups[group].len(), reading, estimate)
+        };
         let replied = |group: usize, reply: Result<LookupReply, StoreError>| {
             let seen = reply.map(|reply| {
                 self.note_time(&requests[group], asked_at, &reply);
@@ -236,7 +252,7 @@ impl LookupState {
     }
 
     fn next(&self) -> MutexGuard<'_, LookupQueue> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+        self.callers.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -248,13 +264,13 @@ struct ActiveLookup<'a> {
 
 impl<'a> ActiveLookup<'a> {
     fn begin(state: &'a LookupState) -> Self {
-        Self { state, is_alone: state.callers.fetch_add(1, Ordering::Relaxed) == 0 }
+        Self { state, is_alone: state.callers.active.fetch_add(1, Ordering::Relaxed) == 0 }
     }
 }
 
 impl Drop for ActiveLookup<'_> {
     fn drop(&mut self) {
-        self.state.callers.fetch_sub(1, Ordering::Relaxed);
+        self.state.callers.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The operations of a `RedisStore`: their requests, and how their replies are read.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -115,9 +114,9 @@ impl Inner {
     /// The server's time at which a caller that starts now has stopped waiting. Empty if the
     /// server's time is not known.
     fn latest_arrival(&self, digest: &Digest) -> Vec<u8> {
-        let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
         let now = self.client.with_clock(digest, ServerClock::now);
-        now.map(latest).map(number).unwrap_or_default()
+        let latest = now.map(|now| now.latest + micros(self.timeout()));
+        latest.map(number).unwrap_or_default()
     }
 
     /// Reads the reply to a claim that requested this term, at this time of the server.

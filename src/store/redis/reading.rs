@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::ServerClock;
+use super::client::ServerTime;
 use super::envelope::Stamp;
 use super::inner::Inner;
 use super::lookup_batch::{LookupAnswer, LookupTarget};
@@ -64,7 +64,8 @@ impl Inner {
         loop {
             let LookupAnswer { entry, tags } = match reading {
                 LifeReading::AsNeeded => lookups.read(target).await?,
-                reading => lookups.read_with(target, reading).await?,
+                // Rare, and boxed, so that other lookups need no memory for it.
+                reading => Box::pin(lookups.read_with(target, reading)).await?,
             };
             let Some(Seen { sealed, life }) = entry else { return Ok(None) };
             known.note(tags);
@@ -81,31 +82,28 @@ impl Inner {
                     Some(left) => Remaining::Known(left),
                     None => return Ok(None),
                 },
-                SeenLife::Unknown if draft.lifetimes().need_the_remaining_life() => {
+                SeenLife::Estimated(_) if draft.lifetimes().need_the_remaining_life() => {
                     lookups.ask_for_time();
                     continue;
                 }
-                SeenLife::Unknown if self.may_be_over(digest, draft.lifetimes(), stamp) => {
+                SeenLife::Estimated(now) if may_be_over(draft.lifetimes(), stamp, now) => {
                     reading = LifeReading::Time;
                     continue;
                 }
-                SeenLife::Unknown => Remaining::Fresh,
+                SeenLife::Estimated(_) => Remaining::Fresh,
             };
             return Ok(Some(OpenedEntry { draft, stamp, epochs, remaining }));
         }
     }
+}
 
-    /// Whether an entry may be invalid because the server's clock was set back: its life may be
-    /// over, or may not have begun. If the clock was not set, this holds only at the very end of a
-    /// life.
-    fn may_be_over(&self, digest: &Digest, lifetimes: Lifetimes, stamp: Stamp) -> bool {
-        let life = micros(lifetimes.life());
-        let now = self.client.with_clock(digest, ServerClock::now);
-        now.is_none_or(|now| {
-            stamp.stored_at > now.start().saturating_add(DRIFT)
-                || now.end().saturating_sub(stamp.stored_at) >= life
-        })
-    }
+/// Whether an entry may be invalid because the server's clock was set back: its life may be over, or
+/// may not have begun. If the clock was not set, this holds only at the very end of a life.
+fn may_be_over(lifetimes: Lifetimes, stamp: Stamp, now: Option<ServerTime>) -> bool {
+    now.is_none_or(|now| {
+        stamp.stored_at > now.earliest.saturating_add(DRIFT)
+            || now.latest.saturating_sub(stamp.stored_at) >= micros(lifetimes.life())
+    })
 }
 
 /// What is left of a life at a time of the server, or none if it is over. The life of an entry from a

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::client::RedisValue as Value;
+use super::client::{RedisValue as Value, ServerTime};
 use super::tag_value::TagValue;
 use crate::trace::TraceParent;
 
@@ -23,7 +23,8 @@ pub(super) struct Seen {
 /// What a lookup has learned of the life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SeenLife {
-    Unknown,
+    /// Nothing. This is what is known of the server's time, shortly after the entry was read.
+    Estimated(Option<ServerTime>),
     /// The server's time in us, shortly after the entry was read.
     ReadAt(u64),
     /// What is left of it, by a script.
@@ -49,9 +50,10 @@ pub(super) enum Acquired {
     Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
 
-/// The reply to an `MGET`. A value that is no string counts as none.
-pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
-    seen_with(reply, SeenLife::Unknown)
+/// The reply to an `MGET`, and the server's time as far as it is known. A value that is no string
+/// counts as none.
+pub(super) fn seen(reply: Value, now: Option<ServerTime>) -> Option<Vec<Option<Seen>>> {
+    seen_with(reply, SeenLife::Estimated(now))
 }
 
 /// The replies to an `MGET` and to a `TIME` after it: the server's time in us, and the entries.

@@ -156,8 +156,8 @@ impl Inner {
         }
         let of_key = self.client.with_clock(&lease.key().digest(), ServerClock::now);
         let of_tag = self.client.with_clock(&tag.digest, ServerClock::now);
-        let age = of_key.map(|now| now.end().saturating_sub(granted_at));
-        let granted_at = of_tag.zip(age).map(|(now, age)| now.start().saturating_sub(age));
+        let age = of_key.map(|now| now.latest.saturating_sub(granted_at));
+        let granted_at = of_tag.zip(age).map(|(now, age)| now.earliest.saturating_sub(age));
         granted_at.unwrap_or_default()
     }
 
@@ -186,7 +186,7 @@ impl Inner {
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
         let now =
-            || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| *now.end());
+            || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| now.latest);
         Ok(match standing.unwrap_or(Standing::Current) {
             Standing::Current => Some(entry),
             Standing::Gone => None,

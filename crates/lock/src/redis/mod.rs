@@ -62,8 +62,8 @@
 //! The release of a lock without waiters publishes nothing. Each lock subscribes over one more
 //! connection, when it connects or, if it connects lazily, when it first asks for a key. An expiry is
 //! not announced: a waiter asks again at the end of the lease. A waiter asks again every 250 ms at
-//! least, so a message that is lost delays it by no more. The waiters of a [`Redlock`] poll, and so do
-//! those of a user that may not subscribe.
+//! least, so a message that is lost delays it by no more. The waiters of a [`Redlock`] poll, and
+//! those of a user that may not subscribe poll, too.
 //!
 //! # How a holder notices a loss
 //! In the same way. A holder reads its name 0.1 s after the grant, and again after each message. It

@@ -13,7 +13,7 @@ impl RedisOptions {
     ///
     /// The error says [whether it is kept](crate::StoreError::is_kept). While it is, this process
     /// serves nothing of its key or tag: an operation that reads it repeats the invalidation first,
-    /// or fails as that does. So do commits of loads that began before.
+    /// or fails as that does. Commits of loads that began before do the same.
     ///
     /// One more than these is dropped, and its error says so. Then all that was stored before counts
     /// as absent in this process, and other processes are not told.

@@ -73,7 +73,7 @@ pub(super) use self::keeping_rules::{KeepingRules, ReplicaRules};
 pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
-pub(super) use self::server_clock::ServerClock;
+pub(super) use self::server_clock::{ServerClock, ServerTime};
 pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
 

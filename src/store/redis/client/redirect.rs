@@ -78,15 +78,17 @@ pub(super) fn redirection(error: &RequestError) -> Redirection {
         (Some("CLUSTERDOWN"), _) => Redirection::AwaitCluster,
         (Some("READONLY" | "MASTERDOWN" | "LOADING"), _) => Redirection::AskAnother,
         // A script has used a name that has moved already.
-        (Some("ERR"), _) if is_of_moving_script(reported) => Redirection::Repeat,
+        (Some("ERR"), _) if says(reported, "non local key") => Redirection::Repeat,
+        // A script was to write, on a node that answers reads while the cluster takes no requests.
+        (Some("ERR"), _) if says(reported, "cluster is down") => Redirection::AwaitCluster,
         (Some(_), _) => Redirection::Fail,
         (None, _) if is_lost(reported) => Redirection::AskAnother,
         (None, _) => Redirection::Fail,
     }
 }
 
-fn is_of_moving_script(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| detail.contains("non local key"))
+fn says(error: &RedisError, text: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(text))
 }
 
 /// Whether an error means that the connection is lost.
@@ -134,6 +136,11 @@ mod tests {
             ),
             ("CLUSTERDOWN The cluster is down", Redirection::AwaitCluster),
             ("CLUSTERDOWN Hash slot not served", Redirection::AwaitCluster),
+            (
+                "ERR Script attempted to execute a write command while the cluster is down and \
+                 readonly script: 0f3a, on @user_script:1.",
+                Redirection::AwaitCluster,
+            ),
             ("READONLY You can't write against a read only replica.", Redirection::AskAnother),
             ("MASTERDOWN Link with MASTER is down", Redirection::AskAnother),
             ("LOADING Redis is loading the dataset in memory", Redirection::AskAnother),

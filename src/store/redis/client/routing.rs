@@ -141,7 +141,7 @@ impl Routing {
 
     /// The latest time of a server, in us.
     pub(super) fn latest_time(&self) -> Option<u64> {
-        let latest = |clock: &ServerClock| clock.now().map(|now| *now.end());
+        let latest = |clock: &ServerClock| clock.now().map(|now| now.latest);
         match self {
             Self::Single(node) => latest(&node.clock),
             Self::Cluster(cluster) => {

@@ -8,7 +8,6 @@
 //! estimate is wrong only until the next reply. Decisions that use the estimate have to tolerate
 //! that.
 
-use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -23,12 +22,20 @@ pub(in super::super) struct ServerClock {
     bounds: Mutex<Option<TimeBounds>>,
 }
 
+/// What is known of the server's time, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct ServerTime {
+    /// It is not earlier than this.
+    pub(in super::super) earliest: u64,
+    /// It is not later than this.
+    pub(in super::super) latest: u64,
+}
+
 /// The bounds of the server's time at a local moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct TimeBounds {
     at: LocalMoment,
-    /// In microseconds since the Unix epoch.
-    time: RangeInclusive<u64>,
+    time: ServerTime,
 }
 
 /// A moment by both clocks of this machine. The monotonic one stands still while the machine is
@@ -46,26 +53,25 @@ impl ServerClock {
         self.note_at(asked_at, server_us, LocalMoment::now());
     }
 
-    /// The earliest and the latest possible server's time, in microseconds since the Unix epoch.
-    /// `None` before the first reply with the time, and if this machine was suspended or its own
-    /// clock was set since then.
-    pub(in super::super) fn now(&self) -> Option<RangeInclusive<u64>> {
+    /// The server's time now. `None` before the first reply with the time, and if this machine was
+    /// suspended or its own clock was set since then.
+    pub(in super::super) fn now(&self) -> Option<ServerTime> {
         self.at(LocalMoment::now())
     }
 
     fn note_at(&self, asked_at: Instant, server_us: u64, received_at: LocalMoment) {
         let under_way = micros(received_at.monotonic.saturating_duration_since(asked_at));
-        let reported = server_us..=server_us.saturating_add(under_way);
+        let latest = server_us.saturating_add(under_way);
+        let reported = ServerTime { earliest: server_us, latest };
         let mut bounds = self.bounds();
-        let known = bounds.as_ref().and_then(|bounds| bounds.moved_on(received_at));
-        let both = known
-            .map(|known| *known.start().max(reported.start())..=*known.end().min(reported.end()));
-        let time = both.filter(|both| !both.is_empty()).unwrap_or(reported);
+        let known = bounds.and_then(|bounds| bounds.moved_on(received_at));
+        let time = known.and_then(|known| known.and(reported)).unwrap_or(reported);
         *bounds = Some(TimeBounds { at: received_at, time });
     }
 
-    fn at(&self, local: LocalMoment) -> Option<RangeInclusive<u64>> {
-        self.bounds().as_ref()?.moved_on(local)
+    fn at(&self, local: LocalMoment) -> Option<ServerTime> {
+        let bounds = *self.bounds();
+        bounds?.moved_on(local)
     }
 
     fn bounds(&self) -> MutexGuard<'_, Option<TimeBounds>> {
@@ -73,14 +79,23 @@ impl ServerClock {
     }
 }
 
+impl ServerTime {
+    /// What both say. None if they contradict each other.
+    fn and(self, other: Self) -> Option<Self> {
+        let earliest = self.earliest.max(other.earliest);
+        let latest = self.latest.min(other.latest);
+        (earliest <= latest).then_some(Self { earliest, latest })
+    }
+}
+
 impl TimeBounds {
     /// The bounds at a later moment. None if it is unknown how much later that is.
-    fn moved_on(&self, local: LocalMoment) -> Option<RangeInclusive<u64>> {
+    fn moved_on(&self, local: LocalMoment) -> Option<ServerTime> {
         let passed = local.passed_since(&self.at)?;
         let drift = passed / u64::from(DRIFT);
-        let earliest = self.time.start().saturating_add(passed - drift);
-        let latest = self.time.end().saturating_add(passed.saturating_add(drift));
-        Some(earliest..=latest)
+        let earliest = self.time.earliest.saturating_add(passed - drift);
+        let latest = self.time.latest.saturating_add(passed.saturating_add(drift));
+        Some(ServerTime { earliest, latest })
     }
 }
 
@@ -108,6 +123,8 @@ const DISAGREEMENT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use super::*;
 
     const SERVER: u64 = 1_700_000_000_000_000;
@@ -117,6 +134,10 @@ mod tests {
     fn after(local: LocalMoment, millis: u64) -> LocalMoment {
         let passed = Duration::from_millis(millis);
         LocalMoment { monotonic: local.monotonic + passed, wall: local.wall + passed }
+    }
+
+    fn time(range: RangeInclusive<u64>) -> ServerTime {
+        ServerTime { earliest: *range.start(), latest: *range.end() }
     }
 
     fn note(clock: &ServerClock, asked_at: LocalMoment, server_us: u64, received_at: LocalMoment) {
@@ -134,7 +155,7 @@ mod tests {
         let asked_at = LocalMoment::now();
         let received_at = after(asked_at, 3);
         note(&clock, asked_at, SERVER, received_at);
-        assert_eq!(clock.at(received_at), Some(SERVER..=SERVER + 3000));
+        assert_eq!(clock.at(received_at), Some(time(SERVER..=SERVER + 3000)));
     }
 
     #[test]
@@ -143,7 +164,7 @@ mod tests {
         let start = LocalMoment::now();
         note(&clock, start, SERVER, start);
         let now = clock.at(after(start, 10_000)).expect("it is known");
-        assert_eq!(now, SERVER + 10 * SECOND - 10_000..=SERVER + 10 * SECOND + 10_000);
+        assert_eq!(now, time(SERVER + 10 * SECOND - 10_000..=SERVER + 10 * SECOND + 10_000));
     }
 
     #[test]
@@ -153,7 +174,7 @@ mod tests {
         note(&clock, start, SERVER, start);
         note(&clock, start, SERVER + 100_000, after(start, 200));
         let now = clock.at(after(start, 200)).expect("it is known");
-        assert_eq!(now, SERVER + 199_800..=SERVER + 200_200);
+        assert_eq!(now, time(SERVER + 199_800..=SERVER + 200_200));
     }
 
     #[test]
@@ -163,7 +184,7 @@ mod tests {
         note(&clock, start, SERVER, start);
         for set in [SERVER + 3600 * SECOND, SERVER - 3600 * SECOND] {
             note(&clock, start, set, after(start, 1));
-            assert_eq!(clock.at(after(start, 1)), Some(set..=set + 1000));
+            assert_eq!(clock.at(after(start, 1)), Some(time(set..=set + 1000)));
         }
     }
 
@@ -175,6 +196,7 @@ mod tests {
         let woken = LocalMoment { wall: start.wall + Duration::from_secs(60), ..after(start, 1) };
         assert_eq!(clock.at(woken), None);
         note(&clock, woken, SERVER + 60 * SECOND, woken);
-        assert_eq!(clock.at(woken), Some(SERVER + 60 * SECOND..=SERVER + 60 * SECOND));
+        let woken_at = SERVER + 60 * SECOND;
+        assert_eq!(clock.at(woken), Some(time(woken_at..=woken_at)));
     }
 }
