@@ -63,8 +63,8 @@
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
 //! | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
-//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open. The label is its address |
-//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats` |
+//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 for a former server too. The label is its address |
+//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats`, also of up to 128 former servers |
 //! | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
 //! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
 //! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |

@@ -23,7 +23,8 @@ const NOTES: [&str; 2] = [
     "Behind the load: time from the end of a key's first load to the answers of the other callers.",
 ];
 const NOTE_ON_REDIS: &str = "Redis commands: counted by the server (INFO commandstats), without \
-                             the commands that scripts run there.";
+                             the commands that scripts run there. Those of `unprotected` are \
+                             heartbeats of near copies: two per second for each process and node.";
 
 pub(super) fn text(settings: &Settings, summaries: &Summaries) -> String {
     let mut lines = vec![headline(settings), String::new(), group_line(), column_line()];

@@ -18,7 +18,7 @@ use super::guarded::{
 };
 use super::missing::MissingServer;
 use super::resp2::{Connection, Reply};
-use super::wrong_clock::{CLOCK, turn, wrong_clock};
+use super::wrong_clock::{CLOCK, is_wrong_by, turn, wrong_clock};
 
 /// How long a server on a port may take to identify itself.
 const INTRODUCTION: Duration = Duration::from_secs(1);
@@ -86,9 +86,14 @@ impl RedisServer {
 
     /// Sets by how many seconds its clock is wrong, now and after a restart, while it runs. It must
     /// have been [started with a clock](Self::start_with_clock).
+    ///
+    /// Waits until commands show the new time: Valkey reads its clock once a millisecond, and counts
+    /// from there by another one.
     pub fn turn_clock(&self, seconds: i64) {
         self.set_clock(seconds);
         turn(self.dir.path(), seconds);
+        let mut connection = self.connect();
+        wait_until("the server shows its new time", || is_wrong_by(&mut connection, seconds));
     }
 
     /// Starts a sentinel, with the lines of its configuration.

@@ -4,6 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::UNIX_EPOCH;
+
+use super::resp2::{Connection, Reply};
 
 /// The file that makes the clock of a server wrong, if it is in its directory: by that many
 /// seconds.
@@ -18,6 +21,18 @@ pub(super) fn turn(dir: &Path, seconds: i64) {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join(TURNED));
     let written = file.and_then(|file| file.write_all_at(format!("{seconds:020}").as_bytes(), 0));
     written.expect("its clock");
+}
+
+/// Whether the clock that a server shows is wrong by so many seconds.
+pub(super) fn is_wrong_by(server: &mut Connection, seconds: i64) -> bool {
+    let expected = || UNIX_EPOCH.elapsed().expect("the time").as_secs_f64() + seconds as f64;
+    let earliest = expected() - PRECISION;
+    let shown = server.command(&["TIME"]).expect("its time");
+    let latest = expected() + PRECISION;
+    let Reply::Array(shown) = shown else { panic!("not a time: {shown:?}") };
+    let parts = shown.into_iter().map(|part| part.text().parse::<f64>().expect("a number"));
+    let shown = parts.zip([1.0, 1e-6]).map(|(part, unit)| part * unit).sum();
+    (earliest..=latest).contains(&shown)
 }
 
 /// The command that runs another one with a clock that is wrong, if it is to be.
@@ -39,6 +54,9 @@ pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
     let wrong_by = format!("WRONG_BY={}", dir.join(TURNED).display());
     ["env", &preload, &wrong_by].map(str::to_owned).to_vec()
 }
+
+/// How far apart, in seconds, two readings of one clock may be: far less than clocks are turned by.
+const PRECISION: f64 = 0.1;
 
 /// The library that a server asks for the time, in place of the system's own.
 const WRONG_CLOCK: &str = r#"

@@ -56,6 +56,23 @@ fn a_restart_keeps_the_port_and_what_was_appended_to_the_log() {
 }
 
 #[test]
+fn a_clock_that_was_turned_shows_its_new_time_to_the_next_command() {
+    let server = RedisServer::start_with_clock(0, &[]);
+    let mut connection = server.connect();
+    let mut seconds = || -> i64 {
+        let Ok(Reply::Array(time)) = connection.command(&["TIME"]) else { panic!("no time") };
+        let [Reply::Text(seconds), _] = &time[..] else { panic!("not a time: {time:?}") };
+        seconds.parse().expect("a number")
+    };
+    for turned_by in [3600, -3600].repeat(10) {
+        let before = seconds();
+        server.turn_clock(turned_by.max(0));
+        let shown = seconds() - before;
+        assert!((turned_by - 60..turned_by + 60).contains(&shown), "{shown} s for {turned_by}");
+    }
+}
+
+#[test]
 fn a_server_that_keeps_nothing_is_empty_after_a_restart() {
     let mut server = RedisServer::start();
     server.command(&["SET", "lost", "yes"]);

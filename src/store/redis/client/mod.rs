@@ -19,6 +19,7 @@ mod connector;
 mod credentials;
 mod destination;
 mod dial;
+mod former_servers;
 mod health;
 mod in_flight;
 mod keeping_options;

@@ -22,8 +22,7 @@ use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
 use crate::error::StoreError;
-use crate::stats::NodeFigures;
-use crate::store::redis::stats::RedisNodeStats;
+use crate::store::redis::stats::NodeList;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
@@ -34,7 +33,7 @@ pub(super) struct RedisNode {
     pub(super) clock: Arc<ServerClock>,
     is_of_cluster: bool,
     health: Health,
-    record: Arc<NodeRecord>,
+    pub(super) record: Arc<NodeRecord>,
     /// Counted on to replace all connections.
     failovers: Arc<Failovers>,
     tracked: SharedConnection,
@@ -74,14 +73,25 @@ pub(super) struct NodeError {
 impl NodeFactory {
     /// The only node of a client.
     pub(super) fn single(&self, address: ServerAddress) -> RedisNode {
-        self.make(address, 0, &self.connector)
+        let record = Arc::new(match &self.connector.destination {
+            Destination::Server(server) => NodeRecord::of(server.clone()),
+            Destination::Sentinel(_) => NodeRecord::default(),
+        });
+        self.make(address, 0, &Connector { record, ..self.connector.clone() })
     }
 
-    /// A node of a cluster.
-    pub(super) fn node(&self, address: ServerAddress, place: u16) -> RedisNode {
+    /// A node of a cluster, which goes on with the record of its last time there.
+    pub(super) fn node(
+        &self,
+        address: ServerAddress,
+        place: u16,
+        record: Option<Arc<NodeRecord>>,
+    ) -> RedisNode {
+        let new = || Arc::new(NodeRecord::of(address.clone()));
         let connector = Connector {
             destination: Destination::Server(address.clone()),
             failovers: Arc::default(),
+            record: record.unwrap_or_else(new),
             clock: self.connector.clock.as_ref().map(|_| Arc::default()),
             ..self.connector.clone()
         };
@@ -89,10 +99,6 @@ impl NodeFactory {
     }
 
     fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
-        let record = Arc::new(match &connector.destination {
-            Destination::Server(server) => NodeRecord::of(server.clone()),
-            Destination::Sentinel(_) => NodeRecord::default(),
-        });
         let owners = self.handler.owners.clone();
         let plain = self.plain as usize;
         let connections = 1 + plain + usize::from(self.waits);
@@ -100,8 +106,7 @@ impl NodeFactory {
         let losses = Arc::new(losses);
         let connect = |number, handler| {
             let backoff = ReconnectBackoff::new(connector.backoff.longest());
-            let record = Arc::clone(&record);
-            let connector = Connector { backoff, handler, record, ..connector.clone() };
+            let connector = Connector { backoff, handler, ..connector.clone() };
             SharedConnection::new(connector, number, Arc::clone(&losses))
         };
         let clock = connector.clock.clone().unwrap_or_default();
@@ -113,7 +118,7 @@ impl NodeFactory {
             health: Health::new(self.rules, self.outages.clone()),
             is_of_cluster: self.handler.owners.is_some(),
             used: AtomicBool::new(false),
-            record,
+            record: Arc::clone(&connector.record),
             address,
             place,
             clock,
@@ -215,19 +220,9 @@ impl RedisNode {
         self.health.is_down()
     }
 
-    /// What it was sent and what came of it. Behind sentinels, the first one is the primary.
-    pub(super) fn stats(&self) -> Vec<RedisNodeStats> {
-        let stats =
-            |(place, (server, figures)): (usize, (ServerAddress, NodeFigures))| RedisNodeStats {
-                address: server.to_string(),
-                requests: figures.requests(),
-                redirections: figures.redirections(),
-                errors: figures.errors(),
-                connects: figures.connects(),
-                outages: figures.outages(),
-                is_down: place == 0 && self.is_down(),
-            };
-        self.record.read().into_iter().enumerate().map(stats).collect()
+    /// What it was sent and what came of it. Behind sentinels, also for the former primaries.
+    pub(super) fn stats(&self) -> NodeList {
+        self.record.list(self.is_down())
     }
 
     /// Since when it is out of reach, after it was in use.

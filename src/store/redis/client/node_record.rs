@@ -3,10 +3,12 @@
 //! A node of a cluster is one server, and so is a fixed address. Behind sentinels, one node is a
 //! server after the other: each has figures of its own, which go on when it is the primary again.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::address::ServerAddress;
+use super::former_servers::{FormerServers, ServerRecord};
 use crate::stats::{NodeCounters, NodeFigures};
+use crate::store::redis::stats::{NodeList, RedisNodeStats};
 
 /// What a node was sent and what came of it, by server.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ struct NodeServers {
     current: Option<ServerAddress>,
     /// What the counters counted for other servers.
     others: NodeFigures,
-    former: Vec<(ServerAddress, NodeFigures)>,
+    former: FormerServers<NodeFigures>,
 }
 
 impl NodeRecord {
@@ -42,12 +44,16 @@ impl NodeRecord {
         self.counters.connects();
     }
 
-    /// The figures of the server that the node is, and then those of the servers that it was.
-    pub(super) fn read(&self) -> Vec<(ServerAddress, NodeFigures)> {
+    /// The figures of the servers that the node was, and of the one that it is. That one may be down.
+    pub(super) fn list(&self, is_down: bool) -> NodeList {
         let servers = self.servers();
+        let mut list = servers.former.list();
         let figures = self.counters.read().since(&servers.others);
-        let current = servers.current.clone().map(|server| (server, figures));
-        current.into_iter().chain(servers.former.iter().cloned()).collect()
+        list.listed.extend(servers.current.iter().map(|server| RedisNodeStats {
+            is_down,
+            ..RedisNodeStats::new(server.to_string(), &figures)
+        }));
+        list
     }
 
     fn servers(&self) -> MutexGuard<'_, NodeServers> {
@@ -58,12 +64,18 @@ impl NodeRecord {
 impl NodeServers {
     /// Another server takes the place of the current one.
     fn replace(&mut self, server: &ServerAddress, counted: NodeFigures) {
+        let resumed = self.former.resume(server).unwrap_or_default();
         if let Some(current) = self.current.replace(server.clone()) {
-            self.former.push((current, counted.since(&self.others)));
+            self.former.leave(current, counted.since(&self.others));
         }
-        let place = self.former.iter().position(|(former, _)| former == server);
-        let resumed = place.map(|place| self.former.swap_remove(place).1).unwrap_or_default();
         self.others = counted.since(&resumed);
+    }
+}
+
+/// Of a node of a cluster, which is one server.
+impl ServerRecord for Arc<NodeRecord> {
+    fn figures(&self) -> NodeFigures {
+        self.counters.read()
     }
 }
 
@@ -75,20 +87,17 @@ mod tests {
         ServerAddress::Tcp { host: "h".to_owned(), port }
     }
 
-    /// The servers with their connects and requests.
+    /// The servers with their connects and requests, the current one first.
     fn figures(record: &NodeRecord) -> Vec<(String, u64, u64)> {
-        let read = record.read().into_iter();
-        let mut figures: Vec<_> = read
-            .map(|(server, figures)| (server.to_string(), figures.connects(), figures.requests()))
-            .collect();
-        figures[1..].sort();
-        figures
+        let mut nodes = record.list(false).listed;
+        nodes.sort_by_key(|node| (node.is_former, node.address.clone()));
+        nodes.into_iter().map(|node| (node.address, node.connects, node.requests)).collect()
     }
 
     #[test]
     fn each_server_has_its_own_figures_which_go_on_when_it_is_back() {
         let record = NodeRecord::default();
-        assert_eq!(record.read(), []);
+        assert_eq!(figures(&record), []);
         record.connects_to(&server(1));
         record.counters.sent(3);
         assert_eq!(figures(&record), [("h:1".to_owned(), 1, 3)]);
@@ -98,6 +107,30 @@ mod tests {
         record.connects_to(&server(1));
         record.counters.sent(10);
         assert_eq!(figures(&record), [("h:1".to_owned(), 2, 13), ("h:2".to_owned(), 1, 5)]);
+    }
+
+    #[test]
+    fn only_the_server_that_a_node_is_can_be_down() {
+        let record = NodeRecord::default();
+        record.connects_to(&server(1));
+        record.connects_to(&server(2));
+        let nodes = record.list(true).listed.into_iter();
+        let nodes: Vec<_> =
+            nodes.map(|node| (node.address, node.is_former, node.is_down)).collect();
+        assert_eq!(nodes, [("h:1".to_owned(), true, false), ("h:2".to_owned(), false, true)]);
+    }
+
+    #[test]
+    fn the_sum_over_ever_new_servers_never_falls() {
+        let record = NodeRecord::default();
+        for port in 1..1000 {
+            record.connects_to(&server(port));
+            record.counters.sent(2);
+            let NodeList { listed, unlisted } = record.list(false);
+            let sum = listed.iter().map(|node| node.requests).sum::<u64>() + unlisted.requests;
+            assert_eq!(sum, 2 * u64::from(port));
+            assert!(listed.len() < 200, "{}", listed.len());
+        }
     }
 
     #[test]

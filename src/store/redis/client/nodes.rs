@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::RedisClient;
 use super::request::RedisRequest;
 use super::script::RedisScript;
-use crate::store::redis::stats::RedisNodeStats;
+use crate::store::redis::stats::NodeList;
 
 impl RedisClient {
     /// For each node, a request that only a working primary answers. Any reply will do.
@@ -28,7 +28,7 @@ impl RedisClient {
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
-    pub(in super::super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+    pub(in super::super) fn node_stats(&self) -> NodeList {
         self.0.routing.node_stats()
     }
 

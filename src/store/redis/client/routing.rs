@@ -13,7 +13,7 @@ use super::request::{Outgoing, RedisRequest, Replied};
 use super::server_clock::ServerClock;
 use super::slot::InSlot;
 use crate::error::StoreError;
-use crate::store::redis::stats::RedisNodeStats;
+use crate::store::redis::stats::NodeList;
 
 /// Where requests go.
 pub(super) enum Routing {
@@ -108,13 +108,13 @@ impl Routing {
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
-    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
-        let mut stats = match self {
+    pub(super) fn node_stats(&self) -> NodeList {
+        let mut list = match self {
             Self::Single(node) => node.stats(),
             Self::Cluster(cluster) => cluster.node_stats(),
         };
-        stats.sort_by(|one, other| one.address.cmp(&other.address));
-        stats
+        list.listed.sort_by(|one, other| one.address.cmp(&other.address));
+        list
     }
 
     pub(super) fn is_down(&self) -> bool {

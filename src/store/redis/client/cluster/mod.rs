@@ -39,7 +39,7 @@ use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS, SlotOwners};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::jitter::jitter;
-use crate::store::redis::stats::RedisNodeStats;
+use crate::store::redis::stats::NodeList;
 
 /// A cluster.
 pub(super) struct Cluster {
@@ -287,9 +287,9 @@ impl Cluster {
         self.table.owners().into_iter().map(|(_, node)| node).collect()
     }
 
-    /// What the nodes that are in use were sent and what came of it.
-    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
-        self.table.in_use().iter().flat_map(|node| node.stats()).collect()
+    /// What the nodes were sent and what came of it.
+    pub(super) fn node_stats(&self) -> NodeList {
+        self.table.stats()
     }
 
     /// Whether the cluster, or any node that owns slots, is taken to be down.

@@ -8,15 +8,18 @@ use tokio::time::Instant;
 use super::slot_ranges::SlotRanges;
 use crate::store::Watchers;
 use crate::store::redis::client::address::ServerAddress;
+use crate::store::redis::client::former_servers::FormerServers;
 use crate::store::redis::client::node::{NodeFactory, RedisNode};
+use crate::store::redis::client::node_record::NodeRecord;
 use crate::store::redis::client::slot::{InSlot, SLOTS, SlotOwners};
 use crate::store::redis::client::tracking_observer::TrackingObserver;
+use crate::store::redis::stats::NodeList;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(super) struct SlotTable {
     factory: NodeFactory,
     owners: Arc<SlotOwners>,
-    /// Held to clone or to replace nodes, never across an `.await`.
+    /// Held to clone or to replace nodes or to read their figures, never across an `.await`.
     nodes: RwLock<NodeTable>,
 }
 
@@ -26,6 +29,8 @@ struct NodeTable {
     places: Vec<Option<Arc<RedisNode>>>,
     /// The addresses of replicas.
     replicas: Vec<ServerAddress>,
+    /// Nodes that are not in use any more.
+    former: FormerServers<Arc<NodeRecord>>,
 }
 
 /// The place of nodes that are not in the table.
@@ -67,6 +72,15 @@ impl SlotTable {
     /// All nodes that are in use.
     pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
         self.nodes().places.iter().flatten().cloned().collect()
+    }
+
+    /// What the nodes were sent and what came of it: those that are in use and those that were. One
+    /// snapshot, so that no node is missing or listed twice while it leaves.
+    pub(super) fn stats(&self) -> NodeList {
+        let nodes = self.nodes();
+        let mut list = nodes.former.list();
+        list.listed.extend(nodes.places.iter().flatten().flat_map(|node| node.stats().listed));
+        list
     }
 
     /// The addresses of replicas.
@@ -189,9 +203,10 @@ impl NodeTable {
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
             // A cluster has no more owners than slots. This one is for the caller only.
-            return Arc::new(factory.node(address.clone(), NO_PLACE));
+            return Arc::new(factory.node(address.clone(), NO_PLACE, None));
         }
-        let node = Arc::new(factory.node(address.clone(), place as u16));
+        let record = self.former.resume(address);
+        let node = Arc::new(factory.node(address.clone(), place as u16, record));
         self.places.resize(self.places.len().max(place + 1), None);
         self.places[place] = Some(Arc::clone(&node));
         node
@@ -203,6 +218,10 @@ impl NodeTable {
         owners.iter().flatten().for_each(|place| owns[usize::from(*place)] = true);
         let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
         let nodes = self.places.iter_mut();
-        nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
+        let idle: Vec<_> = nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect();
+        for node in &idle {
+            self.former.leave(node.address.clone(), Arc::clone(&node.record));
+        }
+        idle
     }
 }
