@@ -1,5 +1,6 @@
 //! `Handle`: invalidates, expires and prefetches stored entries.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
 use super::expiry::{ExpiryUpdate, update_or_expire};
+use super::results::combined;
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
@@ -84,7 +86,7 @@ impl<S> Handle<S> {
     }
 
     /// Removes the entries of many keys, each as [`invalidate`](Self::invalidate) does, 256 at a
-    /// time. Returns how many entries there were.
+    /// time. Returns how many entries there were. A key that is given twice counts once.
     ///
     /// # Errors
     /// An error of the store, after all keys have been tried. Every operation may have happened or
@@ -98,7 +100,7 @@ impl<S> Handle<S> {
         keys: impl IntoIterator<Item = Key>,
     ) -> Result<usize, CacheError> {
         let one = |key: Key| async move { self.invalidate(&key).await };
-        many(keys.into_iter().map(one)).await
+        count_found(unique(keys).map(one)).await
     }
 
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
@@ -107,8 +109,8 @@ impl<S> Handle<S> {
     ///
     /// After this has returned, no request that starts later gets a value whose load began before it as
     /// a fresh one, in any process. Within the stale windows, which begin now, it may get that value as
-    /// a stale one. The value of a load under way is not stored, and only callers that had joined it get
-    /// it.
+    /// a stale one. The value of a load under way is not stored. Only callers that had joined before
+    /// that load began get its value as a fresh one.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
@@ -126,7 +128,7 @@ impl<S> Handle<S> {
     }
 
     /// Makes the entries of many keys stale, each as [`expire`](Self::expire) does, 256 at a time.
-    /// Returns how many entries there were.
+    /// Returns how many entries there were. A key that is given twice counts once.
     ///
     /// # Errors
     /// As [`invalidate_many`](Self::invalidate_many).
@@ -138,7 +140,7 @@ impl<S> Handle<S> {
         keys: impl IntoIterator<Item = Key>,
     ) -> Result<usize, CacheError> {
         let one = |key: Key| async move { self.expire(&key).await };
-        many(keys.into_iter().map(one)).await
+        count_found(unique(keys).map(one)).await
     }
 
     /// What the services and handles of this layer have done in this process: requests by outcome,
@@ -279,20 +281,21 @@ impl fmt::Debug for ExpireTag {
     }
 }
 
-/// Runs all of these, and counts those that found an entry. If some fail, the error is one that is not
-/// kept, if there is one.
-pub(super) async fn many<F>(all: impl Iterator<Item = F>) -> Result<usize, CacheError>
+/// Each of these keys once.
+fn unique(keys: impl IntoIterator<Item = Key>) -> impl Iterator<Item = Key> {
+    keys.into_iter().collect::<HashSet<_>>().into_iter()
+}
+
+/// Runs all of these operations, and counts those that found an entry. If some fail, the error is one
+/// that is not kept, if there is one.
+pub(super) async fn count_found<F>(operations: impl Iterator<Item = F>) -> Result<usize, CacheError>
 where
     F: Future<Output = Result<bool, CacheError>>,
 {
-    let mut ended = stream::iter(all).buffer_unordered(AT_ONCE);
+    let mut ended = stream::iter(operations).buffer_unordered(AT_ONCE);
     let mut found = Ok(0);
     while let Some(was_there) = ended.next().await {
-        found = match (found, was_there) {
-            (Ok(count), Ok(was_there)) => Ok(count + usize::from(was_there)),
-            (Err(first), Err(error)) if first.is_kept() => Err(error),
-            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-        };
+        found = combined(found, was_there.map(usize::from), |found, one| found + one);
     }
     found
 }

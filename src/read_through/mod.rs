@@ -107,6 +107,7 @@ mod outcome;
 pub(crate) mod private_keys;
 mod put;
 mod request_tags;
+pub(crate) mod results;
 pub(crate) mod service;
 mod step;
 mod tags;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bellwether::adapter::CacheClient;
+use bellwether::adapter::{CacheClient, result_of_all};
 use bellwether::stats::CacheStats;
 use bellwether::{BoxFuture, CacheError, ExpireTag, Handle, Key};
 use futures_util::future::join_all;
@@ -64,7 +64,7 @@ impl HttpHandle {
         &self,
         uris: impl IntoIterator<Item = Uri>,
     ) -> Result<usize, CacheError> {
-        let keys: HashSet<Key> = uris.into_iter().flat_map(|uri| keys_of(&uri)).collect();
+        let keys = uris.into_iter().flat_map(|uri| keys_of(&uri));
         self.entries.invalidate_many(keys).await
     }
 
@@ -90,7 +90,7 @@ impl HttpHandle {
     /// how many there were. A URI has two if it was requested by `http` and by `https`.
     ///
     /// # Errors
-    /// The first error of the store, after all URIs have been tried.
+    /// As [`invalidate_many`](Self::invalidate_many).
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
@@ -98,7 +98,7 @@ impl HttpHandle {
         &self,
         uris: impl IntoIterator<Item = Uri>,
     ) -> Result<usize, CacheError> {
-        let keys: HashSet<Key> = uris.into_iter().flat_map(|uri| keys_of(&uri)).collect();
+        let keys = uris.into_iter().flat_map(|uri| keys_of(&uri));
         self.entries.expire_many(keys).await
     }
 
@@ -112,13 +112,14 @@ impl HttpHandle {
     /// as `shop.example`.
     ///
     /// # Errors
-    /// If the store fails, or has no tags. Call it again to be sure.
+    /// If the store fails, or has no tags. Call it again to be sure. The error is
+    /// [kept](CacheError::is_kept) only if those of all writes that failed are.
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_group(&self, origin: &Uri, group: &str) -> Result<(), CacheError> {
         let tags = group_tags(origin, group);
-        first_error(join_all(tags.iter().map(|tag| self.entries.invalidate_tag(tag))).await)
+        result_of_all(join_all(tags.iter().map(|tag| self.entries.invalidate_tag(tag))).await)
     }
 
     /// Makes all stored responses of a [group](Self::invalidate_group) stale, as
@@ -202,7 +203,7 @@ impl IntoFuture for ExpireGroup {
     fn into_future(self) -> Self::IntoFuture {
         let Self(tags) = self;
         Box::pin(async move {
-            first_error(join_all(tags.into_iter().map(IntoFuture::into_future)).await)
+            result_of_all(join_all(tags.into_iter().map(IntoFuture::into_future)).await)
         })
     }
 }
@@ -210,8 +211,4 @@ impl IntoFuture for ExpireGroup {
 /// The keys of a URI. One that cannot be a target has no stored response.
 fn keys_of(uri: &Uri) -> HashSet<Key> {
     Target::of_uri(uri).map(|target| target.keys()).unwrap_or_default()
-}
-
-fn first_error(done: Vec<Result<(), CacheError>>) -> Result<(), CacheError> {
-    done.into_iter().collect()
 }

@@ -8,7 +8,7 @@ use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::read_through::client::CacheClient;
-use crate::read_through::handle::{Handle, many};
+use crate::read_through::handle::{Handle, count_found};
 use crate::tag::Tags;
 
 /// A handle to the stored answer of one call of a function with the attribute
@@ -179,7 +179,7 @@ impl<V> EntryHandle<V> {
     pub async fn invalidate_many(
         entries: impl IntoIterator<Item = Self>,
     ) -> Result<usize, CacheError> {
-        many(entries.into_iter().map(|entry| async move { entry.invalidate().await })).await
+        count_found(entries.into_iter().map(|entry| async move { entry.invalidate().await })).await
     }
 
     /// Makes many answers stale, each as [`expire`](Self::expire) does, 256 at a time. Returns how many
@@ -191,7 +191,7 @@ impl<V> EntryHandle<V> {
     /// # Cancel safety
     /// As there.
     pub async fn expire_many(entries: impl IntoIterator<Item = Self>) -> Result<usize, CacheError> {
-        many(entries.into_iter().map(|entry| async move { entry.expire().await })).await
+        count_found(entries.into_iter().map(|entry| async move { entry.expire().await })).await
     }
 
     /// Makes the answer stale, as if its ttl had passed. Returns whether there was one. See

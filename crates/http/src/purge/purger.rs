@@ -1,6 +1,6 @@
 //! `Purger`: does what a `PURGE` request asks for, if that has the token.
 
-use bellwether::adapter::warn_throttled;
+use bellwether::adapter::{result_of_all, warn_throttled};
 use bellwether::{CacheError, Key, Tag};
 use futures_util::future::join_all;
 use http::request::Parts;
@@ -126,7 +126,7 @@ impl Purger {
             }
         };
         let done = join_all(tags.iter().map(purged));
-        Ok(done.await.into_iter().collect::<Result<_, _>>()?)
+        Ok(result_of_all(done.await)?)
     }
 }
 
