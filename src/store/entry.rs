@@ -134,13 +134,15 @@ pub struct Draft {
     pub(crate) lease_age: Duration,
     /// The tags that are known only after the load.
     pub(crate) tags: Tags,
+    /// Whether storing it expires what was loaded before.
+    pub(crate) is_expiry: bool,
 }
 
 impl Draft {
     /// A value in the encoding of a codec, with its lifetimes.
     pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
         let [load_time, lease_age] = [Duration::ZERO; 2];
-        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none() }
+        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none(), is_expiry: false }
     }
 
     /// A marker instead of a value. It tells the callers that waited for the last answer why that
@@ -191,6 +193,12 @@ impl Draft {
     /// How long ago, by the holder's monotonic clock, the lease was granted.
     pub fn lease_age(&self) -> Duration {
         self.lease_age
+    }
+
+    /// The same entry, and storing it expires what was loaded before. A store that repeats lost
+    /// expiries, or has replicas confirm them, does so for this one.
+    pub(crate) fn as_expiry(self) -> Self {
+        Self { is_expiry: true, ..self }
     }
 
     pub(crate) fn timed(self, load_time: Duration, lease_age: Duration) -> Self {

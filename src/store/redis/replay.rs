@@ -12,7 +12,6 @@ use tokio::time::sleep;
 use super::inner::Inner;
 use super::kept::{Change, ChangeTarget, Keeping, KeptInvalidation};
 use super::reminder::Reminder;
-use super::replicas::ReplicaWaits;
 use super::unacknowledged::LeaseCommand;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::{Digest, Key};
@@ -100,7 +99,7 @@ impl Inner {
 
     /// As [`commit`](Self::commit), after the kept invalidations of the key and the tags. They
     /// supersede it, unless its lease was granted after them. If the options say so, waits for
-    /// replicas.
+    /// replicas. One that is an expiry is re-asserted as that.
     pub(super) async fn commit_settled(
         self: &Arc<Self>,
         lease: Lease,
@@ -116,15 +115,27 @@ impl Inner {
             return self.abandon(lease.claim()).await.map(|()| Commit::Superseded);
         }
         let digest = lease.key().digest();
+        let is_expiry = draft.is_expiry;
         let committed = self.commit(lease, draft).await?;
-        if committed == Commit::Stored
-            && let Some(replicas) = self.replicas.as_ref().and_then(ReplicaWaits::of_entries)
-        {
-            replicas.wait(&digest).await?;
+        if committed == Commit::Stored {
+            self.confirm(&digest, is_expiry).await?;
         }
         // An invalidation that the server has lost cannot supersede it there.
         let is_known = self.kept.reassertions() == reassertions;
         Ok(if is_known { committed } else { Commit::Superseded })
+    }
+
+    /// Remembers a commit that was an expiry, and waits for replicas, if the options say so.
+    async fn confirm(&self, digest: &Digest, is_expiry: bool) -> Result<(), StoreError> {
+        if is_expiry {
+            let expiry = Change::Expire { over: Duration::ZERO };
+            self.kept.executed(ChangeTarget::Key(*digest), expiry, None);
+        }
+        let replicas = self.replicas.as_ref();
+        match replicas.filter(|replicas| is_expiry || replicas.are_of_entries()) {
+            Some(replicas) => replicas.wait(digest).await,
+            None => Ok(()),
+        }
     }
 
     /// Repeats the kept invalidations of a key and of tags. Call it before any of them is read.

@@ -51,9 +51,9 @@ impl ReplicaWaits {
         Self(Arc::new(WaitState { client, rules, script, nodes: Mutex::default() }))
     }
 
-    /// The same waits, if entries wait for replicas.
-    pub(super) fn of_entries(&self) -> Option<&Self> {
-        Some(self).filter(|_| self.0.rules.writes == ReplicatedWrites::InvalidationsAndEntries)
+    /// Whether entries wait for replicas, too.
+    pub(super) fn are_of_entries(&self) -> bool {
+        self.0.rules.writes == ReplicatedWrites::InvalidationsAndEntries
     }
 
     /// Waits until enough replicas have what the owner of a key or a tag has executed by now.
