@@ -196,7 +196,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         }
         Ok(match decision {
             StorageDecision::Keep(_) if self.fetch_request.is_alone => {
-                shared_answer(&answered, Disposition::Share)
+                self.shared_answer(&answered, Disposition::Share)
             }
             StorageDecision::Keep(terms) => self.keep(answered, terms).await,
             StorageDecision::Validate(terms, why) => {
@@ -206,9 +206,9 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
                 }
                 return self.pass_complete(answered, why);
             }
-            StorageDecision::Share => shared_answer(&answered, Disposition::Share),
-            StorageDecision::Unconfirmed => shared_answer(&answered, Disposition::Unconfirmed),
-            StorageDecision::Failure => shared_answer(&answered, Disposition::Failure),
+            StorageDecision::Share => self.shared_answer(&answered, Disposition::Share),
+            StorageDecision::Unconfirmed => self.shared_answer(&answered, Disposition::Unconfirmed),
+            StorageDecision::Failure => self.shared_answer(&answered, Disposition::Failure),
             StorageDecision::Private(why) => return self.pass_complete(answered, why),
         })
     }
@@ -218,6 +218,17 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
         answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.expiries())
+    }
+
+    /// A response that the waiters share, and that is not stored.
+    fn shared_answer<B>(
+        &self,
+        answered: &CompleteResponse,
+        disposition: Disposition,
+    ) -> CacheAnswer<B> {
+        let terms = &StorageTerms::NONE;
+        let cached = answered.to_cached(disposition, terms, Vec::new(), self.expiries());
+        CacheAnswer::CachedResponse(cached)
     }
 
     /// How often the variants of the target had been expired when this load began.
@@ -331,12 +342,6 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         self.shared.replace_vary_index::<B>(&cache_request.primary, vary_index, new).await;
         CacheAnswer::Retry
     }
-}
-
-/// A response that the waiters share, and that is not stored.
-fn shared_answer<B>(answered: &CompleteResponse, disposition: Disposition) -> CacheAnswer<B> {
-    let cached = answered.to_cached(disposition, &StorageTerms::NONE, Vec::new(), 0);
-    CacheAnswer::CachedResponse(cached)
 }
 
 fn passing<B>(

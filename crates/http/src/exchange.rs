@@ -119,10 +119,11 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// Whether the store has a variant as fresh that is from before an expiry of its target.
+    /// Whether a response is a variant from before an expiry of its target, which the store has as
+    /// fresh, or which a load has returned that began before the expiry.
     fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
-        let index = self.vary_index.as_ref().filter(|_| !self.forces_refresh);
-        matches!(status, CacheStatus::Hit { .. })
+        let index = self.vary_index.as_ref();
+        matches!(status, CacheStatus::Hit { .. } | CacheStatus::Collapsed { .. })
             && index.is_some_and(|index| index.has_expired(&cached.response.note))
     }
 

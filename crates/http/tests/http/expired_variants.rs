@@ -17,17 +17,22 @@ use crate::origin::{
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-const VARY: (&str, &str) = ("echo-vary", "accept-language");
-const WINDOW: (&str, &str) = ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
-const GERMAN: (&str, &str) = ("accept-language", "de");
-const ENGLISH: (&str, &str) = ("accept-language", "en");
+pub(crate) const VARY: (&str, &str) = ("echo-vary", "accept-language");
+pub(crate) const WINDOW: (&str, &str) =
+    ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
+pub(crate) const GERMAN: (&str, &str) = ("accept-language", "de");
+pub(crate) const ENGLISH: (&str, &str) = ("accept-language", "en");
 
-fn uri() -> Uri {
+pub(crate) fn uri() -> Uri {
     Uri::from_static("http://shop/item")
 }
 
 /// A cache that has a German and an English variant: the texts are 0 and 1.
-async fn with_variants(layer: &HttpCacheLayer, origin: &Origin, fields: Fields<'_>) -> Cache {
+pub(crate) async fn with_variants(
+    layer: &HttpCacheLayer,
+    origin: &Origin,
+    fields: Fields<'_>,
+) -> Cache {
     let cache = cached(layer, origin);
     for language in [GERMAN, ENGLISH] {
         let fields = [&[VARY, language], fields].concat();
@@ -39,14 +44,14 @@ async fn with_variants(layer: &HttpCacheLayer, origin: &Origin, fields: Fields<'
     cache
 }
 
-type Cache = HttpCache<Origin>;
+pub(crate) type Cache = HttpCache<Origin>;
 
-async fn is_stale(answer: Answer, content: &str) {
+pub(crate) async fn is_stale(answer: Answer, content: &str) {
     assert!(says(&answer, "detail=revalidating"), "{}", field(&answer, "cache-status"));
     assert_eq!(text(answer).await, content);
 }
 
-async fn in_the_background() {
+pub(crate) async fn in_the_background() {
     sleep(Duration::from_millis(1)).await;
 }
 

@@ -8,6 +8,7 @@ mod counts;
 mod credentials;
 mod expired_keys;
 mod expired_variants;
+mod expiries_at_once;
 mod failures;
 mod filled_keys;
 mod groups;
