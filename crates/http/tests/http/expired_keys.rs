@@ -3,15 +3,17 @@
 use std::future::ready;
 use std::time::Duration;
 
+use bellwether::redis::ReplicatedWrites;
 use bellwether::store::Store;
 use bellwether::store::faulty::{FaultyStore, Operation};
-use bellwether::{Key, MemoryStore, RedisOptions, StoreErrorKind};
+use bellwether::{CacheErrorKind, Key, MemoryStore, RedisOptions, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::PATIENCE;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::Uri;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::origin::{
     Answer, Origin, ask, cached, field, get, is_hit, page, patient_redis, says, text,
@@ -194,6 +196,39 @@ async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
         is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
         sleep(Duration::from_millis(20)).await;
     }
+    is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
+}
+
+#[tokio::test]
+async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
+    let (mut server, store) = patient_redis().await;
+    let layer = layer(store.clone());
+    let cache = with_variants(&layer, &varying()).await;
+    server.command(&["SAVE"]);
+    assert!(layer.handle().expire(&item()).await.unwrap());
+    server.restart();
+    let is_repeated = async {
+        while store.stats().replay.reasserted == 0 || store.stats().replay.pending > 0 {
+            is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, is_repeated).await.expect("it is repeated");
+    is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
+}
+
+#[tokio::test]
+async fn an_expiry_of_a_key_that_no_replica_has_is_an_error_and_was_executed() {
+    let server = RedisServer::start();
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options.timeout(Duration::from_secs(30)).unwrap();
+    let short = Duration::from_millis(50);
+    let options = options.replicated(ReplicatedWrites::Invalidations, 1, short).unwrap();
+    let layer = layer(options.connect().await.unwrap());
+    let cache = with_variants(&layer, &varying()).await;
+    let error = layer.handle().expire(&item()).await.unwrap_err();
+    assert_eq!(error.kind(), CacheErrorKind::Store(StoreErrorKind::NotReady), "{error}");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
     is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
 }
 
