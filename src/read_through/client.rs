@@ -213,10 +213,12 @@ impl<C> CacheClient<C> {
     /// nothing become stale as usual.
     ///
     /// The bytes are encoded by the codec of the entry. The entry keeps its tags and its lifetimes,
-    /// which begin again. `update` may be called twice for one expiry. If another caller has the lease of
-    /// the key, or the update fails, the entry is expired as usual: so no expiry is lost, and a store
-    /// that [keeps](CacheError::is_kept) failed ones repeats it. All this runs in a task, so it goes
-    /// on if the future of the expiry is dropped.
+    /// which begin again. `update` may be called several times for one expiry. If another caller keeps the
+    /// lease of the key for 0.2 s, or the update fails, the entry is expired as usual: so no expiry is
+    /// lost, and a store that [keeps](CacheError::is_kept) failed ones repeats it. The new entry is
+    /// stored [as an expiry](crate::store::Draft::is_expiry), so a store that loses it later expires the
+    /// entry, too. All this runs in a task, so it goes on if the future of the expiry is dropped. Without
+    /// a runtime it runs in that future, and does not wait for a lease.
     pub fn handle_updating(&self, update: fn(&Entry) -> Option<Bytes>) -> Handle {
         self.handle().updating(update)
     }

@@ -195,10 +195,17 @@ impl Draft {
         self.lease_age
     }
 
-    /// The same entry, and storing it expires what was loaded before. A store that repeats lost
-    /// expiries, or has replicas confirm them, does so for this one.
-    pub(crate) fn as_expiry(self) -> Self {
+    /// The same entry, and storing it is an [expiry](Self::is_expiry).
+    #[must_use]
+    pub fn as_expiry(self) -> Self {
         Self { is_expiry: true, ..self }
+    }
+
+    /// Whether storing it expires what its key stood for before, as an index of entries that are stale
+    /// from now on does. A store that repeats lost expiries, or has replicas confirm them, treats the
+    /// commit like an [`expire`](crate::store::Store::expire) of the key. The default is `false`.
+    pub fn is_expiry(&self) -> bool {
+        self.is_expiry
     }
 
     pub(crate) fn timed(self, load_time: Duration, lease_age: Duration) -> Self {

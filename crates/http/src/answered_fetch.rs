@@ -217,7 +217,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     fn stored(&self, answered: &CompleteResponse, terms: &StorageTerms) -> Arc<CachedResponse> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
-        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.expiries())
+        answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.last_expiry())
     }
 
     /// A response that the waiters share, and that is not stored.
@@ -227,13 +227,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         disposition: Disposition,
     ) -> CacheAnswer<B> {
         let terms = &StorageTerms::NONE;
-        let cached = answered.to_cached(disposition, terms, Vec::new(), self.expiries());
+        let cached = answered.to_cached(disposition, terms, Vec::new(), self.last_expiry());
         CacheAnswer::CachedResponse(cached)
     }
 
-    /// How often the variants of the target had been expired when this load began.
-    fn expiries(&self) -> u32 {
-        self.fetch_request.vary_index.as_ref().map_or(0, |vary_index| vary_index.expiries())
+    /// The last expiry of the variants of the target when this load began.
+    fn last_expiry(&self) -> u64 {
+        self.fetch_request.vary_index.as_ref().map_or(0, |vary_index| vary_index.last_expiry())
     }
 
     fn pass_complete<B>(
@@ -307,10 +307,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         cached: &Arc<CachedResponse>,
     ) -> VaryIndex {
         let Disposition::Keep(lifetimes) = cached.disposition else {
-            return VaryIndex::new(names, A_MOMENT, self.expiries());
+            return VaryIndex::new(names, A_MOMENT, self.last_expiry());
         };
         let cache_request = &self.fetch_request.cache_request;
-        let vary_index = VaryIndex::new(names, lifetimes.life(), self.expiries());
+        let vary_index = VaryIndex::new(names, lifetimes.life(), self.last_expiry());
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
         if cached.tags.is_empty() {
             self.note_variant(&vary_index, &key, cached).await;

@@ -322,9 +322,9 @@ async fn update_from_head<B: Send + 'static>(
                 times,
             };
             let tags = shared.tags_of(&fresh.headers, request);
-            let expiries = located.expiries();
+            let last_expiry = located.last_expiry();
             let cached =
-                fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, expiries);
+                fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, last_expiry);
             let is_same = located.is_still_there();
             shared.keep::<B>(located.key, &cached, is_same).await;
         }

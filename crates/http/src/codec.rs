@@ -123,7 +123,7 @@ pub(super) struct HttpCodec;
 
 impl HttpCodec {
     /// The number of its encoding. It changes with the format.
-    pub(super) const CODEC: u8 = 5;
+    pub(super) const CODEC: u8 = 6;
 
     /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index.
     pub(super) fn expired_index(entry: &Entry) -> Option<Bytes> {

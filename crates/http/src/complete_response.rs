@@ -22,14 +22,14 @@ pub(super) struct CompleteResponse {
 }
 
 impl CompleteResponse {
-    /// The response to be shared, and stored with these tags if its disposition says so. `expiries`:
-    /// for a variant, how often the variants of its target were expired; otherwise 0.
+    /// The response to be shared, and stored with these tags if its disposition says so. `last_expiry`:
+    /// for a variant, that of the variants of its target when it was loaded; otherwise 0.
     pub(super) fn to_cached(
         &self,
         disposition: Disposition,
         terms: &StorageTerms,
         tags: Vec<Tag>,
-        expiries: u32,
+        last_expiry: u64,
     ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
         if !headers.contains_key(header::DATE)
@@ -37,8 +37,9 @@ impl CompleteResponse {
         {
             headers.insert(header::DATE, now);
         }
-        let StorageTerms { age, freshness, consent, .. } = *terms;
-        let note = Note::new(self.times.response_time, age, freshness, consent, expiries);
+        let StorageTerms { age, freshness, consent, lifetimes, .. } = *terms;
+        let received = self.times.response_time;
+        let note = Note::new(received, (age, freshness), consent, last_expiry, lifetimes);
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };

@@ -119,12 +119,16 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// Whether a response is a variant from before an expiry of its target, which the store has as
-    /// fresh, or which a load has returned that began before the expiry.
+    /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
+    /// one: by the store, or because its load began before the expiry.
     fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
-        let index = self.vary_index.as_ref();
-        matches!(status, CacheStatus::Hit { .. } | CacheStatus::Collapsed { .. })
-            && index.is_some_and(|index| index.has_expired(&cached.response.note))
+        let note = &cached.response.note;
+        let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
+        index.is_some_and(|index| match status {
+            CacheStatus::Hit { .. } | CacheStatus::Collapsed { .. } => true,
+            CacheStatus::Stale { why, .. } => index.is_over(note, *why),
+            _ => false,
+        })
     }
 
     /// The index of the variant that has to be made stale before the next lookup.

@@ -73,9 +73,11 @@ impl HttpHandle {
     /// confirm it by its validator. Without a window it is removed. Returns whether a response was
     /// stored.
     ///
-    /// The stale windows of variants begin now, by the clock of this process. If the selecting header
-    /// fields of the URI change at the same time, or the store fails during the call, its variants are
-    /// removed instead.
+    /// The stale windows of variants begin now, by the clock of this process. In these cases the variants
+    /// are removed instead: the selecting header fields of the URI change at the same time; the store
+    /// fails during the call, or loses the expiry, which is then repeated; or so many expiries of the URI
+    /// run at once that this one has to wait for 0.2 s. A variant that no client has requested during the
+    /// last 16 expiries is removed, too.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).

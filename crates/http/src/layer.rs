@@ -150,8 +150,8 @@ impl HttpCacheLayer<KeyedRules> {
     /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
     ///
     /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
-    /// each of them stale from that moment, by the clock of this process. If the selecting header fields
-    /// change at the same time, or the store fails during the call, the variants are removed instead.
+    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
+    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names.
     pub fn handle(&self) -> Handle {
         entries(&CacheClient::new(&self.layer))
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bellwether::Lifetimes;
 use serde::{Deserialize, Serialize};
 
 use super::rules::Consent;
@@ -17,20 +18,38 @@ pub(super) struct Note {
     fresh: u64,
     /// How explicitly the response permits sharing.
     pub(super) consent: Consent,
-    /// For a variant: how often the variants of its target had been expired when it was loaded.
-    pub(super) expiries: u32,
+    /// For a variant: the last expiry of the variants of its target when it was loaded. Otherwise 0.
+    pub(super) last_expiry: u64,
+    /// Its stale windows, in milliseconds.
+    while_revalidate: u64,
+    if_error: u64,
 }
 
 impl Note {
+    /// `age` and `fresh` are those when it was received.
     pub(super) fn new(
         received: SystemTime,
-        age: Duration,
-        fresh: Duration,
+        (age, fresh): (Duration, Duration),
         consent: Consent,
-        expiries: u32,
+        last_expiry: u64,
+        lifetimes: Lifetimes,
     ) -> Self {
-        let received = since_epoch(received);
-        Self { received, age: millis(age), fresh: millis(fresh), consent, expiries }
+        Self {
+            received: since_epoch(received),
+            age: millis(age),
+            fresh: millis(fresh),
+            consent,
+            last_expiry,
+            while_revalidate: millis(lifetimes.while_revalidate()),
+            if_error: millis(lifetimes.if_error()),
+        }
+    }
+
+    /// The stale windows that it had when it was received.
+    pub(super) fn windows(&self) -> Lifetimes {
+        Lifetimes::NONE
+            .stale_while_revalidate(Duration::from_millis(self.while_revalidate))
+            .stale_if_error(Duration::from_millis(self.if_error))
     }
 
     /// The age of the response. If the clock was set back, it is the age on arrival.
@@ -55,7 +74,7 @@ pub(super) fn since_epoch(time: SystemTime) -> u64 {
 
 /// How long ago a time was, given in milliseconds since the Unix epoch. Zero if the clock was set
 /// back.
-pub(super) fn since(then: u64) -> Duration {
+fn since(then: u64) -> Duration {
     let then = UNIX_EPOCH.checked_add(Duration::from_millis(then));
     then.and_then(|then| SystemTime::now().duration_since(then).ok()).unwrap_or_default()
 }

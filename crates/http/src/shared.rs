@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
 use bellwether::store::{Entry, Peek};
-use bellwether::{Key, Tag};
+use bellwether::{Key, StaleReason, Tag};
 use bellwether_body::{BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
 use http::request::Parts;
@@ -59,14 +59,18 @@ impl Located {
         move |stored| stored.is_some_and(|stored| stored.fence() == fence)
     }
 
-    /// For a variant: how often the variants of its target were expired. Otherwise 0.
-    pub(super) fn expiries(&self) -> u32 {
-        self.vary_index.as_ref().map_or(0, |vary_index| vary_index.expiries())
+    /// For a variant: the last expiry of the variants of its target. Otherwise 0.
+    pub(super) fn last_expiry(&self) -> u64 {
+        self.vary_index.as_ref().map_or(0, |vary_index| vary_index.last_expiry())
     }
 
-    /// Whether it is fresh in the store, and from before the last expiry of its target.
+    /// Whether it is from before the last expiry of its target, and the store does not know that: it is
+    /// fresh there, or served for longer than the stale windows that began with the expiry.
     fn has_expired(&self, vary_index: &VaryIndex) -> bool {
-        self.entry.is_fresh() && vary_index.has_expired(&self.cached.response.note)
+        let (entry, note) = (&self.entry, &self.cached.response.note);
+        let is_served = entry.serves_while_revalidating() || entry.serves_if_error();
+        vary_index.has_expired(note)
+            && (entry.is_fresh() || is_served && vary_index.is_over(note, StaleReason::LoadFailed))
     }
 }
 
@@ -180,7 +184,8 @@ impl LayerState {
     pub(super) async fn expire_variant<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
         let outdated = self.response_at::<B>(key).await;
         let Some(outdated) = outdated.filter(|it| it.has_expired(index)) else { return };
-        let left = index.left_of(outdated.entry.lifetimes());
+        let note = &outdated.cached.response.note;
+        let left = index.left_of(note, outdated.entry.lifetimes());
         if left.life().is_zero() {
             return self.client.remove_unless_loading(key.clone()).await;
         }
@@ -191,7 +196,7 @@ impl LayerState {
         }
         // Another caller has the lease: it loads the variant, or does the same as this one.
         let found = self.response_at::<B>(key).await;
-        if found.is_some_and(|found| found.has_expired(index)) {
+        if found.is_some_and(|found| found.entry.is_fresh() && found.has_expired(index)) {
             self.expire(key.clone()).await;
         }
     }

@@ -4,20 +4,20 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use bellwether::{BoxError, EncodeBuffer, Key, Lifetimes};
+use bellwether::{BoxError, EncodeBuffer, Key, Lifetimes, StaleReason};
 use bellwether_body::BufferedResponse;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::note::{Note, millis, since, since_epoch};
+use super::note::{Note, millis, since_epoch};
 use super::rules;
 
 /// How a request selects one of the stored variants of its target.
 ///
-/// Only the index of a target is found by its URI, not the variants. So an expiry of a URI is noted
-/// here: it counts up `expiries`. A variant that was loaded under another count is stale, and the next
-/// request for it tells the store so.
+/// Only the index of a target is found by its URI, not the variants. So the expiries of a URI are noted
+/// here. A variant that was loaded before the last one is stale, and the next request for it tells the
+/// store so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VaryIndex {
     /// The selecting header fields, sorted and in lower case.
@@ -26,10 +26,9 @@ pub(super) struct VaryIndex {
     nonce: [u8; 16],
     /// How long it is stored, in milliseconds.
     life: u64,
-    /// How often its variants were expired.
-    expiries: u32,
-    /// When they were expired last, in milliseconds since the Unix epoch.
-    expired_at: u64,
+    /// The last expiries of its variants: their times, in milliseconds since the Unix epoch. Each is
+    /// greater than the one before. 0 stands for none.
+    expiries: Vec<u64>,
 }
 
 impl VaryIndex {
@@ -37,13 +36,13 @@ impl VaryIndex {
     pub(super) const FIRST_BYTE: u8 = 2;
 
     /// A `Vary` index by names in any order. It is stored as long as its first variant, and for a
-    /// day at least. `expiries` is the count under which that variant was loaded.
-    pub(super) fn new(names: &[HeaderName], life: Duration, expiries: u32) -> Self {
+    /// day at least. `last_expiry` is that under which this variant was loaded.
+    pub(super) fn new(names: &[HeaderName], life: Duration, last_expiry: u64) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
-        Self { names, nonce, life: millis(life.max(A_DAY)), expiries, expired_at: 0 }
+        Self { names, nonce, life: millis(life.max(A_DAY)), expiries: vec![last_expiry] }
     }
 
     /// Distinguishes the keys of its variants from those of any other `Vary` index.
@@ -52,7 +51,7 @@ impl VaryIndex {
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        self.nonce == other.nonce && self.expiries == other.expiries
+        self.nonce == other.nonce && self.last_expiry() == other.last_expiry()
     }
 
     pub(super) fn names(&self) -> Vec<HeaderName> {
@@ -80,19 +79,36 @@ impl VaryIndex {
         Lifetimes::fresh_for(Duration::from_millis(self.life))
     }
 
-    /// How often its variants were expired: a variant that is loaded now notes that.
-    pub(super) fn expiries(&self) -> u32 {
-        self.expiries
+    /// The last expiry of its variants, or 0: a variant that is loaded now notes that.
+    pub(super) fn last_expiry(&self) -> u64 {
+        self.expiries.last().copied().unwrap_or_default()
     }
 
     /// Whether a stored variant is from before the last expiry. The store may not know that yet.
     pub(super) fn has_expired(&self, variant: &Note) -> bool {
-        variant.expiries != self.expiries
+        variant.last_expiry != self.last_expiry()
     }
 
-    /// What is left of the stale windows of a variant that the last expiry made stale.
-    pub(super) fn left_of(&self, lifetimes: Lifetimes) -> Lifetimes {
-        let since = since(self.expired_at);
+    /// Whether a variant from before an expiry may not be served any more for this reason.
+    pub(super) fn is_over(&self, variant: &Note, why: StaleReason) -> bool {
+        let left = self.left_of(variant, variant.windows());
+        match why {
+            StaleReason::Revalidating => left.while_revalidate().is_zero(),
+            _ => left.stale().is_zero(),
+        }
+    }
+
+    /// What is left of the stale windows of a variant that an expiry made stale.
+    pub(super) fn left_of(&self, variant: &Note, lifetimes: Lifetimes) -> Lifetimes {
+        self.left_at(since_epoch(SystemTime::now()), variant, lifetimes)
+    }
+
+    /// The windows begin with the first expiry after the load. If it is not known any more, none is
+    /// left.
+    fn left_at(&self, now: u64, variant: &Note, lifetimes: Lifetimes) -> Lifetimes {
+        let mut expiries = self.expiries.iter().skip_while(|it| **it != variant.last_expiry);
+        let Some(stale_since) = expiries.nth(1) else { return Lifetimes::NONE };
+        let since = Duration::from_millis(now.saturating_sub(*stale_since));
         Lifetimes::NONE
             .stale_while_revalidate(lifetimes.while_revalidate().saturating_sub(since))
             .stale_if_error(lifetimes.if_error().saturating_sub(since))
@@ -101,8 +117,15 @@ impl VaryIndex {
 
     /// The same index, with its variants expired now.
     pub(super) fn expired(self) -> Self {
-        let expired_at = since_epoch(SystemTime::now());
-        Self { expiries: self.expiries.wrapping_add(1), expired_at, ..self }
+        self.expired_at(since_epoch(SystemTime::now()))
+    }
+
+    fn expired_at(mut self, now: u64) -> Self {
+        let next = self.last_expiry().saturating_add(1);
+        self.expiries.push(now.max(next));
+        let forgotten = self.expiries.len().saturating_sub(MOST_EXPIRIES);
+        self.expiries.drain(..forgotten);
+        self
     }
 
     /// Encodes it, as a response without content.
@@ -135,3 +158,66 @@ const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many selecting header fields a stored `Vary` index may have.
 const MOST_NAMES: usize = 16;
+
+/// How many expiries are known. A variant that no client has requested since more than these counts
+/// as gone.
+const MOST_EXPIRIES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::Consent;
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn index() -> VaryIndex {
+        VaryIndex::new(&[], MINUTE, 0)
+    }
+
+    /// A variant that is loaded now.
+    fn variant_of(index: &VaryIndex) -> Note {
+        let received = SystemTime::now();
+        let lifetimes = Lifetimes::NONE.stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
+        let times = (Duration::ZERO, MINUTE);
+        Note::new(received, times, Consent::Public, index.last_expiry(), lifetimes)
+    }
+
+    /// How many seconds of its windows a variant has left at a time, in seconds.
+    fn left(index: &VaryIndex, variant: &Note, now: u64) -> [u64; 2] {
+        let left = index.left_at(now * 1_000, variant, variant.windows());
+        [left.while_revalidate().as_secs(), left.if_error().as_secs()]
+    }
+
+    #[test]
+    fn the_windows_of_a_variant_begin_with_the_first_expiry_after_its_load() {
+        let first = index();
+        let old = variant_of(&first);
+        let second = first.expired_at(1_000_000);
+        let newer = variant_of(&second);
+        assert_eq!(left(&second, &old, 1_010), [50, 110]);
+        let third = second.expired_at(1_050_000);
+        assert_eq!(left(&third, &old, 1_060), [0, 60], "a second expiry does not prolong them");
+        assert_eq!(left(&third, &newer, 1_060), [50, 110]);
+        assert!(third.has_expired(&old) && third.has_expired(&newer));
+        assert!(!third.has_expired(&variant_of(&third)));
+    }
+
+    #[test]
+    fn a_variant_from_before_the_known_expiries_has_no_window() {
+        let first = index();
+        let old = variant_of(&first);
+        let expired = (1..MOST_EXPIRIES as u64).fold(first, |it, _| it.expired_at(1_000_000));
+        assert_eq!(left(&expired, &old, 1_000), [60, 120]);
+        let expired = expired.expired_at(1_000_000);
+        assert_eq!(left(&expired, &old, 1_000), [0, 0]);
+        assert!(expired.has_expired(&old));
+    }
+
+    #[test]
+    fn each_expiry_is_told_from_the_others_even_if_the_clock_is_set_back() {
+        let one = index().expired_at(2_000);
+        let other = one.clone().expired_at(1_000);
+        assert!(other.has_expired(&variant_of(&one)));
+        assert_eq!(other.last_expiry(), 2_001);
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) fn text(input: ParseStream<'_>, option: &str, example: &str) -> Resul
     Err(input.error(format!("`{option}` takes a text in quotes, as in `{option} = {example}`")))
 }
 
-/// `= name`: how a function is called that is made. `example` is one, for the error message.
+/// `= name`: the name of a function to make. `example` is one, for the error message.
 pub(crate) fn name(input: ParseStream<'_>, option: &str, example: &str) -> Result<Ident> {
     input.parse::<Token![=]>()?;
     if input.peek(Ident) {

@@ -115,7 +115,7 @@ impl Inner {
             return self.abandon(lease.claim()).await.map(|()| Commit::Superseded);
         }
         let digest = lease.key().digest();
-        let is_expiry = draft.is_expiry;
+        let is_expiry = draft.is_expiry();
         let committed = self.commit(lease, draft).await?;
         if committed == Commit::Stored {
             self.confirm(&digest, is_expiry).await?;

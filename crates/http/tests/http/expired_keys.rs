@@ -121,6 +121,22 @@ async fn a_variant_of_a_key_without_a_stale_window_is_gone() {
     assert_eq!(text(get(&cache, &[ENGLISH]).await).await, "2");
 }
 
+/// By real time, as windows are told from a time of day. A slow machine sees no variant at all.
+#[tokio::test]
+async fn the_windows_of_a_variant_begin_with_the_expiry_even_if_its_ttl_has_ended_since() {
+    let ms = Duration::from_millis;
+    let layer = without_window(MemoryStore::new(100)).ttl(ms(300)).stale_while_revalidate(ms(600));
+    let cache = cached(&layer, &varying());
+    for language in [GERMAN, ENGLISH] {
+        get(&cache, &[language]).await;
+    }
+    layer.handle().expire(&item()).await.unwrap();
+    sleep(ms(700)).await;
+    let answer = get(&cache, &[ENGLISH]).await;
+    let said = field(&answer, "cache-status").to_owned();
+    assert_ne!(text(answer).await, "1", "{said}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_of_a_key_after_an_expiry_removes_its_variants() {
     let layer = layer(MemoryStore::new(100));
