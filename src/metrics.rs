@@ -79,7 +79,7 @@ mod histograms;
 use metrics_facade::Label;
 use metrics_facade::{counter, gauge};
 
-pub use self::describe::describe;
+pub use self::describe::{describe, describe_metrics};
 pub use self::histograms::publish_histogram;
 
 use crate::stats::{CacheStats, CurrentStats, HistogramStats, MemoryStats};

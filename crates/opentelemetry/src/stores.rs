@@ -51,7 +51,7 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
     make.counters("bellwether.store.errors", "{error}", |stats| {
         labelled("error", stats.errors.by_name())
     });
-    make.gauge("bellwether.store.up", "", |stats| Some(u64::from(!stats.is_down)));
+    make.gauge("bellwether.store.up", "{store}", |stats| Some(u64::from(!stats.is_down)));
     let counters: [(_, _, ReadField<RedisStats>); 4] = [
         ("bellwether.store.connects", "{connection}", |stats| stats.connects),
         ("bellwether.store.outages", "{outage}", |stats| stats.outages),
@@ -61,14 +61,14 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
     for (name, unit, value) in counters {
         make.counter(name, unit, move |stats| Some(value(stats)));
     }
-    make.gauges("bellwether.store.wake_ups", "", |stats| {
+    make.gauges("bellwether.store.wake_ups", "{way}", |stats| {
         labelled("by", stats.wake_ups.by_name().map(|(way, is_it)| (way, is_it.into())))
     });
 }
 
 #[cfg(feature = "redis")]
 fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
-    make.gauges("bellwether.store.node.up", "", |stats| {
+    make.gauges("bellwether.store.node.up", "{node}", |stats| {
         each_node(stats, |node| u64::from(!node.is_down))
     });
     let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
