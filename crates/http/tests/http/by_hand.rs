@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use bellwether::CacheErrorKind;
-use bellwether_http::{HttpCache, HttpCacheLayer};
+use bellwether::{CacheErrorKind, RedisOptions};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpHandle};
+use bellwether_testkit::servers::RedisServer;
+use futures_util::future::join_all;
 use http::Uri;
 
-use crate::origin::{Origin, ask, cached, get, is_hit, memory, pass, says, text};
+use crate::origin::{Origin, ask, cached, get, is_hit, memory, pass, plain, says, text};
 
 const WINDOW: (&str, &str) = ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
 
@@ -114,4 +116,28 @@ async fn everything_of_a_clearable_layer_is_removed_at_once() {
 async fn a_layer_that_is_not_clearable_says_so() {
     let error = memory().handle().clear().await.unwrap_err();
     assert_eq!(error.kind(), CacheErrorKind::NotClearable);
+}
+
+/// A handle over a store that keeps this many invalidations.
+async fn keeping(most: usize, server: &RedisServer) -> HttpHandle {
+    let options = RedisOptions::new(&server.url()).unwrap().kept_invalidations(most).unwrap();
+    plain(options.connect().await.unwrap()).handle()
+}
+
+/// A URI has two keys, and a group has two tags or three.
+#[tokio::test]
+async fn the_error_of_a_uri_or_of_a_group_is_kept_only_if_all_that_failed_are() {
+    for (most, is_kept) in [(1, false), (12, true)] {
+        let mut server = RedisServer::start();
+        let handles = (0..4).map(|_| keeping(most, &server));
+        let handles = join_all(handles).await;
+        server.kill();
+        let errors = [
+            handles[0].invalidate_group(&uri(), "a").await.unwrap_err(),
+            handles[1].expire_group(&uri(), "a").await.unwrap_err(),
+            handles[2].invalidate(&uri()).await.unwrap_err(),
+            handles[3].expire(&uri()).await.unwrap_err(),
+        ];
+        assert_eq!(errors.map(|error| error.is_kept()), [is_kept; 4]);
+    }
 }
