@@ -126,6 +126,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// An entry without a life is not kept, and it removes the entry that was there before. The
     /// result is still [`Superseded`](Commit::Superseded) if a newer entry or an invalidation came
     /// in between.
+    ///
+    /// For a draft that [is an expiry](Draft::is_expiry), it promises what [`expire`](Store::expire) does
+    /// about failures after it has returned: in a store that repeats lost expiries, or waits until
+    /// replicas have them.
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
 
     /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the

@@ -67,10 +67,13 @@ impl Located {
     /// Whether it is from before the last expiry of its target, and the store does not know that: it is
     /// fresh there, or served for longer than the stale windows that began with the expiry.
     fn has_expired(&self, vary_index: &VaryIndex) -> bool {
-        let (entry, note) = (&self.entry, &self.cached.response.note);
-        let is_served = entry.serves_while_revalidating() || entry.serves_if_error();
+        let Self { entry, cached, .. } = self;
+        let note = &cached.response.note;
+        let is_over = |why| vary_index.is_over(note, why);
         vary_index.has_expired(note)
-            && (entry.is_fresh() || is_served && vary_index.is_over(note, StaleReason::LoadFailed))
+            && (entry.is_fresh()
+                || entry.serves_while_revalidating() && is_over(StaleReason::Revalidating)
+                || entry.serves_if_error() && is_over(StaleReason::LoadFailed))
     }
 }
 

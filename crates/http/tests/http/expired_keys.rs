@@ -217,7 +217,9 @@ async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
 
 #[tokio::test]
 async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
-    let (mut server, store) = patient_redis().await;
+    let mut server = RedisServer::start();
+    let options = RedisOptions::new(&server.url()).unwrap().reassert_window(MINUTE * 10).unwrap();
+    let store = options.timeout(Duration::from_secs(30)).unwrap().connect().await.unwrap();
     let layer = layer(store.clone());
     let cache = with_variants(&layer, &varying()).await;
     server.command(&["SAVE"]);

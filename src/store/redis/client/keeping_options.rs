@@ -42,7 +42,8 @@ impl RedisOptions {
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
     /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a
     /// connection breaks, when sentinels name another primary, and when a slot of a cluster gets
-    /// another owner. To re-assert an invalidation costs a load, and removes nothing else.
+    /// another owner. To re-assert an invalidation costs a load, and removes nothing else;
+    /// to re-assert the expiry of an HTTP response with variants costs a load for each.
     ///
     /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
     ///
