@@ -87,7 +87,7 @@ impl Stage<'_> {
         outcome.print_rate(again, bare, Wanted::Nothing);
         outcome.print_rate(decoded, bare, Wanted::Nothing);
         outcome.print_rate(looked, bare, Wanted::Nothing);
-        outcome.print_rate(ours, bare, wanted(0.8));
+        outcome.print_rate(ours, bare, wanted(0.9));
         outcome.print_rate(ours, decoded, Wanted::Nothing);
         outcome.print_rate(ours, pooled, wanted(3.0));
         [decoded, looked, ours].iter().for_each(|one| outcome.print_more_cpu(*one, bare));

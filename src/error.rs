@@ -121,7 +121,7 @@ impl CacheError {
         self.kind
     }
 
-    /// Whether it is of an invalidation that the store [keeps](StoreError::kept) and repeats.
+    /// Whether the store [keeps](StoreError::kept) and repeats the invalidation, or all that failed.
     pub fn is_kept(&self) -> bool {
         self.source().and_then(|source| source.downcast_ref()).is_some_and(StoreError::is_kept)
     }

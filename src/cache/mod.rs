@@ -181,6 +181,21 @@ impl<V, C> Cache<V, C> {
         self.handle().expire(&key).await
     }
 
+    /// Makes the values of many keys stale at once. Returns how many there were.
+    ///
+    /// # Errors
+    /// As [`Handle::expire_many`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire_many<P: KeyPart>(
+        &self,
+        parts: impl IntoIterator<Item = P>,
+    ) -> Result<usize, CacheError> {
+        let keys: Vec<_> = parts.into_iter().map(|part| self.key(part)).collect();
+        self.handle().expire_many(keys).await
+    }
+
     /// What this cache and its clones have done in this process. In [metrics](crate::stats) it has
     /// the name that it was built with.
     pub fn stats(&self) -> CacheStats {

@@ -5,9 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
+use super::expiry::TERM;
 use super::future::{AloneLoad, ResponseFuture};
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
@@ -205,6 +207,20 @@ impl<C> CacheClient<C> {
         )
     }
 
+    /// A handle to the stored entries, for a layer whose entries may lead to other ones, such as an
+    /// index. [`Handle::expire`] gives an entry the bytes that `update` returns for it, and it stays
+    /// fresh: they have to tell readers that the others are stale. Entries for which `update` returns
+    /// nothing become stale as usual.
+    ///
+    /// The bytes are encoded by the codec of the entry. The entry keeps its tags and its lifetimes,
+    /// which begin again. `update` may be called twice for one expiry. If another caller has the lease of
+    /// the key, or the update fails, the entry is expired as usual: so no expiry is lost, and a store
+    /// that [keeps](CacheError::is_kept) failed ones repeats it. All this runs in a task, so it goes
+    /// on if the future of the expiry is dropped.
+    pub fn handle_updating(&self, update: fn(&Entry) -> Option<Bytes>) -> Handle {
+        self.handle().updating(update)
+    }
+
     /// What all clients and services of the layer have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.0.statistics.read()
@@ -344,6 +360,3 @@ impl<C> Clone for CacheClient<C> {
         Self(Arc::clone(&self.0))
     }
 }
-
-/// The term of a lease that is taken only to store an answer.
-pub(super) const TERM: Duration = Duration::from_secs(2);

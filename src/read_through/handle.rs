@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
+use super::expiry::{ExpiryUpdate, update_or_expire};
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
@@ -27,6 +28,8 @@ pub struct Handle<S = ()> {
     is_clearable: bool,
     statistics: Arc<Statistics>,
     service: S,
+    /// For entries that lead to others.
+    update: Option<ExpiryUpdate>,
 }
 
 impl Handle {
@@ -35,14 +38,19 @@ impl Handle {
         is_clearable: bool,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self { store, is_clearable, statistics, service: () }
+        Self { store, is_clearable, statistics, service: (), update: None }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        let Self { store, is_clearable, statistics, service: () } = self;
-        Handle { store, is_clearable, statistics, service }
+        let Self { store, is_clearable, statistics, service: (), update } = self;
+        Handle { store, is_clearable, statistics, service, update }
+    }
+
+    /// As [`CacheClient::handle_updating`](super::client::CacheClient::handle_updating) says.
+    pub(super) fn updating(self, update: ExpiryUpdate) -> Self {
+        Self { update: Some(update), ..self }
     }
 }
 
@@ -80,7 +88,8 @@ impl<S> Handle<S> {
     ///
     /// # Errors
     /// An error of the store, after all keys have been tried. Every operation may have happened or
-    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) if all that failed are.
+    /// not; it is safe to repeat. The error is [kept](CacheError::is_kept) only if those of all keys that
+    /// failed are: if one of them is not, it is that one.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, each operation may have happened or not.
@@ -89,21 +98,17 @@ impl<S> Handle<S> {
         keys: impl IntoIterator<Item = Key>,
     ) -> Result<usize, CacheError> {
         let one = |key: Key| async move { self.invalidate(&key).await };
-        let mut ended = stream::iter(keys.into_iter().map(one)).buffer_unordered(AT_ONCE);
-        let mut removed = Ok(0);
-        while let Some(was_there) = ended.next().await {
-            removed = match (removed, was_there) {
-                (Ok(count), Ok(was_there)) => Ok(count + usize::from(was_there)),
-                (Err(first), Err(error)) if first.is_kept() => Err(error),
-                (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-            };
-        }
-        removed
+        many(keys.into_iter().map(one)).await
     }
 
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
     /// An entry without a stale window is removed, as by [`invalidate`](Self::invalidate). Returns
     /// whether there was an entry.
+    ///
+    /// After this has returned, no request that starts later gets a value whose load began before it as
+    /// a fresh one, in any process. Within the stale windows, which begin now, it may get that value as
+    /// a stale one. The value of a load under way is not stored, and only callers that had joined it get
+    /// it.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
@@ -111,10 +116,29 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
-        let expired = self.store.expire(key.clone()).await;
+        let expired = match self.update {
+            Some(update) => update_or_expire(&self.store, key, update).await,
+            None => self.store.expire(key.clone()).await,
+        };
         self.statistics
             .changed(InvalidationEvent::Expired, expired)
             .map_err(|error| CacheError::store(key, &error))
+    }
+
+    /// Makes the entries of many keys stale, each as [`expire`](Self::expire) does, 256 at a time.
+    /// Returns how many entries there were.
+    ///
+    /// # Errors
+    /// As [`invalidate_many`](Self::invalidate_many).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate_many`](Self::invalidate_many).
+    pub async fn expire_many(
+        &self,
+        keys: impl IntoIterator<Item = Key>,
+    ) -> Result<usize, CacheError> {
+        let one = |key: Key| async move { self.expire(&key).await };
+        many(keys.into_iter().map(one)).await
     }
 
     /// What the services and handles of this layer have done in this process: requests by outcome,
@@ -156,6 +180,9 @@ impl<S> Handle<S> {
     /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
     /// callers get it within its stale window. Entries without a stale window are removed. Await
     /// the result, perhaps with a [spread](ExpireTag::spread).
+    ///
+    /// It promises of each entry what [`expire`](Self::expire) does. With a spread, that holds from the
+    /// moment of the entry on, but loads under way store nothing from now on.
     ///
     /// # Errors
     /// As [`invalidate_tag`](Self::invalidate_tag).
@@ -250,6 +277,24 @@ impl fmt::Debug for ExpireTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpireTag").field("tag", &self.tag).field("spread", &self.spread).finish()
     }
+}
+
+/// Runs all of these, and counts those that found an entry. If some fail, the error is one that is not
+/// kept, if there is one.
+pub(super) async fn many<F>(all: impl Iterator<Item = F>) -> Result<usize, CacheError>
+where
+    F: Future<Output = Result<bool, CacheError>>,
+{
+    let mut ended = stream::iter(all).buffer_unordered(AT_ONCE);
+    let mut found = Ok(0);
+    while let Some(was_there) = ended.next().await {
+        found = match (found, was_there) {
+            (Ok(count), Ok(was_there)) => Ok(count + usize::from(was_there)),
+            (Err(first), Err(error)) if first.is_kept() => Err(error),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        };
+    }
+    found
 }
 
 /// How many invalidations of one call are under way at once.

@@ -48,9 +48,11 @@
 mod activity;
 mod cache_stats;
 mod counters;
+mod descriptions;
 mod histogram;
 mod hot_keys;
 mod layer_log;
+mod metric_description;
 #[cfg(feature = "redis")]
 mod node_counters;
 #[cfg(feature = "redis")]
@@ -67,8 +69,10 @@ pub use self::cache_stats::{
     CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
+pub use self::descriptions::METRICS;
 pub use self::histogram::{HistogramStats, TimeHistogram};
 pub use self::hot_keys::HotKey;
+pub use self::metric_description::{MetricDescription, MetricKind, MetricUnit};
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::MemoryStats;
 #[cfg(feature = "redis")]

@@ -59,6 +59,47 @@ async fn an_entry_that_is_expired_is_served_while_it_is_loaded_again() {
     assert!(matches!(status, CacheStatus::Stale { .. }), "{status}");
 }
 
+/// Entries of calls with these arguments.
+fn part_entries(catalog: &Catalog, calls: &[(&str, u64)]) -> Vec<EntryHandle<Item>> {
+    calls.iter().map(|(warehouse, sku)| part_entry(catalog, warehouse, *sku)).collect()
+}
+
+#[tokio::test]
+async fn entries_of_many_calls_are_invalidated_and_counted() {
+    let catalog = Catalog::new();
+    for (warehouse, sku) in [("berlin", 1), ("bonn", 2), ("berlin", 3)] {
+        part(&catalog, "", warehouse, sku).await.unwrap();
+    }
+    let entries = part_entries(&catalog, &[("berlin", 1), ("bonn", 2), ("bonn", 3)]);
+    assert_eq!(EntryHandle::invalidate_many(entries).await.unwrap(), 2);
+    assert_eq!(part_entry(&catalog, "berlin", 1).get().await.unwrap(), None);
+    assert_eq!(part_entry(&catalog, "bonn", 2).get().await.unwrap(), None);
+    assert!(part_entry(&catalog, "berlin", 3).get().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn entries_of_many_calls_are_expired_and_served_while_they_are_loaded_again() {
+    let catalog = Catalog::new();
+    for sku in 1..=2 {
+        part(&catalog, "", "berlin", sku).await.unwrap();
+    }
+    let entries = part_entries(&catalog, &[("berlin", 1), ("berlin", 2), ("berlin", 3)]);
+    assert_eq!(EntryHandle::expire_many(entries).await.unwrap(), 2);
+    for sku in 1..=2 {
+        let (answer, status) = part(&catalog, "", "berlin", sku).with_status().await;
+        assert_eq!(answer.unwrap(), Item::named(format!("berlin {sku}")));
+        assert!(matches!(status, CacheStatus::Stale { .. }), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_future_of_many_entries_can_be_spawned() {
+    let catalog = Catalog::new();
+    part(&catalog, "", "berlin", 1).await.unwrap();
+    let entries = part_entries(&catalog, &[("berlin", 1)]);
+    assert_eq!(tokio::spawn(EntryHandle::invalidate_many(entries)).await.unwrap().unwrap(), 1);
+}
+
 #[tokio::test]
 async fn what_is_put_is_served_without_a_load_and_has_the_tags_of_a_loaded_answer() {
     let catalog = Catalog::new();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bellwether::stats::CacheStats;
 use bellwether::{CacheError, ConfigError, ExpireTag, Handle, Key, Tag};
-use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::key::keys;
@@ -72,9 +71,7 @@ impl GrpcHandle {
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn expire(&self, call: &GrpcCall) -> Result<bool, CacheError> {
         let keys = self.keys(call);
-        let expired = join_all(keys.iter().map(|key| self.handle.expire(key))).await;
-        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
-        Ok(expired.contains(&true))
+        Ok(self.handle.expire_many(keys).await? > 0)
     }
 
     /// Removes the answers to many calls, each as [`invalidate`](Self::invalidate) does. Returns how
@@ -92,6 +89,22 @@ impl GrpcHandle {
     ) -> Result<usize, CacheError> {
         let keys: Vec<_> = calls.into_iter().flat_map(|call| self.keys(&call)).collect();
         self.handle.invalidate_many(keys).await
+    }
+
+    /// Makes the answers to many calls stale, each as [`expire`](Self::expire) does. Returns how many
+    /// answers were stored.
+    ///
+    /// # Errors
+    /// As [`invalidate_many`](Self::invalidate_many).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn expire_many(
+        &self,
+        calls: impl IntoIterator<Item = GrpcCall>,
+    ) -> Result<usize, CacheError> {
+        let keys: Vec<_> = calls.into_iter().flat_map(|call| self.keys(&call)).collect();
+        self.handle.expire_many(keys).await
     }
 
     /// Removes all answers with a [tag](super::CachedMethod::tags), with the guarantee of

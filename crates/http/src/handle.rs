@@ -20,29 +20,16 @@ use super::target::Target;
 #[derive(Clone, Debug)]
 pub struct HttpHandle {
     entries: Handle,
-    client: CacheClient<HttpCodec>,
 }
 
 impl HttpHandle {
-    pub(super) fn new(client: CacheClient<HttpCodec>) -> Self {
-        Self { entries: client.handle(), client }
+    pub(super) fn new(client: &CacheClient<HttpCodec>) -> Self {
+        Self { entries: entries(client) }
     }
 
     /// The handle to the entries, by their keys.
     pub(super) fn entries(&self) -> &Handle {
         &self.entries
-    }
-
-    /// Makes the stored responses of these keys stale, and the variants of those that vary. Returns
-    /// whether there was one.
-    pub(super) async fn expire_keys(
-        &self,
-        keys: impl IntoIterator<Item = &Key>,
-    ) -> Result<bool, CacheError> {
-        let expire = |key| self.client.expire_or_update(key, HttpCodec::expired_index);
-        let expired = join_all(keys.into_iter().map(expire)).await;
-        let expired: Vec<_> = expired.into_iter().collect::<Result<_, _>>()?;
-        Ok(expired.contains(&true))
     }
 
     /// Removes the stored response of a URI, with all of its variants. A request that starts after
@@ -87,7 +74,8 @@ impl HttpHandle {
     /// stored.
     ///
     /// The stale windows of variants begin now, by the clock of this process. If the selecting header
-    /// fields of the URI change at the same time, its variants are removed instead.
+    /// fields of the URI change at the same time, or the store fails during the call, its variants are
+    /// removed instead.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
@@ -95,7 +83,23 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, uri: &Uri) -> Result<bool, CacheError> {
-        self.expire_keys(&keys_of(uri)).await
+        Ok(self.entries.expire_many(keys_of(uri)).await? > 0)
+    }
+
+    /// Makes the stored responses of many URIs stale, each as [`expire`](Self::expire) does. Returns
+    /// how many there were. A URI has two if it was requested by `http` and by `https`.
+    ///
+    /// # Errors
+    /// The first error of the store, after all URIs have been tried.
+    ///
+    /// # Cancel safety
+    /// As [`invalidate`](Self::invalidate).
+    pub async fn expire_many(
+        &self,
+        uris: impl IntoIterator<Item = Uri>,
+    ) -> Result<usize, CacheError> {
+        let keys: HashSet<Key> = uris.into_iter().flat_map(|uri| keys_of(&uri)).collect();
+        self.entries.expire_many(keys).await
     }
 
     /// Removes all stored responses of a group (`Cache-Groups`, RFC 9875), with the guarantee of
@@ -171,6 +175,11 @@ impl HttpHandle {
     pub fn stats(&self) -> CacheStats {
         self.entries.stats()
     }
+}
+
+/// A handle to the entries by their keys. It expires the variants of a response with its index.
+pub(super) fn entries(client: &CacheClient<HttpCodec>) -> Handle {
+    client.handle_updating(HttpCodec::expired_index)
 }
 
 /// An expiry of a group, to be awaited. Made by [`HttpHandle::expire_group`].

@@ -14,7 +14,7 @@ use tower::Layer;
 
 use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
-use super::handle::HttpHandle;
+use super::handle::{HttpHandle, entries};
 use super::mode::{self, Mode};
 use super::purge::PurgeLayer;
 use super::request_key::RequestKey;
@@ -98,7 +98,7 @@ impl HttpCacheLayer {
     /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
     /// anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
-        HttpHandle::new(CacheClient::new(&self.layer))
+        HttpHandle::new(&CacheClient::new(&self.layer))
     }
 }
 
@@ -149,10 +149,11 @@ impl HttpCacheLayer<KeyedRules> {
     /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
     /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
     ///
-    /// If the responses of a key vary, [`Handle::expire`] removes their variants. A tag that they have,
-    /// or a soft `PURGE`, makes them stale.
+    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
+    /// each of them stale from that moment, by the clock of this process. If the selecting header fields
+    /// change at the same time, or the store fails during the call, the variants are removed instead.
     pub fn handle(&self) -> Handle {
-        self.layer.handle()
+        entries(&CacheClient::new(&self.layer))
     }
 }
 
@@ -281,7 +282,7 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
     /// visible ASCII. The error does not repeat it.
     pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        let handle = HttpHandle::new(CacheClient::new(&self.layer));
+        let handle = HttpHandle::new(&CacheClient::new(&self.layer));
         let mode = self.rules.mode();
         PurgeLayer::new(token, handle, mode, self.target.clone(), self.tag_fields.clone())
     }

@@ -24,21 +24,15 @@
 //! | `lock_lost_total` | counter | `kind` | holds that were lost before their holder released them |
 //! | `lock_renewals_total` | counter | `kind`, `result` | renewals of a hold: `renewed`, `failed` |
 
-use bellwether::metrics::publish_histogram;
-use metrics_facade::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use bellwether::metrics::{describe_metrics, publish_histogram};
+use metrics_facade::{counter, gauge};
 
 use super::LockStats;
 
 /// Tells the installed recorder what each metric is, as [`bellwether::metrics::describe`] does for
 /// those of caches and stores. Call it once, after the recorder was installed.
 pub fn describe() {
-    let unit = Unit::Count;
-    describe_counter!("bellwether_lock_waits_total", unit, "Attempts to lock, by how they ended.");
-    describe_counter!("bellwether_lock_lost_total", unit, "Holds that ended before their release.");
-    describe_counter!("bellwether_lock_renewals_total", unit, "Renewals of holds.");
-    describe_gauge!("bellwether_lock_held", unit, "Keys that this process holds.");
-    let text = "How long attempts to lock took.";
-    describe_histogram!("bellwether_lock_wait_duration_seconds", Unit::Seconds, text);
+    describe_metrics(LockStats::METRICS);
 }
 
 /// Publishes the statistics of a set of locks under this name.

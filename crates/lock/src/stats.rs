@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bellwether::stats::{HistogramStats, TimeHistogram};
+use bellwether::stats::{HistogramStats, MetricDescription, MetricUnit, TimeHistogram};
 use tokio::time::Instant;
 
 use super::error::{LockError, LockErrorKind};
@@ -39,6 +39,37 @@ pub struct LockStats {
     pub held: u64,
     /// How many keys this process holds, waits for, or is releasing.
     pub keys: u64,
+}
+
+impl LockStats {
+    /// The metrics of locks, as [`bellwether::stats::METRICS`] has those of caches and stores.
+    pub const METRICS: &'static [MetricDescription] = &[
+        MetricDescription::counter(
+            "bellwether_lock_waits_total",
+            MetricUnit::Count,
+            "Attempts to lock, by how they ended.",
+        ),
+        MetricDescription::counter(
+            "bellwether_lock_lost_total",
+            MetricUnit::Count,
+            "Holds that ended before their release.",
+        ),
+        MetricDescription::counter(
+            "bellwether_lock_renewals_total",
+            MetricUnit::Count,
+            "Renewals of holds.",
+        ),
+        MetricDescription::gauge(
+            "bellwether_lock_held",
+            MetricUnit::Count,
+            "Keys that this process holds.",
+        ),
+        MetricDescription::histogram(
+            "bellwether_lock_wait_duration_seconds",
+            MetricUnit::Seconds,
+            "How long attempts to lock took.",
+        ),
+    ];
 }
 
 /// Where a set of locks counts.

@@ -9,6 +9,7 @@ use syn::{
 };
 
 use crate::options::Options;
+use crate::returned::expanded_at;
 
 /// One argument.
 pub(crate) struct Argument {
@@ -31,7 +32,7 @@ impl Argument {
             return Err(Error::new(options.key.span, message));
         }
         for skipped in &options.skip {
-            check_skipped(skipped, &names, options)?;
+            check_skipped(skipped, &names, options, &signature.ident)?;
         }
         let forgotten = arguments.iter().filter(|argument| !argument.has_a_place(options));
         match forgotten.map(Self::forgotten).reduce(|mut all, one| {
@@ -72,14 +73,14 @@ impl Argument {
                 let message = format!(
                     "a load may outlive its caller, so `{name}` cannot be a mutable reference"
                 );
-                return Err(Error::new(ty.span(), message));
+                return Err(Error::new_spanned(ty, message));
             }
             Type::Reference(reference) => (true, &*reference.elem),
             _ => (false, ty),
         };
         if borrows(within.to_token_stream()) {
             let message = format!("a load may outlive its caller, so `{name}` must own its data");
-            return Err(Error::new(ty.span(), message));
+            return Err(Error::new_spanned(ty, message));
         }
         Ok(Self { name, is_reference })
     }
@@ -108,7 +109,7 @@ impl Argument {
         let name = &self.name;
         let owned = self.owned();
         if self.is_reference {
-            let copy = quote_spanned!(self.name.span()=> ::std::borrow::ToOwned::to_owned(#name));
+            let copy = quote_spanned!(expanded_at(name)=> ::bellwether::read_through::attribute::owned(#name));
             quote!(let #owned = #copy;)
         } else if is_borrowed {
             let copy = quote_spanned!(self.name.span()=> ::core::clone::Clone::clone(&#name));
@@ -127,10 +128,15 @@ impl Argument {
     }
 }
 
-fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result<()> {
+fn check_skipped(
+    skipped: &Ident,
+    names: &[String],
+    options: &Options,
+    function: &Ident,
+) -> Result<()> {
     let name = skipped.to_string();
     let message = if !names.contains(&name) {
-        format!("`{name}` is no argument")
+        format!("`{name}` is no argument of `{function}`")
     } else if options.key.names(&name) {
         format!("`{name}` is part of the key, so it cannot be skipped")
     } else if options.each.as_ref().is_some_and(|each| each.of == *skipped) {
@@ -146,6 +152,10 @@ pub(crate) fn borrows(ty: TokenStream) -> bool {
     let mut tokens = ty.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
+            TokenTree::Ident(name) if FUNCTIONS.iter().any(|function| name == *function) => {
+                // What a function takes is not held.
+                tokens.next_if(|token| matches!(token, TokenTree::Group(_)));
+            }
             TokenTree::Group(group) if borrows(group.stream()) => return true,
             TokenTree::Punct(punct) if punct.as_char() == '&' => {
                 let is_lifetime = matches!(tokens.peek(), Some(TokenTree::Punct(quote)) if quote.as_char() == '\'');
@@ -162,3 +172,6 @@ pub(crate) fn borrows(ty: TokenStream) -> bool {
     }
     false
 }
+
+/// What types of functions begin with.
+const FUNCTIONS: [&str; 4] = ["fn", "Fn", "FnMut", "FnOnce"];

@@ -1,11 +1,12 @@
 //! The functions beside the function: for the keys, tags and entries of its answers.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{FnArg, ItemFn, Pat, Signature, Type, parse_quote};
 
 use crate::function::unmute;
 use crate::options::Options;
+use crate::returned::expanded_at;
 use crate::template::Template;
 
 /// What functions are made of: each has those arguments of the written one that it needs.
@@ -46,7 +47,7 @@ impl Builders<'_> {
         let is_needed = |it: &str| template.names(it) || names(written.clone(), it);
         let output = quote!(::bellwether::EntryHandle<#answer>);
         let key = template.key();
-        let entry = quote!(::bellwether::read_through::attribute::entry(#layer, #key));
+        let entry = quote_spanned!(expanded_at(name)=> ::bellwether::read_through::attribute::entry(#layer, #key));
         self.function("The stored answer", &self.signature(name, &output, is_needed), &entry)
     }
 

@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 use syn::parse::{Parse, ParseStream};
-use syn::spanned::Spanned;
+use syn::token::Paren;
 use syn::{Error, FnArg, Pat, PatType, Result, Signature, Token, Type, parenthesized};
 
 use crate::returned::arguments_of;
@@ -16,11 +16,15 @@ pub(crate) struct Each {
 
 impl Parse for Each {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if !input.peek(Paren) {
+            return Err(input.error(NO_ITEM_IN_ITEMS));
+        }
         let inside;
         parenthesized!(inside in input);
-        let item = inside.parse()?;
-        inside.parse::<Token![in]>()?;
-        let of = inside.parse()?;
+        let wrong = |error: Error| Error::new(error.span(), NO_ITEM_IN_ITEMS);
+        let item = inside.parse().map_err(wrong)?;
+        inside.parse::<Token![in]>().map_err(wrong)?;
+        let of = inside.parse().map_err(wrong)?;
         if !inside.is_empty() {
             return Err(inside.error("one argument has the items, as in `each(sku in skus)`"));
         }
@@ -37,7 +41,9 @@ impl Each {
             return Err(Error::new(item.span(), message));
         }
         let many = signature.inputs.iter().find_map(|input| typed(input, of));
-        let many = many.ok_or_else(|| Error::new(of.span(), format!("`{of}` is no argument")))?;
+        let many = many.ok_or_else(|| {
+            Error::new(of.span(), format!("`{of}` is no argument of `{}`", signature.ident))
+        })?;
         if key.names(&of.to_string()) {
             let message = format!("`{of}` are many: the key names one of them, `{{{item}}}`");
             return Err(Error::new(key.span, message));
@@ -48,10 +54,19 @@ impl Each {
         }
         match arguments_of(&many.ty, "Vec").as_deref() {
             Some([ty]) => Ok(ty.clone()),
-            _ => Err(Error::new(many.ty.span(), format!("`{of}` must be a `Vec` of items"))),
+            _ => {
+                let message = format!(
+                    "`{of}` must be a `Vec`: the function is called with those items that are not \
+                     stored"
+                );
+                Err(Error::new_spanned(&many.ty, message))
+            }
         }
     }
 }
+
+const NO_ITEM_IN_ITEMS: &str = "`each` takes a name for one item, and the argument that has the \
+                                items, as in `each(sku in skus)`";
 
 /// The argument, if it has this name.
 fn typed<'a>(input: &'a FnArg, name: &Ident) -> Option<&'a PatType> {

@@ -1,7 +1,7 @@
 //! `#[read_through]`: expands the function.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, Ident, ItemFn, Result, Type};
 
@@ -9,7 +9,7 @@ use crate::arguments::{Argument, borrows};
 use crate::builders::Builders;
 use crate::function::{around, called, path, written};
 use crate::options::Options;
-use crate::returned::ReturnedResult;
+use crate::returned::{ReturnedResult, expanded_at};
 
 /// Makes two functions: the written one under another name, and one that reads through a cache with
 /// it as the loader. And the functions for keys, tags and entries that are requested.
@@ -26,7 +26,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     )?;
     if borrows(returned.ty.to_token_stream()) {
         let message = "an answer is stored, so it cannot borrow";
-        return Err(Error::new(returned.ty.span(), message));
+        return Err(Error::new_spanned(&returned.ty, message));
     }
     let is_single = options.each.is_none();
     if let Some(option) = options.not_found_ttl().filter(|_| is_single && !returned.is_optional()) {
@@ -34,10 +34,28 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
             "this is the lifetime of `None`, and the function returns no `Result<Option<_>, _>`";
         return Err(Error::new(option.span(), message));
     }
+    different_names(options, &signature.ident)?;
     let item = options.each.as_ref().map(|each| each.item_type(signature, &options.key));
     let item = item.transpose()?;
     let arguments = Argument::all(signature, options)?;
     Ok(ReadingFunction { options, function, returned, arguments, item }.expanded())
+}
+
+/// The functions that are made have names of their own.
+fn different_names(options: &Options, function: &Ident) -> Result<()> {
+    let mut names = vec![function];
+    for made in options.functions() {
+        if made == function {
+            let message = format!("`{made}` is the function itself: give this one another name");
+            return Err(Error::new(made.span(), message));
+        }
+        if names.contains(&made) {
+            let message = format!("`{made}` is made twice: give this one another name");
+            return Err(Error::new(made.span(), message));
+        }
+        names.push(made);
+    }
+    Ok(())
 }
 
 /// The function that reads through the cache.
@@ -72,7 +90,10 @@ impl ReadingFunction<'_> {
     fn answer(&self) -> TokenStream {
         let (value, error) = self.returned.parts();
         match &self.item {
-            Some(item) => quote!(<#value as ::bellwether::BatchResponse<#item, #error>>::Answer),
+            Some(item) => {
+                let (span, _) = self.returned.spans();
+                quote_spanned!(span=> <#value as ::bellwether::BatchResponse<#item, #error>>::Answer)
+            }
             None => value,
         }
     }
@@ -80,15 +101,17 @@ impl ReadingFunction<'_> {
     /// The type of what a call returns.
     fn future(&self, answer: &TokenStream) -> TokenStream {
         let (_, error) = self.returned.parts();
+        let (span, _) = self.returned.spans();
         match &self.item {
-            Some(_) => quote!(::bellwether::BatchFuture<#answer, #error>),
-            None => quote!(::bellwether::BoxResponseFuture<#answer, #error>),
+            Some(_) => quote_spanned!(span=> ::bellwether::BatchFuture<#answer, #error>),
+            None => quote_spanned!(span=> ::bellwether::BoxResponseFuture<#answer, #error>),
         }
     }
 
     /// The lookup of the key or keys, with a load that owns its arguments.
     fn read(&self, answer: &TokenStream) -> TokenStream {
-        let attribute = quote!(::bellwether::read_through::attribute);
+        // What is wrong with the answer is said where the function returns it.
+        let (span, error) = self.returned.spans();
         let key = self.options.key.key();
         match (&self.options.each, &self.item) {
             (Some(each), Some(ty)) => {
@@ -100,12 +123,15 @@ impl ReadingFunction<'_> {
                     Some(tags) => quote!(::core::option::Option::Some(#tags)),
                     None => quote!(::core::option::Option::None::<[::bellwether::Tag; 0]>),
                 };
-                quote!(#attribute::read_many(#layer, #items, |#item: &#ty| (#key, #tags), #load))
+                let read_many =
+                    quote_spanned!(span=> ::bellwether::read_through::attribute::read_many);
+                quote_spanned!(span=> #read_many(#layer, #items, |#item: &#ty| (#key, #tags), #load))
             }
             _ => {
                 let layer = self.layer(answer, self.tags_of_layer());
                 let load = self.load(&TokenStream::new());
-                quote!(#attribute::read(#layer, #key, #load))
+                let read = quote_spanned!(span=> ::bellwether::read_through::attribute::read);
+                quote_spanned!(error=> #read(#layer, #key, #load))
             }
         }
     }
@@ -120,7 +146,8 @@ impl ReadingFunction<'_> {
         let own = owned.map(|argument| argument.own(is_borrowed(&argument.name)));
         let pass = self.arguments.iter().map(Argument::pass);
         let loader = path(&self.function.sig, &self.loader());
-        quote!({
+        let (_, span) = self.returned.spans();
+        quote_spanned!(span=> {
             #(#own)*
             move |#argument| async move { #loader(#(#pass),*).await }
         })
@@ -128,14 +155,22 @@ impl ReadingFunction<'_> {
 
     /// The layer, with the options of the attribute.
     fn layer(&self, answer: &TokenStream, tags: Option<TokenStream>) -> TokenStream {
-        let attribute = quote!(::bellwether::read_through::attribute);
         let Options { layer, windows, .. } = self.options;
+        let (span, _) = self.returned.spans();
         let windows = windows.iter().map(|(option, milliseconds)| {
-            quote!(.#option(::core::time::Duration::from_millis(#milliseconds)))
+            quote_spanned!(span=> .#option(::core::time::Duration::from_millis(#milliseconds)))
         });
-        let layer = quote!(#attribute::layer(&#layer) #(#windows)* #tags);
+        let borrowed = quote_spanned!(expanded_at(layer)=> &#layer);
+        let layer = quote_spanned! {
+            span=> ::bellwether::read_through::attribute::layer(#borrowed) #(#windows)* #tags
+        };
         match self.options.not_found_ttl() {
-            Some(_) => quote!(#attribute::optional::<#answer, _>(#layer)),
+            Some(option) => {
+                let optional = quote_spanned! {
+                    expanded_at(option)=> ::bellwether::read_through::attribute::optional
+                };
+                quote!(#optional::<#answer, _>(#layer))
+            }
             None => layer,
         }
     }
@@ -143,7 +178,8 @@ impl ReadingFunction<'_> {
     /// The call that sets the tags of the layer for this call of the function.
     fn tags_of_layer(&self) -> Option<TokenStream> {
         self.tags().map(|tags| {
-            quote! {
+            let (span, _) = self.returned.spans();
+            quote_spanned! {span=>
                 .tags({
                     let tags = #tags;
                     move |_: &::bellwether::Key| ::core::clone::Clone::clone(&tags)

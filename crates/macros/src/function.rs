@@ -3,7 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::punctuated::Punctuated;
-use syn::{FnArg, GenericParam, Ident, ItemFn, Pat, Signature, Token, parse_quote};
+use syn::spanned::Spanned;
+use syn::{
+    FnArg, GenericParam, Ident, ItemFn, Pat, Signature, Token, parse_quote, parse_quote_spanned,
+};
 
 /// The function to call, with the written one hidden inside or beside it.
 pub(crate) fn around(called: ItemFn, written: &TokenStream) -> TokenStream {
@@ -36,7 +39,7 @@ pub(crate) fn called(function: &ItemFn, output: &TokenStream, does: &TokenStream
     let mut called = function.clone();
     called.sig.inputs.iter_mut().for_each(unmute);
     called.sig.output = parse_quote!(-> #output);
-    called.block = parse_quote!({ #does });
+    called.block = parse_quote_spanned!(output.span()=> { #does });
     called
 }
 

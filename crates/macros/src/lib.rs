@@ -9,6 +9,7 @@ mod locked;
 mod options;
 mod returned;
 mod template;
+mod values;
 
 use proc_macro::TokenStream;
 use quote::quote;

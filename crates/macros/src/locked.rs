@@ -8,9 +8,9 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatIdent, PatType, Result, Token};
 
 use crate::function::{around, called, path, written};
-use crate::options::{milliseconds, value};
 use crate::returned::ReturnedResult;
 use crate::template::Template;
+use crate::values::{KEY, milliseconds, text, value};
 
 /// The options of the attribute.
 pub(crate) struct Options {
@@ -28,9 +28,9 @@ impl Parse for Options {
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             let is_new = match name.to_string().as_str() {
-                "key" => key.replace(Template::read(&value(input)?)?).is_none(),
+                "key" => key.replace(Template::of_key(&text(input, "key", KEY)?)?).is_none(),
                 "locks" => locks.replace(value(input)?).is_none(),
-                "wait" => wait.replace(milliseconds(&value(input)?)?).is_none(),
+                "wait" => wait.replace(milliseconds(input, "wait")?).is_none(),
                 unknown => {
                     let message =
                         format!("no such option: `{unknown}`; there are `key`, `locks` and `wait`");

@@ -4,10 +4,12 @@ use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
+use syn::token::Bracket;
 use syn::{Error, Expr, Ident, LitStr, Result, Token, bracketed, parenthesized};
 
 use crate::each::Each;
 use crate::template::Template;
+use crate::values::{KEY, milliseconds, name, text, value};
 
 /// The options in the brackets of the attribute.
 pub(crate) struct Options {
@@ -40,6 +42,12 @@ impl Options {
         self.windows.iter().map(|(option, _)| option).find(|option| *option == NOT_FOUND_TTL)
     }
 
+    /// The names of the functions that are requested.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &Ident> {
+        let of_tags = self.tags.iter().filter_map(|tag| tag.tag_fn.as_ref());
+        self.entry_fn.iter().chain(&self.key_fn).chain(of_tags)
+    }
+
     /// An entry has one key and one list of tags, so a tag depends on nothing but the key.
     fn check_tags(&self) -> Result<()> {
         for (index, TagTemplate { template, .. }) in self.tags.iter().enumerate() {
@@ -48,8 +56,16 @@ impl Options {
                 return Err(Error::new(template.span, message));
             }
             if let Some(name) = template.arguments().find(|name| !self.key.names(name)) {
-                let message =
-                    format!("`{name}` is not in the key: a tag depends on what the key depends on");
+                let each = self.each.as_ref().filter(|each| each.of == name);
+                let message = each.map_or_else(
+                    || {
+                        format!(
+                            "`{name}` is not in the key, so a tag cannot name it: all that is stored \
+                             under a key has the same tags"
+                        )
+                    },
+                    |each| format!("`{name}` are many: a tag names one of them, `{{{}}}`", each.item),
+                );
                 return Err(Error::new(template.span, message));
             }
         }
@@ -102,39 +118,37 @@ struct Given {
 
 impl Given {
     fn read_one(&mut self, input: ParseStream<'_>) -> Result<()> {
-        let name = input.call(Ident::parse_any)?;
-        if self.names.contains(&name) {
-            return Err(Error::new(name.span(), format!("`{name}` is said twice")));
+        let option = input.call(Ident::parse_any)?;
+        if self.names.contains(&option) {
+            return Err(Error::new(option.span(), format!("`{option}` is said twice")));
         }
-        match name.to_string().as_str() {
+        match option.to_string().as_str() {
             "skip" => self.skip = names(input)?,
-            "key" => self.key = Some(Template::read(&value(input)?)?),
-            "key_fn" => self.key_fn = Some(value(input)?),
-            "entry_fn" => self.entry_fn = Some(value(input)?),
+            "key" => self.key = Some(Template::of_key(&text(input, "key", KEY)?)?),
+            "key_fn" => self.key_fn = Some(name(input, "key_fn", "item_key")?),
+            "entry_fn" => self.entry_fn = Some(name(input, "entry_fn", "item_entry")?),
             "each" => self.each = Some(input.parse()?),
             "layer" => self.layer = Some(value(input)?),
             "tags" => self.tags = templates(input)?,
             window if WINDOWS.contains(&window) => {
-                self.windows.push((name.clone(), milliseconds(&value(input)?)?));
+                self.windows.push((option.clone(), milliseconds(input, window)?));
             }
             unknown => {
                 let message = format!("no such option: `{unknown}`; there are {KNOWN}");
-                return Err(Error::new(name.span(), message));
+                return Err(Error::new(option.span(), message));
             }
         }
-        self.names.push(name);
+        self.names.push(option);
         Ok(())
     }
-}
-
-pub(crate) fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
-    input.parse::<Token![=]>()?;
-    input.parse()
 }
 
 /// `= ["catalog", "shelf/{warehouse}" as shelf_tag]`
 fn templates(input: ParseStream<'_>) -> Result<Vec<TagTemplate>> {
     input.parse::<Token![=]>()?;
+    if !input.peek(Bracket) {
+        return Err(input.error(NO_LIST_OF_TAGS));
+    }
     let inside;
     bracketed!(inside in input);
     let tags = Punctuated::<TagTemplate, Token![,]>::parse_terminated(&inside)?;
@@ -143,9 +157,20 @@ fn templates(input: ParseStream<'_>) -> Result<Vec<TagTemplate>> {
 
 impl Parse for TagTemplate {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let template = Template::read(&input.parse()?)?;
-        let is_named = input.parse::<Option<Token![as]>>()?.is_some();
-        let tag_fn = if is_named { Some(input.parse()?) } else { None };
+        if !input.peek(LitStr) {
+            return Err(input.error(NO_LIST_OF_TAGS));
+        }
+        let template = Template::of_tag(&input.parse()?)?;
+        if !input.peek(Token![as]) {
+            return Ok(Self { template, tag_fn: None });
+        }
+        input.parse::<Token![as]>()?;
+        if !input.peek(Ident) {
+            let message = "`as` takes the name of a function that is made, without quotes, as in \
+                           `\"shelf/{warehouse}\" as shelf_tag`";
+            return Err(input.error(message));
+        }
+        let tag_fn = Some(input.parse()?);
         Ok(Self { template, tag_fn })
     }
 }
@@ -158,33 +183,8 @@ fn names(input: ParseStream<'_>) -> Result<Vec<Ident>> {
     Ok(names.into_iter().collect())
 }
 
-/// Reads a duration such as `"500ms"`.
-pub(crate) fn milliseconds(text: &LitStr) -> Result<u64> {
-    let wrong = |message: &str| Error::new(text.span(), message);
-    let value = text.value();
-    let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
-    let scale = match unit {
-        "ms" => 1,
-        "s" => SECOND,
-        "m" => 60 * SECOND,
-        "h" => 60 * 60 * SECOND,
-        "d" => DAY,
-        _ => return Err(wrong(NO_DURATION)),
-    };
-    let number =
-        value[..value.len() - unit.len()].parse::<u64>().map_err(|_| wrong(NO_DURATION))?;
-    match number.checked_mul(scale) {
-        Some(0) => Err(wrong("no time at all: leave the option out")),
-        Some(milliseconds) if milliseconds <= 366 * DAY => Ok(milliseconds),
-        _ => Err(wrong("longer than 366 days, the longest lifetime")),
-    }
-}
-
-const SECOND: u64 = 1000;
-const DAY: u64 = 24 * 60 * 60 * SECOND;
-
-const NO_DURATION: &str =
-    "a duration is a whole number and its unit: `500ms`, `60s`, `5m`, `1h` or `7d`";
+const NO_LIST_OF_TAGS: &str =
+    "tags are a list of templates in quotes, as in `tags = [\"catalog\", \"shelf/{warehouse}\"]`";
 
 const NOT_FOUND_TTL: &str = "not_found_ttl";
 

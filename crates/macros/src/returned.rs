@@ -1,6 +1,6 @@
 //! What a function returns.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 use syn::{Error, GenericArgument, Path, PathArguments, Result, ReturnType, Type};
@@ -27,6 +27,12 @@ impl ReturnedResult {
         self.arguments.first().is_some_and(|value| arguments_of(value, "Option").is_some())
     }
 
+    /// Where the type of the value is written, and that of the error: as exactly as it is known.
+    pub(crate) fn spans(&self) -> (Span, Span) {
+        let span_of = |nth: usize| expanded_at(self.arguments.get(nth).unwrap_or(&self.ty));
+        (span_of(0), span_of(1))
+    }
+
     /// The types of the value and the error, as far as they are written.
     pub(crate) fn parts(&self) -> (TokenStream, TokenStream) {
         if let [value, error] = &*self.arguments {
@@ -36,6 +42,12 @@ impl ReturnedResult {
         let outcome = quote!(<#ty as ::bellwether::read_through::attribute::FunctionResult>);
         (quote!(#outcome::Value), quote!(#outcome::Error))
     }
+}
+
+/// Where something is written, for code that is made of it. Lints take such code for what it is: a
+/// macro's.
+pub(crate) fn expanded_at(written: &impl Spanned) -> Span {
+    Span::call_site().located_at(written.span())
 }
 
 /// The types in the brackets of a path that ends in this name.

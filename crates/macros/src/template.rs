@@ -21,9 +21,20 @@ pub(crate) enum Segment {
 }
 
 impl Template {
-    pub(crate) fn read(literal: &LitStr) -> Result<Self> {
+    /// The template of a key.
+    pub(crate) fn of_key(literal: &LitStr) -> Result<Self> {
+        Self::read(literal, "key")
+    }
+
+    /// The template of a tag.
+    pub(crate) fn of_tag(literal: &LitStr) -> Result<Self> {
+        Self::read(literal, "tag")
+    }
+
+    /// `what` is what error messages call it.
+    fn read(literal: &LitStr, what: &str) -> Result<Self> {
         let (kind, segments) =
-            read(&literal.value()).map_err(|message| Error::new(literal.span(), message))?;
+            read(&literal.value(), what).map_err(|message| Error::new(literal.span(), message))?;
         Ok(Self { kind, segments, span: literal.span() })
     }
 
@@ -74,30 +85,30 @@ impl Template {
     }
 }
 
-fn read(text: &str) -> std::result::Result<(String, Vec<Segment>), String> {
+fn read(text: &str, what: &str) -> std::result::Result<(String, Vec<Segment>), String> {
     let mut segments: Vec<Segment> = Vec::new();
     for piece in text.split('/') {
-        let segment = segment(piece)?;
+        let segment = segment(piece, what)?;
         if matches!(segment, Segment::Argument(..)) && segments.contains(&segment) {
-            return Err(format!("`{piece}` occurs twice: once is enough to distinguish keys"));
+            return Err(format!("`{piece}` occurs twice: once is enough to distinguish {what}s"));
         }
         segments.push(segment);
     }
     match segments.remove(0) {
         Segment::Text(kind) => Ok((kind, segments)),
         Segment::Argument(..) => Err(format!(
-            "a key begins with the kind of thing, as in `item/{text}`: or it would be the key of \
+            "a {what} begins with the kind of thing, as in `item/{text}`: or it would be the {what} of \
              other things as well"
         )),
     }
 }
 
-fn segment(piece: &str) -> std::result::Result<Segment, String> {
+fn segment(piece: &str, what: &str) -> std::result::Result<Segment, String> {
     if piece.is_empty() {
         return Err("a segment between slashes is empty".to_owned());
     }
     let Some(inside) = piece.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
-        return text(piece);
+        return text(piece, what);
     };
     if inside.is_empty() {
         return Err("which argument? the braces are empty".to_owned());
@@ -112,14 +123,14 @@ fn segment(piece: &str) -> std::result::Result<Segment, String> {
     Ok(Segment::Argument(name, fields))
 }
 
-fn text(piece: &str) -> std::result::Result<Segment, String> {
+fn text(piece: &str, what: &str) -> std::result::Result<Segment, String> {
     let count = |brace| piece.matches(brace).count();
     if count('{') != count('}') {
         return Err(format!("a brace in `{piece}` is not closed, or not opened"));
     }
     if count('{') > 0 {
         return Err(format!(
-            "`{piece}`: an argument is a segment of its own, between slashes, so that no two keys \
+            "`{piece}`: an argument is a segment of its own, between slashes, so that no two {what}s \
              can run together"
         ));
     }

@@ -35,7 +35,8 @@
 //! without OpenTelemetry, and nothing is lost or counted twice if the SDK comes late. Names begin
 //! with `bellwether.`. Attributes have few values, which are known before, but for the addresses of
 //! servers: keys, tags and texts of errors are never among them. `cache`, `store` and `kind` are the
-//! names that you give.
+//! names that you give. Each instrument has the description of the metric with the same figures
+//! ([`METRICS`](bellwether::stats::METRICS)).
 //!
 //! | instrument | kind | unit | attributes | from |
 //! |---|---|---|---|---|
@@ -60,10 +61,10 @@
 //! | `store.operations` | counter | `{operation}` | `store`, `operation` | operations of a `RedisStore` |
 //! | `store.errors` | counter | `{error}` | `store`, `error` | those that failed |
 //! | `store.operation.duration` | histogram | `s` | `store`, `operation` | how long operations of a `RedisStore` took |
-//! | `store.up` | gauge | | `store` | 0 while the circuit breaker is open |
+//! | `store.up` | gauge | `{store}` | `store` | 0 while the circuit breaker is open |
 //! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
-//! | `store.wake_ups` | gauge | | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
-//! | `store.node.up` | gauge | | `store`, `node` | 0 while the circuit breaker of a server is open, 1 for a former server too; the attribute is its address |
+//! | `store.wake_ups` | gauge | `{way}` | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+//! | `store.node.up` | gauge | `{node}` | `store`, `node` | 0 while the circuit breaker of a server is open; none for a former server; the attribute is its address |
 //! | `store.node.requests`, `store.node.redirections`, `store.node.connects`, `store.node.outages` | counter | `{request}`, `{request}`, `{connection}`, `{outage}` | `store`, `node` | `RedisNodeStats`, also of up to 128 former servers |
 //! | `store.node.errors` | counter | `{error}` | `store`, `node`, `error` | requests that have failed there |
 //! | `store.invalidations.kept`, `store.invalidations.replayed`, `store.invalidations.dropped`, `store.invalidations.reasserted` | counter | `{invalidation}` | `store` | invalidations that have failed or may be lost: `ReplayStats` |
@@ -105,6 +106,7 @@
 
 mod caches;
 mod context;
+mod described;
 mod instruments;
 #[cfg(feature = "lock")]
 mod locks;

@@ -1,8 +1,10 @@
 //! Makes the instruments of one kind of sources.
 
+use bellwether::stats::MetricKind;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
+use crate::described::described;
 use crate::observed::Observed;
 use crate::sampled::SampledHistogram;
 
@@ -22,7 +24,7 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
         self.sources
     }
 
-    /// A counter with one value for each source. Without a unit, Prometheus adds none to the name.
+    /// A counter with one value for each source. Prometheus adds a unit in braces to no name.
     pub(crate) fn counter(
         &self,
         name: &'static str,
@@ -31,6 +33,7 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
     ) {
         let sources = self.sources.clone();
         let builder = self.meter.u64_observable_counter(name).with_unit(unit);
+        let builder = builder.with_description(described(MetricKind::Counter, name, unit));
         builder.with_callback(move |to| sources.one(to, &value)).build();
     }
 
@@ -45,6 +48,7 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
     {
         let sources = self.sources.clone();
         let builder = self.meter.u64_observable_counter(name).with_unit(unit);
+        let builder = builder.with_description(described(MetricKind::Counter, name, unit));
         builder.with_callback(move |to| sources.each(to, &values)).build();
     }
 
@@ -57,6 +61,7 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
     ) {
         let sources = self.sources.clone();
         let builder = self.meter.u64_observable_gauge(name).with_unit(unit);
+        let builder = builder.with_description(described(MetricKind::Gauge, name, unit));
         builder.with_callback(move |to| sources.one(to, &value)).build();
     }
 
@@ -72,6 +77,7 @@ impl<'a, T: 'static> InstrumentMaker<'a, T> {
     {
         let sources = self.sources.clone();
         let builder = self.meter.u64_observable_gauge(name).with_unit(unit);
+        let builder = builder.with_description(described(MetricKind::Gauge, name, unit));
         builder.with_callback(move |to| sources.each(to, &values)).build();
     }
 }

@@ -6,9 +6,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bellwether::stats::HistogramStats;
+use bellwether::stats::{HistogramStats, MetricKind};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Histogram, Meter};
+
+use crate::described::described;
 
 /// A histogram of a snapshot, and the attribute in which it differs from the others of its
 /// instrument, if there are others.
@@ -39,6 +41,7 @@ impl<T> SampledHistogram<T> {
         parts: fn(&T) -> Vec<HistogramPart>,
     ) -> Self {
         let builder = meter.f64_histogram(name).with_unit(unit);
+        let builder = builder.with_description(described(MetricKind::Histogram, name, unit));
         Self { instrument: builder.with_boundaries(bounds.to_vec()).build(), parts }
     }
 }

@@ -51,7 +51,7 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
     make.counters("bellwether.store.errors", "{error}", |stats| {
         labelled("error", stats.errors.by_name())
     });
-    make.gauge("bellwether.store.up", "", |stats| Some(u64::from(!stats.is_down)));
+    make.gauge("bellwether.store.up", "{store}", |stats| Some(u64::from(!stats.is_down)));
     let counters: [(_, _, ReadField<RedisStats>); 4] = [
         ("bellwether.store.connects", "{connection}", |stats| stats.connects),
         ("bellwether.store.outages", "{outage}", |stats| stats.outages),
@@ -61,15 +61,16 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
     for (name, unit, value) in counters {
         make.counter(name, unit, move |stats| Some(value(stats)));
     }
-    make.gauges("bellwether.store.wake_ups", "", |stats| {
+    make.gauges("bellwether.store.wake_ups", "{way}", |stats| {
         labelled("by", stats.wake_ups.by_name().map(|(way, is_it)| (way, is_it.into())))
     });
 }
 
 #[cfg(feature = "redis")]
 fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
-    make.gauges("bellwether.store.node.up", "", |stats| {
-        each_node(stats, |node| u64::from(!node.is_down))
+    make.gauges("bellwether.store.node.up", "{node}", |stats| {
+        let present = stats.nodes.iter().filter(|node| !node.is_former);
+        by_node(present, |node| u64::from(!node.is_down))
     });
     let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
         ("bellwether.store.node.requests", "{request}", |node| node.requests),
@@ -78,7 +79,7 @@ fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
         ("bellwether.store.node.outages", "{outage}", |node| node.outages),
     ];
     for (name, unit, value) in counters {
-        make.counters(name, unit, move |stats| each_node(stats, value));
+        make.counters(name, unit, move |stats| by_node(stats.nodes.iter(), value));
     }
     make.counters("bellwether.store.node.errors", "{error}", |stats| {
         let errors = |node: &RedisNodeStats| {
@@ -92,12 +93,12 @@ fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
 
 /// One figure of each server.
 #[cfg(feature = "redis")]
-fn each_node(
-    stats: &RedisStats,
+fn by_node<'a>(
+    nodes: impl Iterator<Item = &'a RedisNodeStats>,
     value: impl Fn(&RedisNodeStats) -> u64,
 ) -> Vec<([KeyValue; 1], u64)> {
     let one = |node: &RedisNodeStats| ([KeyValue::new("node", node.address.clone())], value(node));
-    stats.nodes.iter().map(one).collect()
+    nodes.map(one).collect()
 }
 
 #[cfg(feature = "redis")]

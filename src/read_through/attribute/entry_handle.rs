@@ -8,7 +8,7 @@ use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::read_through::client::CacheClient;
-use crate::read_through::handle::Handle;
+use crate::read_through::handle::{Handle, many};
 use crate::tag::Tags;
 
 /// A handle to the stored answer of one call of a function with the attribute
@@ -43,7 +43,9 @@ use crate::tag::Tags;
 /// # }
 /// ```
 ///
-/// The methods are those of a [`Cache`](crate::Cache), without the argument for the key.
+/// The methods are those of a [`Cache`](crate::Cache), without the argument for the key. For many
+/// answers there are [`invalidate_many`](Self::invalidate_many) and
+/// [`expire_many`](Self::expire_many), which take the entries.
 pub struct EntryHandle<V> {
     key: Key,
     tags: Tags,
@@ -131,6 +133,65 @@ impl<V> EntryHandle<V> {
     /// As there.
     pub async fn invalidate(&self) -> Result<bool, CacheError> {
         self.values.handle().invalidate(&self.key).await
+    }
+
+    /// Removes many answers, each as [`invalidate`](Self::invalidate) does, 256 at a time. Returns how
+    /// many there were.
+    ///
+    /// The entries may be of different arguments, and of different layers:
+    ///
+    /// ```
+    /// use bellwether::{ByKey, EntryHandle, ReadThroughLayer, read_through};
+    ///
+    /// #[read_through(
+    ///     layer = layer,
+    ///     key = "price/{country}/{sku}",
+    ///     skip(layer),
+    ///     ttl = "60s",
+    ///     stale_while_revalidate = "60s",
+    ///     entry_fn = price_entry,
+    /// )]
+    /// async fn price(layer: &ReadThroughLayer<ByKey>, country: &str, sku: u64) -> std::io::Result<u64> {
+    ///     Ok(sku * 100)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let layer = ReadThroughLayer::by_key(bellwether::MemoryStore::new(10));
+    /// price(&layer, "de", 1).await?;
+    /// price(&layer, "fr", 2).await?;
+    ///
+    /// // After a change, by the arguments of the calls:
+    /// let changed = [("de", 1), ("fr", 2), ("fr", 3)];
+    /// let entries = changed.map(|(country, sku)| price_entry(&layer, country, sku));
+    /// assert_eq!(EntryHandle::expire_many(entries.clone()).await?, 2); // served until they are loaded
+    /// assert_eq!(EntryHandle::invalidate_many(entries).await?, 2); // gone
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Handle::invalidate_many`](crate::Handle::invalidate_many): an error of a store, after all
+    /// entries have been tried.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate_many(
+        entries: impl IntoIterator<Item = Self>,
+    ) -> Result<usize, CacheError> {
+        many(entries.into_iter().map(|entry| async move { entry.invalidate().await })).await
+    }
+
+    /// Makes many answers stale, each as [`expire`](Self::expire) does, 256 at a time. Returns how many
+    /// there were. See [`invalidate_many`](Self::invalidate_many) for an example.
+    ///
+    /// # Errors
+    /// As [`Handle::expire_many`](crate::Handle::expire_many).
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire_many(entries: impl IntoIterator<Item = Self>) -> Result<usize, CacheError> {
+        many(entries.into_iter().map(|entry| async move { entry.expire().await })).await
     }
 
     /// Makes the answer stale, as if its ttl had passed. Returns whether there was one. See

@@ -44,6 +44,42 @@ impl<T: 'static> AnswerOption for Option<T> {
     }
 }
 
+/// An argument that a function borrows. Each load has a copy of type `O`.
+#[diagnostic::on_unimplemented(
+    message = "a load may outlive its caller, so it has a copy of `{Self}`, which is not `Clone`",
+    label = "cannot be copied for the load",
+    note = "derive `Clone` for `{Self}`, or pass an `Arc` of it"
+)]
+pub trait BorrowedArgument<O> {
+    fn copied(&self) -> O;
+}
+
+// Otherwise the compiler speaks of `ToOwned`.
+#[diagnostic::do_not_recommend]
+impl<T: ToOwned<Owned = O> + ?Sized, O> BorrowedArgument<O> for T {
+    fn copied(&self) -> O {
+        self.to_owned()
+    }
+}
+
+/// The copy of an argument for a load.
+pub fn owned<T: BorrowedArgument<O> + ?Sized, O>(argument: &T) -> O {
+    argument.copied()
+}
+
+/// The error of a function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a function that is read through a cache: it is no `std::error::Error`",
+    label = "not a `std::error::Error`",
+    note = "callers in other processes get its text, so it must have one: return a type that implements \
+            `std::error::Error + Send + Sync`, or a `Box` of that trait"
+)]
+pub trait FunctionError: Into<BoxError> + Send + Sync + 'static {}
+
+// Otherwise the compiler speaks of `Into<Box<dyn Error>>`.
+#[diagnostic::do_not_recommend]
+impl<E: Into<BoxError> + Send + Sync + 'static> FunctionError for E {}
+
 /// A clone of a layer for one call of a function. It shares the loads of the original.
 pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C> {
     layer.clone()
@@ -72,7 +108,7 @@ pub fn read<T, E, C, F, L>(
 where
     T: Send + 'static,
     C: Codec<T>,
-    E: Into<BoxError> + Send + Sync + 'static,
+    E: FunctionError,
     F: FnOnce() -> L + Clone + Send + 'static,
     L: Future<Output = Result<T, E>> + Send + 'static,
 {
@@ -93,7 +129,7 @@ where
     A::Answer: Send + 'static,
     A::Asked: 'static,
     C: Codec<A::Answer>,
-    E: Into<BoxError> + Send + Sync + 'static,
+    E: FunctionError,
     F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
     L: Future<Output = Result<A, E>> + Send + 'static,
 {

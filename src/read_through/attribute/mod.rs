@@ -169,7 +169,7 @@ mod expanded;
 /// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
 /// | `not_found_ttl` | how long `None` is stored, for functions whose answer is an `Option`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
 /// | `tags = ["catalog", "shelf/{warehouse}" as shelf_tag]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's. With `as`, also makes a function from the arguments of the template to the [`Tag`](crate::Tag): `shelf_tag("berlin")` |
-/// | `entry_fn = name` | also makes a function to the [`EntryHandle`](crate::EntryHandle) of one answer, which invalidates, expires, reads and replaces it. Its arguments are those that the key and `layer` name |
+/// | `entry_fn = name` | also makes a function to the [`EntryHandle`](crate::EntryHandle) of one answer, which invalidates, expires, reads and replaces it. Its arguments are those that the key and `layer` name. [`EntryHandle::invalidate_many`](crate::EntryHandle::invalidate_many) takes many |
 /// | `key_fn = name` | also makes a function from the arguments of the key to the [`Key`], for [handles](crate::Handle) of the layer |
 ///
 /// In an `impl`, the functions that are made belong to the type: `Users::name_key(1)`, or
@@ -181,7 +181,10 @@ pub use bellwether_macros::read_through;
 
 pub use self::entry_handle::EntryHandle;
 #[doc(hidden)]
-pub use self::expanded::{AnswerOption, FunctionResult, entry, layer, optional, read, read_many};
+pub use self::expanded::{
+    AnswerOption, BorrowedArgument, FunctionError, FunctionResult, entry, layer, optional, owned,
+    read, read_many,
+};
 
 use super::layer::ReadThroughLayer;
 use crate::key::Key;

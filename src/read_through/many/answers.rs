@@ -21,7 +21,7 @@ use tower::{Service, ServiceExt};
 ///
 /// Implement it for response types of your own.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say which answer belongs to which request",
+    message = "`{Self}` does not say which answer belongs to which request of type `{Req}`",
     label = "not the response of a batch loader",
     note = "a batch loader responds with `HashMap<Request, Answer>`, `BTreeMap<Request, Answer>`, or \
             `Vec<Result<Answer, Error>>` in the order of the requests"

@@ -23,7 +23,7 @@ pub(super) struct Seen {
 /// What a lookup has learned of the life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SeenLife {
-    /// Nothing. This is what is known of the server's time, shortly after the entry was read.
+    /// The reply did not say. The estimate of the server's time, shortly after the entry was read.
     Estimated(Option<ServerTime>),
     /// The server's time in us, shortly after the entry was read.
     ReadAt(u64),

@@ -68,8 +68,8 @@ pub struct RedisNodeStats {
     pub outages: u64,
     /// Whether its circuit breaker is open. False for a former server.
     pub is_down: bool,
-    /// Whether requests no longer go to it: a node that owns no slots, or a server that is not the
-    /// primary that sentinels name.
+    /// Whether requests no longer go to it: a node that owns no slots and was not asked since the
+    /// slot table was last refreshed, or a server that is not the primary that sentinels name.
     pub is_former: bool,
 }
 

@@ -31,6 +31,16 @@ async fn expiring_leaves_a_stale_value_and_tells_whether_there_was_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_expiry_does_not_prolong_the_stale_window() {
+    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    asked(&cache, 1, &Loader::new()).await.0.unwrap();
+    for is_there in [true, true, false] {
+        assert_eq!(cache.expire(1).await.unwrap(), is_there);
+        tokio::time::sleep(40 * SECOND).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_load_from_before_an_invalidation_is_not_stored() {
     let loader = Loader::gated();
     let cache = cache(MemoryStore::new(10));
@@ -66,6 +76,28 @@ async fn many_keys_are_invalidated_at_once_and_counted() {
     held.open();
     assert_eq!(ended(many).await.unwrap(), 500);
     assert_eq!(cache.get(499).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_keys_are_expired_at_once_and_counted() {
+    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    let loader = Loader::new();
+    for item in 0..3 {
+        asked(&cache, item, &loader).await.0.unwrap();
+    }
+    assert_eq!(cache.expire_many([0, 1, 7]).await.unwrap(), 2);
+    assert_eq!(cache.get(1).await.unwrap(), None);
+    assert!(asked(&cache, 1, &loader).await.0.is_ok_and(|stale| stale == 2));
+    assert_eq!(cache.get(2).await.unwrap(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_expiries_all_are_tried_before_an_error_is_told() {
+    let store = local(&MemoryStore::new(10));
+    let cache = cache(store.clone());
+    store.on(Operation::Expire).nth(1).fail(UNREACHABLE);
+    assert!(cache.expire_many(0..3_u64).await.is_err());
+    assert_eq!(store.calls(Operation::Expire), 3);
 }
 
 #[tokio::test(start_paused = true)]

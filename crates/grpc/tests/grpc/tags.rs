@@ -120,6 +120,22 @@ async fn many_calls_are_invalidated_at_once_and_counted() {
 }
 
 #[tokio::test]
+async fn many_calls_are_expired_at_once_and_counted() {
+    let layer = of(by_shelf());
+    let cache = layer.handle();
+    let service = layer.layer(Catalog::numbered());
+    for what in ["a", "b", "c"] {
+        ask(&service, request(PRODUCT, what)).await;
+    }
+    let call =
+        |what: &str| cache.call(PRODUCT, Wanted { what: what.to_owned() }.encode_to_vec()).unwrap();
+    assert_eq!(cache.expire_many(["a", "b", "x"].map(call)).await.unwrap(), 2);
+    let after =
+        [ask(&service, request(PRODUCT, "a")).await, ask(&service, request(PRODUCT, "c")).await];
+    assert_eq!(after.map(|seen| seen.content()), ["3", "2"]);
+}
+
+#[tokio::test]
 async fn everything_of_a_clearable_layer_is_removed_at_once() {
     let layer = of(CachedMethod::fresh_for(MINUTE)).clearable();
     let service = layer.layer(Catalog::numbered());

@@ -71,7 +71,9 @@ impl Purger {
         };
         match scope {
             PurgeScope::Tags(tags) => self.purge_tags(&tags, is_soft).await.map(|()| true),
-            PurgeScope::Keys(keys) if is_soft => Ok(self.handle.expire_keys(&keys).await?),
+            PurgeScope::Keys(keys) if is_soft => {
+                Ok(self.handle.entries().expire_many(keys).await? > 0)
+            }
             PurgeScope::Keys(keys) => Ok(self.handle.entries().invalidate_many(keys).await? > 0),
         }
     }

@@ -65,6 +65,23 @@ async fn many_uris_are_invalidated_at_once_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_uris_are_expired_at_once_and_counted() {
+    let layer = memory();
+    let cache = shop(&layer);
+    let fields = [("echo-cache-control", "max-age=60, stale-while-revalidate=60")];
+    let uris = ["http://shop/a", "http://shop/b", "http://shop/c"];
+    for uri in uris {
+        ask(&cache, "GET", uri, &fields).await;
+    }
+    let named = ["http://shop/a", "http://shop/c", "http://shop/d"].map(Uri::from_static);
+    assert_eq!(layer.handle().expire_many(named).await.unwrap(), 2);
+    for (uri, is_stale) in uris.into_iter().zip([true, false, true]) {
+        let answer = ask(&cache, "GET", uri, &fields).await;
+        assert_eq!(says(&answer, "detail=revalidating"), is_stale, "{uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_group_that_expires_over_a_time_is_stale_when_that_has_passed() {
     let layer = memory();
     let cache = shop(&layer);

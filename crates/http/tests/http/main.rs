@@ -6,6 +6,7 @@ mod changes;
 mod cookies;
 mod counts;
 mod credentials;
+mod expired_keys;
 mod expired_variants;
 mod failures;
 mod filled_keys;

@@ -49,4 +49,14 @@ async fn tag_of_another_argument(layer: &Layer, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
+#[read_through(layer = layer, key = "item/{sku}", skip(layer), ttl = 60)]
+async fn no_text(layer: &Layer, sku: u64) -> Result<u64, ()> {
+    Ok(sku)
+}
+
+#[read_through(layer = layer, key = item, skip(layer))]
+async fn no_template(layer: &Layer, sku: u64) -> Result<u64, ()> {
+    Ok(sku)
+}
+
 fn main() {}

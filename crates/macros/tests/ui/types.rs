@@ -27,4 +27,16 @@ async fn cannot_be_kept(layer: &Layer, sku: u64) -> Result<Unkept, std::fmt::Err
     Ok(Unkept)
 }
 
+struct Pool;
+
+#[read_through(layer = layer, key = "item/{sku}", skip(layer, pool))]
+async fn cannot_be_cloned(layer: &Layer, sku: u64, pool: Pool) -> Result<Item, std::fmt::Error> {
+    Ok(Item)
+}
+
+#[read_through(layer = layer, key = "item/{sku}", skip(layer))]
+async fn fails_with_no_error(layer: &Layer, sku: u64) -> Result<Item, ()> {
+    Ok(Item)
+}
+
 fn main() {}

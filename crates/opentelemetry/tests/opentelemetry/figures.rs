@@ -13,7 +13,7 @@ use opentelemetry_sdk::metrics::{
     Aggregation, InMemoryMetricExporter, Instrument, SdkMeterProvider, Stream,
 };
 
-use crate::recorded::{Facade, Values, collected};
+use crate::recorded::{Descriptions, Facade, Values, collected, exported};
 
 /// How long a load takes.
 const LOAD: Duration = Duration::from_millis(70);
@@ -59,6 +59,10 @@ impl Collector {
 
     pub(crate) fn collect(&self) -> Values {
         collected(&self.provider, &self.exporter)
+    }
+
+    pub(crate) fn describe(&self) -> Descriptions {
+        exported(&self.provider, &self.exporter)
     }
 }
 

@@ -10,7 +10,7 @@ use bellwether_lock::{LocalLock, LockStats, Locks};
 use tokio::task::JoinSet;
 
 use crate::figures::{Collector, full_cache, histogram};
-use crate::recorded::{Facade, names};
+use crate::recorded::{Descriptions, Facade, names};
 
 /// A server whose figures are these and the following ones.
 fn node(address: &str, first: u64) -> RedisNodeStats {
@@ -114,16 +114,32 @@ async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
     assert_eq!(collector.collect(), published);
 }
 
-#[test]
-fn every_metric_is_an_instrument_and_every_instrument_a_metric() {
+/// One that observes a source of each kind.
+fn collector_of_everything() -> Collector {
     let (collector, instruments) = Collector::new();
     instruments.observe_cache("item", full_cache);
     instruments.observe_memory_store("pages", MemoryStats::default);
     instruments.observe_redis_store("redis", redis_store);
     instruments.observe_locks("orders", locks);
-    let described = Facade::default().described(|| {
+    collector
+}
+
+fn described() -> Descriptions {
+    Facade::default().described(|| {
         describe();
         of_locks::describe();
-    });
-    assert_eq!(names(&collector.collect()), described);
+    })
+}
+
+#[test]
+fn every_metric_is_an_instrument_and_every_instrument_a_metric() {
+    let metrics = described().into_keys().collect();
+    assert_eq!(names(&collector_of_everything().collect()), metrics);
+}
+
+#[test]
+fn every_instrument_has_the_description_and_the_unit_of_its_metric() {
+    let metrics = described();
+    assert!(metrics.values().all(|(_, text)| text.ends_with('.')), "{metrics:#?}");
+    assert_eq!(collector_of_everything().describe(), metrics);
 }

@@ -26,6 +26,30 @@ pub(crate) fn collected(provider: &SdkMeterProvider, exporter: &InMemoryMetricEx
     scopes.flat_map(|scope| scope.metrics()).flat_map(points).collect()
 }
 
+/// What an exporter is told of a metric beside its values.
+pub(crate) type Descriptions = BTreeMap<String, (Unit, String)>;
+
+/// What the SDK exports of each instrument that has values now, by the name that Prometheus gives it.
+pub(crate) fn exported(
+    provider: &SdkMeterProvider,
+    exporter: &InMemoryMetricExporter,
+) -> Descriptions {
+    exporter.reset();
+    provider.force_flush().unwrap();
+    let finished = exporter.get_finished_metrics().unwrap();
+    let scopes = finished.iter().flat_map(|resource| resource.scope_metrics());
+    let one = |metric: &Metric| {
+        let unit = match metric.unit() {
+            "s" => Unit::Seconds,
+            "By" => Unit::Bytes,
+            things if things.starts_with('{') && things.ends_with('}') => Unit::Count,
+            other => panic!("{} has the unit {other:?}", metric.name()),
+        };
+        (metric_name(metric), (unit, metric.description().to_owned()))
+    };
+    scopes.flat_map(|scope| scope.metrics()).map(one).collect()
+}
+
 /// The names among those of the values, without what they end with for a histogram.
 pub(crate) fn names(values: &Values) -> BTreeSet<String> {
     let names = values.keys().filter_map(|series| series.split(' ').next());
@@ -37,18 +61,25 @@ pub(crate) fn names(values: &Values) -> BTreeSet<String> {
     names.map(base).collect()
 }
 
-fn points(metric: &Metric) -> Vec<(String, u64)> {
+/// The name that Prometheus gives it.
+fn metric_name(metric: &Metric) -> String {
     let mut name = metric.name().replace('.', "_");
     if metric.unit() == "s" {
         name += "_seconds";
     }
+    if matches!(metric.data(), AggregatedMetrics::U64(MetricData::Sum(_))) {
+        name += "_total";
+    }
+    name
+}
+
+fn points(metric: &Metric) -> Vec<(String, u64)> {
+    let name = metric_name(metric);
     match metric.data() {
         AggregatedMetrics::U64(MetricData::Sum(sum)) => {
             assert!(sum.is_monotonic(), "{name}");
             let points = sum.data_points();
-            points
-                .map(|point| (series(&format!("{name}_total"), point.attributes()), point.value()))
-                .collect()
+            points.map(|point| (series(&name, point.attributes()), point.value())).collect()
         }
         AggregatedMetrics::U64(MetricData::Gauge(gauge)) => {
             let points = gauge.data_points();
@@ -100,7 +131,7 @@ pub(crate) struct Facade {
     counters: Cells<AtomicU64>,
     gauges: Cells<AtomicU64>,
     histograms: Cells<Recorded>,
-    described: Mutex<BTreeSet<String>>,
+    described: Mutex<Descriptions>,
 }
 
 /// By name and labels.
@@ -131,14 +162,15 @@ impl Facade {
         values.chain(histograms).collect()
     }
 
-    /// The metrics that are described.
-    pub(crate) fn described(&self, describe: impl Fn()) -> BTreeSet<String> {
+    /// What it is told of metrics.
+    pub(crate) fn described(&self, describe: impl Fn()) -> Descriptions {
         with_local_recorder(self, describe);
         self.described.lock().unwrap().clone()
     }
 
-    fn describe(&self, name: &KeyName) {
-        self.described.lock().unwrap().insert(name.as_str().to_owned());
+    fn describe(&self, name: &KeyName, unit: Option<Unit>, text: &SharedString) {
+        let described = (unit.unwrap(), text.to_string());
+        self.described.lock().unwrap().insert(name.as_str().to_owned(), described);
     }
 }
 
@@ -166,16 +198,16 @@ impl HistogramFn for Recorded {
 }
 
 impl Recorder for Facade {
-    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.describe(&name, unit, &text);
     }
 
-    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.describe(&name, unit, &text);
     }
 
-    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.describe(&name);
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.describe(&name, unit, &text);
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {

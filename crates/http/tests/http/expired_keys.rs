@@ -1,0 +1,204 @@
+//! The variants of a key of the program that expires.
+
+use std::future::ready;
+use std::time::Duration;
+
+use bellwether::store::Store;
+use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether::{Key, MemoryStore, RedisOptions, StoreErrorKind};
+use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_testkit::servers::RedisServer;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use http::Uri;
+use tokio::time::sleep;
+
+use crate::origin::{
+    Answer, Origin, ask, cached, field, get, is_hit, page, patient_redis, says, text,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const GERMAN: (&str, &str) = ("accept-language", "de");
+const ENGLISH: (&str, &str) = ("accept-language", "en");
+
+fn key(path: &'static str) -> Key {
+    RequestKey::path().at(&Uri::from_static(path)).unwrap().key()
+}
+
+fn item() -> Key {
+    key("/item")
+}
+
+fn without_window(store: impl Store) -> HttpCacheLayer<KeyedRules> {
+    HttpCacheLayer::keyed(store, RequestKey::path()).ttl(MINUTE).jitter(0.0).unwrap()
+}
+
+fn layer(store: impl Store) -> HttpCacheLayer<KeyedRules> {
+    without_window(store).stale_while_revalidate(MINUTE)
+}
+
+/// An origin whose responses vary, and fail from the given one on.
+fn failing_from(failing: usize) -> Origin {
+    Origin::new(move |_, nth| {
+        let status = if nth < failing { "200" } else { "500" };
+        ready(Ok(page(&[("vary", "accept-language"), (":status", status)], nth.to_string())))
+    })
+}
+
+fn varying() -> Origin {
+    failing_from(usize::MAX)
+}
+
+/// A cache that has a German and an English variant: the texts are 0 and 1.
+async fn with_variants(layer: &HttpCacheLayer<KeyedRules>, origin: &Origin) -> HttpCache<Origin> {
+    let cache = cached(layer, origin);
+    for language in [GERMAN, ENGLISH] {
+        get(&cache, &[language]).await;
+        assert!(is_hit(&get(&cache, &[language]).await), "{language:?}");
+    }
+    cache
+}
+
+fn is_stale(answer: &Answer) -> bool {
+    says(answer, "detail=revalidating")
+}
+
+async fn is_served_stale(answer: Answer, content: &str) {
+    assert!(is_stale(&answer), "{}", field(&answer, "cache-status"));
+    assert_eq!(text(answer).await, content);
+}
+
+async fn in_the_background() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_variant_of_a_key_is_served_while_one_load_replaces_it() {
+    let origin = varying();
+    let layer = layer(MemoryStore::new(100));
+    let cache = with_variants(&layer, &origin).await;
+    assert!(layer.handle().expire(&item()).await.unwrap());
+    for (language, old, new) in [(GERMAN, "0", "2"), (ENGLISH, "1", "3")] {
+        let fields = [language];
+        for answer in join_all((0..50).map(|_| get(&cache, &fields))).await {
+            is_served_stale(answer, old).await;
+        }
+        in_the_background().await;
+        let answer = get(&cache, &[language]).await;
+        assert!(is_hit(&answer) && !is_stale(&answer));
+        assert_eq!(text(answer).await, new);
+    }
+    assert_eq!(origin.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_keys_expire_at_once_with_their_variants() {
+    let layer = layer(MemoryStore::new(100));
+    let cache = with_variants(&layer, &varying()).await;
+    ask(&cache, "GET", "/other", &[GERMAN]).await;
+    let keys = ["/item", "/other", "/missing"].map(key);
+    assert_eq!(layer.handle().expire_many(keys).await.unwrap(), 2);
+    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
+    is_served_stale(ask(&cache, "GET", "/other", &[GERMAN]).await, "2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_of_a_key_is_served_if_its_load_fails_within_the_stale_window() {
+    let layer = without_window(MemoryStore::new(100)).stale_if_error(MINUTE);
+    let cache = with_variants(&layer, &failing_from(2)).await;
+    layer.handle().expire(&item()).await.unwrap();
+    let answer = get(&cache, &[ENGLISH]).await;
+    assert_eq!((answer.status(), text(answer).await), (http::StatusCode::OK, "1".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_of_a_key_without_a_stale_window_is_gone() {
+    let layer = without_window(MemoryStore::new(100));
+    let cache = with_variants(&layer, &varying()).await;
+    layer.handle().expire(&item()).await.unwrap();
+    assert_eq!(text(get(&cache, &[ENGLISH]).await).await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_of_a_key_after_an_expiry_removes_its_variants() {
+    let layer = layer(MemoryStore::new(100));
+    let cache = with_variants(&layer, &varying()).await;
+    layer.handle().expire(&item()).await.unwrap();
+    assert!(layer.handle().invalidate(&item()).await.unwrap());
+    assert_eq!(text(get(&cache, &[GERMAN]).await).await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn variants_of_a_key_that_other_processes_serve_expire_too() {
+    let store = MemoryStore::new(100);
+    let cache = with_variants(&layer(store.clone()), &varying()).await;
+    layer(store).handle().expire(&item()).await.unwrap();
+    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
+}
+
+#[tokio::test]
+async fn variants_of_a_key_in_redis_expire_too() {
+    let (_server, store) = patient_redis().await;
+    let layer = layer(store);
+    let cache = with_variants(&layer, &varying()).await;
+    assert!(layer.handle().expire(&item()).await.unwrap());
+    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
+    is_served_stale(get(&cache, &[GERMAN]).await, "0").await;
+}
+
+/// A store keeps and repeats an expiry. It can do so only if it is asked for one.
+#[tokio::test(start_paused = true)]
+async fn an_expiry_of_a_key_that_cannot_tell_its_variants_is_made_all_the_same() {
+    for fails in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
+        let store = FaultyStore::new(MemoryStore::new(100));
+        let layer = layer(store.clone());
+        let cache = with_variants(&layer, &varying()).await;
+        store.on(fails).fail(StoreErrorKind::Unreachable);
+        layer.handle().expire(&item()).await.unwrap();
+        assert_eq!(store.calls(Operation::Expire), 1, "{fails:?}");
+        store.heal();
+        let answer = get(&cache, &[GERMAN]).await;
+        assert!(!is_hit(&answer) || is_stale(&answer), "{fails:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_of_a_key_whose_caller_leaves_goes_on() {
+    let store = FaultyStore::new(MemoryStore::new(100));
+    let layer = layer(store.clone());
+    let cache = with_variants(&layer, &varying()).await;
+    let held = store.on(Operation::Acquire).hold();
+    let handle = layer.handle();
+    let key = item();
+    let mut expiry = Box::pin(handle.expire(&key));
+    assert!(expiry.as_mut().now_or_never().is_none());
+    held.reached().await;
+    drop(expiry);
+    held.open();
+    in_the_background().await;
+    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
+}
+
+#[tokio::test]
+async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
+    let server = RedisServer::start();
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let store = options.timeout(Duration::from_secs(3)).unwrap().connect().await.unwrap();
+    let layer = layer(store.clone());
+    let cache = with_variants(&layer, &varying()).await;
+    server.stop();
+    let error = layer.handle().expire(&item()).await.unwrap_err();
+    assert!(error.is_kept(), "{error}");
+    server.resume();
+    while store.stats().replay.pending > 0 {
+        is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
+}
+
+async fn is_new_or_stale(answer: Answer) {
+    let (is_stale, said) = (is_stale(&answer), field(&answer, "cache-status").to_owned());
+    let content = text(answer).await;
+    assert!(is_stale || content != "1", "{content}: {said}");
+}
