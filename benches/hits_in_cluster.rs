@@ -1,24 +1,28 @@
 //! A hit in a cluster of three nodes, by many callers at once, against the same on one server.
 //!
-//! Each caller has a key of its own, so a batch of lookups is one command on one server, and a
-//! pipeline to each node of the cluster. The one server runs twice: the deviation of its ratio to
-//! itself from 1 is the error of the other ratio.
+//! Each caller has a key of its own, so a batch of lookups is one command on one server, and in the
+//! cluster a pipeline to each node, with a command per key. The one server runs twice: the deviation
+//! of its ratio to itself from 1 is the error of the other ratios. *Bare* are `GET`s of the JSON over
+//! one multiplexed connection of redis-rs to each server, and the program knows the owner of each
+//! key: what the same machine loses by three servers without this crate.
 
 use std::convert::Infallible;
 use std::future::ready;
 use std::hint::black_box;
+use std::slice;
 use std::time::Duration;
 
 use bellwether::{Key, ReadThroughLayer, RedisOptions};
 use bellwether_testkit::servers::{RedisCluster, RedisServer};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
+use redis::AsyncCommands;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
-use crate::product::Product;
+use crate::product::{Product, json};
 
 pub(crate) fn run(effort: Effort) {
     let effort = effort.in_long_turns();
@@ -29,6 +33,9 @@ pub(crate) fn run(effort: Effort) {
         let one = runtime.block_on(Hits::on(&server.url()));
         let again = runtime.block_on(Hits::on(&server.url()));
         let three = runtime.block_on(Hits::on(&cluster.url()));
+        let bare_one = runtime.block_on(Hits::bare(slice::from_ref(&server), |_| 0, callers));
+        let owner = |name: &str| cluster.owner(name);
+        let bare_three = runtime.block_on(Hits::bare(cluster.nodes(), owner, callers));
         let mut race = Race::new("cluster", format!("{callers} callers, own keys"));
         let mut enter = |name: &str, hits: Hits| {
             let runtime = &runtime;
@@ -37,10 +44,14 @@ pub(crate) fn run(effort: Effort) {
         let one = enter("one server", one);
         let again = enter("one server again", again);
         let three = enter("three nodes", three);
+        let bare_one = enter("bare GET, one server", bare_one);
+        let bare_three = enter("bare GET, three nodes", bare_three);
         let outcome = race.run(effort);
-        outcome.print(&[one, three]);
+        outcome.print(&[one, three, bare_one, bare_three]);
         outcome.print_rate(again, one, Wanted::Nothing);
         outcome.print_rate(three, one, Wanted::AtLeast(least));
+        outcome.print_rate(bare_three, bare_one, Wanted::Nothing);
+        outcome.print_rate(three, bare_three, Wanted::AtLeast(0.8));
         outcome.print_more_cpu(three, one);
     }
 }
@@ -67,6 +78,31 @@ impl Hits {
         }))
     }
 
+    /// `GET`s of as many names, each from the server that owns it.
+    async fn bare(servers: &[RedisServer], owner: impl Fn(&str) -> usize, names: usize) -> Self {
+        let connect = async |server: &RedisServer| {
+            let client = redis::Client::open(server.url()).expect("an address");
+            client.get_multiplexed_async_connection().await.expect("a server")
+        };
+        let connections = join_all(servers.iter().map(connect)).await;
+        let mut owners = Vec::new();
+        for sku in 0..names as u64 {
+            let mut connection = connections[owner(&name(sku))].clone();
+            let bytes = json(&Product::of_json_len(sku, JSON_LEN));
+            let () = connection.set(name(sku), bytes).await.expect("a server");
+            owners.push(connection);
+        }
+        Self(Box::new(move |sku, times| {
+            let mut connection = owners[sku as usize].clone();
+            Box::pin(async move {
+                let name = name(sku);
+                for _ in 0..times {
+                    black_box(connection.get::<_, Vec<u8>>(&name).await.expect("an answer"));
+                }
+            })
+        }))
+    }
+
     fn take(&self, runtime: &Runtime, callers: usize, times: usize) -> Took {
         let all: Vec<_> = (0..callers as u64).map(|sku| (self.0)(sku, times)).collect();
         timed(|| {
@@ -75,6 +111,10 @@ impl Hits {
             });
         })
     }
+}
+
+fn name(sku: u64) -> String {
+    format!("by:default:{{{}}}", Key::of("item").with(sku).digest())
 }
 
 const JSON_LEN: usize = 1024;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bellwether::store::Store;
 use bellwether::{RedisNodeStats, RedisStore};
 use bellwether_testkit::servers::{RedisCluster, RedisServer, SentinelFleet};
-use bellwether_testkit::wait::within;
 use tokio::time::{sleep, timeout};
 
 use crate::catalog::{key, name, options, options_at};
@@ -93,55 +92,6 @@ async fn a_slot_that_has_moved_is_a_redirection_by_its_former_owner() {
     let [former, owner] = [from, to].map(|node| of(&store, &cluster.nodes()[node]).expect("it"));
     assert_eq!((former.redirections, owner.redirections), (1, 0), "{former:?} {owner:?}");
     assert_eq!(former.errors.total(), 0, "{former:?}");
-}
-
-/// All requests to all servers.
-fn requests(store: &RedisStore) -> u64 {
-    let stats = store.stats();
-    stats.nodes.iter().chain([&stats.unlisted_nodes]).map(|node| node.requests).sum()
-}
-
-/// Moves the slot of an item to and fro, so that the owners of all slots are read again, until a
-/// server is a former one.
-async fn move_until_former(store: &RedisStore, cluster: &RedisCluster, sku: u64, node: usize) {
-    let slot = cluster.slot(&name(sku));
-    let is_former = || of(store, &cluster.nodes()[node]).is_some_and(|node| node.is_former);
-    let moving = async {
-        let mut sum = 0;
-        while !is_former() {
-            cluster.move_slot(slot, 2 - cluster.owner_of(slot));
-            _ = store.lookup(key(sku)).await;
-            sleep(Duration::from_millis(50)).await;
-            let after = requests(store);
-            assert!(after >= sum, "{after} after {sum}");
-            sum = after;
-        }
-    };
-    timeout(MINUTE, moving).await.unwrap_or_else(|_| panic!("{:?}", store.stats()));
-}
-
-#[tokio::test]
-async fn the_figures_of_a_node_that_leaves_and_comes_back_go_on() {
-    let cluster = RedisCluster::start();
-    let store = options_at(&cluster.url()).connect().await.expect("a store");
-    let owned_by = |node: usize| (1..).find(|sku| cluster.owner(&name(*sku)) == node);
-    let [own, others] = [1, 0].map(|node| owned_by(node).expect("an item"));
-    let figures = || of(&store, &cluster.nodes()[1]).expect("its figures");
-    store.lookup(key(own)).await.expect("an answer");
-    let replica = cluster.fail_over(1);
-    let of_replica = || of(&store, &cluster.nodes()[replica]).map_or(0, |node| node.requests);
-    look_up_until(&store, own, || of_replica() > 0).await;
-    move_until_former(&store, &cluster, others, 1).await;
-    let left = figures();
-    assert!(left.requests > 0 && left.connects > 0 && !left.is_down, "{left:?}");
-    let sum = requests(&store);
-    within(MINUTE, || cluster.is_ready()).await;
-    cluster.fail_over(replica);
-    look_up_until(&store, own, || !figures().is_former).await;
-    look_up_until(&store, own, || figures().requests > left.requests).await;
-    let back = figures();
-    assert!(back.connects > left.connects && back.redirections >= left.redirections, "{back:?}");
-    assert!(requests(&store) > sum, "{:?}", store.stats());
 }
 
 #[tokio::test]

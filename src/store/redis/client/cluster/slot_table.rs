@@ -225,3 +225,64 @@ impl NodeTable {
         idle
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::client::RedisClient;
+    use crate::store::redis::client::cluster::Cluster;
+    use crate::store::redis::client::options::RedisOptions;
+
+    /// A cluster that no request is sent to.
+    fn cluster() -> Arc<Cluster> {
+        let options = RedisOptions::new("redis-cluster://h:1").expect("options");
+        let client = RedisClient::new(options, [], Watchers::default());
+        client.0.routing.cluster().expect("a cluster")
+    }
+
+    /// The node at this port gets all slots.
+    fn install(table: &SlotTable, port: u16) -> Arc<RedisNode> {
+        let address = ServerAddress::Tcp { host: "h".to_owned(), port };
+        let ranges = vec![(0..=SLOTS as u16 - 1, address)];
+        table.install(&SlotRanges { ranges, replicas: Vec::new() });
+        table.owner(0).expect("an owner")
+    }
+
+    /// The nodes with their requests, and whether they are former ones.
+    fn stats(table: &SlotTable) -> Vec<(String, u64, bool)> {
+        let mut nodes = table.stats().listed;
+        nodes.sort_by(|one, other| one.address.cmp(&other.address));
+        nodes.into_iter().map(|node| (node.address, node.requests, node.is_former)).collect()
+    }
+
+    fn node(port: u16, requests: u64, is_former: bool) -> (String, u64, bool) {
+        (format!("h:{port}"), requests, is_former)
+    }
+
+    #[tokio::test]
+    async fn the_counters_of_a_node_that_leaves_and_comes_back_go_on() {
+        let cluster = cluster();
+        let table = &cluster.table;
+        let first = install(table, 1);
+        first.record.counters.sent(3);
+        install(table, 2).record.counters.sent(5);
+        assert_eq!(stats(table), [node(1, 3, true), node(2, 5, false)]);
+        // Of a request that was under way when the node left.
+        first.record.counters.sent(1);
+        assert_eq!(stats(table), [node(1, 4, true), node(2, 5, false)]);
+        install(table, 1).record.counters.sent(10);
+        assert_eq!(stats(table), [node(1, 14, false), node(2, 5, true)]);
+    }
+
+    #[tokio::test]
+    async fn the_sum_over_nodes_with_ever_new_addresses_never_falls() {
+        let cluster = cluster();
+        for port in 1..400 {
+            install(&cluster.table, port).record.counters.sent(2);
+            let NodeList { listed, unlisted } = cluster.table.stats();
+            let sum = listed.iter().map(|node| node.requests).sum::<u64>() + unlisted.requests;
+            assert_eq!(sum, 2 * u64::from(port));
+            assert!(listed.len() < 200, "{}", listed.len());
+        }
+    }
+}
