@@ -1,123 +1,16 @@
 //! Entries: what a store keeps for a key.
 
-use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::epoch::TagEpoch;
+use super::value::Value;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
 use crate::tag::Tags;
-
-/// A stored value: its bytes, and the decoded value once a caller has decoded it.
-///
-/// Clones share both, so a store in the memory of the process decodes a value once.
-#[derive(Clone)]
-pub struct Value(Arc<Inner>);
-
-struct Inner {
-    encoded: Bytes,
-    decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// How many bytes of memory the decoded value takes, in addition to the encoded one.
-    decoded_bytes: usize,
-}
-
-impl Value {
-    /// A value that is not decoded yet. Its decoded form is taken to be as large as the bytes.
-    pub fn new(encoded: Bytes) -> Self {
-        let decoded_bytes = encoded.len();
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), decoded_bytes }))
-    }
-
-    /// A decoded value, with the bytes of memory that it takes in addition to the encoded one.
-    pub(crate) fn of(
-        encoded: Bytes,
-        decoded: Arc<dyn Any + Send + Sync>,
-        decoded_bytes: usize,
-    ) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), decoded_bytes }))
-    }
-
-    /// How many bytes of memory it takes, encoded and decoded.
-    pub(crate) fn weight(&self) -> usize {
-        self.0.encoded.len().saturating_add(self.0.decoded_bytes)
-    }
-
-    /// The bytes.
-    pub fn encoded(&self) -> &Bytes {
-        &self.0.encoded
-    }
-
-    /// The decoded value, if it was decoded before, as a `T`.
-    #[inline]
-    pub(crate) fn decoded_as<T: Any>(&self) -> Option<&T> {
-        self.0.decoded.get()?.downcast_ref()
-    }
-
-    /// Whether it was decoded before, as another type than `T`.
-    pub(crate) fn is_of_another_type<T: Any>(&self) -> bool {
-        self.0.decoded.get().is_some_and(|decoded| !decoded.is::<T>())
-    }
-
-    /// The decoded value. Runs `decode` unless the bytes were decoded before, as a `T`.
-    pub(crate) fn decoded<T, E>(
-        &self,
-        decode: impl FnOnce(&[u8]) -> Result<T, E>,
-    ) -> Result<Arc<T>, E>
-    where
-        T: Any + Send + Sync,
-    {
-        if let Some(known) = self.0.decoded.get()
-            && let Ok(known) = Arc::clone(known).downcast::<T>()
-        {
-            return Ok(known);
-        }
-        let decoded = Arc::new(decode(&self.0.encoded)?);
-        // Another caller may have been faster, or may have decoded another type. Ours is as good.
-        let _ = self.0.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
-        Ok(decoded)
-    }
-
-    /// The same for the last owner of this value, which needs no copy for others.
-    pub(crate) fn into_decoded<T, E>(
-        self,
-        decode: impl FnOnce(&[u8]) -> Result<T, E>,
-    ) -> Result<Decoded<T>, E>
-    where
-        T: Any + Send + Sync,
-    {
-        match Arc::try_unwrap(self.0) {
-            Ok(Inner { encoded, decoded, .. }) => match decoded.into_inner().map(Arc::downcast) {
-                Some(Ok(known)) => Ok(Decoded::of(known)),
-                _ => decode(&encoded).map(Decoded::Owned),
-            },
-            Err(shared) => Self(shared).decoded(decode).map(Decoded::Shared),
-        }
-    }
-}
-
-/// A decoded value, and whether others have it, too.
-#[derive(Debug)]
-pub(crate) enum Decoded<T> {
-    Owned(T),
-    Shared(Arc<T>),
-}
-
-impl<T> Decoded<T> {
-    fn of(value: Arc<T>) -> Self {
-        Arc::try_unwrap(value).map_or_else(Self::Shared, Self::Owned)
-    }
-}
-
-/// Shows the length only.
-impl fmt::Debug for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} bytes)", self.0.encoded.len())
-    }
-}
 
 /// An entry to be stored.
 #[derive(Clone, Debug)]

@@ -50,6 +50,7 @@ mod lease;
 pub(crate) mod memory;
 mod shared;
 mod standing;
+mod value;
 mod watch;
 
 #[cfg(feature = "redis")]
@@ -62,12 +63,13 @@ use std::time::Duration;
 use crate::box_future::BoxFuture;
 
 pub use clock::{Clock, Moment};
-pub(crate) use entry::Decoded;
-pub use entry::{Draft, Entry, Marker, Remaining, Value};
+pub use entry::{Draft, Entry, Marker, Remaining};
 pub use epoch::TagEpoch;
 pub use failure::Failure;
 pub use in_process::InProcessStore;
 pub use lease::Lease;
+pub(crate) use value::Decoded;
+pub use value::Value;
 pub use watch::{Watch, Watchers};
 
 pub use crate::claim::{Claim, Token};
