@@ -41,9 +41,9 @@ impl RedisOptions {
     /// A failover loses what the promoted replica did not have, and a restart what was not written
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
     /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a
-    /// connection breaks or does not answer a request in time, when sentinels name another primary, and
-    /// when a slot of a cluster gets another owner. To re-assert an invalidation costs a load, and
-    /// removes nothing else.
+    /// request gets no reply in time, when a
+    /// connection breaks, when sentinels name another primary, and when a slot of a cluster gets
+    /// another owner. To re-assert an invalidation costs a load, and removes nothing else.
     ///
     /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
     ///
