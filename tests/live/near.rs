@@ -162,8 +162,9 @@ async fn a_change_by_this_process_ends_the_copy_before_it_returns() {
 async fn an_expired_entry_is_copied_as_stale() {
     let server = RedisServer::start();
     let (store, other) = with_copy(&server, 1).await;
-    // By another process: the message about it has come before the answer to the lookup.
     other.expire(key(1)).await.expect("expired");
+    // An answer is not copied if the message comes while it is asked for.
+    until("the message", || copied(&store, 1).is_none()).await;
     looked(&store, 1).await;
     let Peek::Found(entry) = store.peek(&key(1)) else { panic!("no copy") };
     assert!(!entry.is_fresh());
