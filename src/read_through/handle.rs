@@ -60,9 +60,11 @@ impl<S> Handle<S> {
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///
-    /// After this has returned, no request that starts later gets a
-    /// value whose load began before it, in any process. The value of a load under way is not
-    /// stored, and only callers that had joined it get it.
+    /// After this has returned, no request that starts later gets a value whose load began before it, in
+    /// any process. The value of a load under way is not stored, and only callers that had joined before
+    /// that load began get it. The [guide](crate::guide::invalidation#the-guarantee) lists the exceptions:
+    /// near copies of other processes, a Redis that loses the invalidation, a former primary from which
+    /// another process still reads after a failover, and a clock that is set back.
     ///
     /// Call it after the source has changed, not before: a load in between would be stored.
     ///

@@ -49,7 +49,7 @@ impl GrpcCacheLayer {
     /// change anything. If a method is named twice, the last one counts.
     ///
     /// A server stream that is named by mistake passes through, but its head waits for its first
-    /// message.
+    /// message. One of a single message cannot be told from a unary answer, and is stored.
     ///
     /// Default: none. Only the author of a method knows whether its answers may be shared.
     ///

@@ -70,7 +70,8 @@ use crate::tag::{Tag, Tags};
 /// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
 /// - A lease without a holder lapses within its term after the next caller requests it.
 /// - A cooldown ends at once, or after its length at most.
-/// - Invalidations hold.
+/// - Invalidations hold, with one gap: a process that is paused meanwhile between its load and its
+///   commit ([`how_it_works`](crate::guide::how_it_works#late-writers-the-fencing-token)).
 ///
 /// A clock that is set forward ends entries, leases and cooldowns early. Steps of less than a
 /// second are taken for drift.
@@ -80,7 +81,8 @@ use crate::tag::{Tag, Tags};
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
 /// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
-/// `+cluster|slots +asking` as well, and [`replicated`](RedisOptions::replicated) needs `+wait`.
+/// `+cluster|slots +asking` as well, Sentinel `+role`, a database other than 0 `+select`, and
+/// [`replicated`](RedisOptions::replicated) `+wait`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and

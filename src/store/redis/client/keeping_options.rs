@@ -41,6 +41,7 @@ impl RedisOptions {
     /// A failover loses what the promoted replica did not have, and a restart what was not written
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
     /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a
+    /// request gets no reply in time, when a
     /// connection breaks, when sentinels name another primary, and when a slot of a cluster gets
     /// another owner. To re-assert an invalidation costs a load, and removes nothing else;
     /// to re-assert the expiry of an HTTP response with variants costs a load for each.

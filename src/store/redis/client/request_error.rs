@@ -191,6 +191,8 @@ const CLASSIFICATIONS: &[Classification] = &[
     misconfigured(NOAUTH, "give a user and a password in the address"),
     misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
     misconfigured("NOPERM", RIGHTS),
+    // Of a `SELECT`, the client gives the text without the code.
+    misconfigured("has no permissions to run", RIGHTS),
     misconfigured("user executing the script can't", RIGHTS),
     misconfigured("ACL failure in script", RIGHTS),
     misconfigured(
@@ -258,6 +260,7 @@ mod tests {
             ("NOAUTH Authentication required.", Misconfigured),
             ("WRONGPASS invalid username-password pair or user is disabled.", Misconfigured),
             ("NOPERM this user has no permissions to run the 'mget' command", Misconfigured),
+            ("ERR this user has no permissions to run the 'select' command", Misconfigured),
             ("MOVED 3999 127.0.0.1:6381", Misconfigured),
             ("ASK 3999 127.0.0.1:6381", Misconfigured),
             ("CROSSSLOT Keys in request don't hash to the same slot", Misconfigured),
