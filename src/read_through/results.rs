@@ -24,7 +24,11 @@ pub(super) fn combined<T>(
 pub fn result_of_all(
     results: impl IntoIterator<Item = Result<(), CacheError>>,
 ) -> Result<(), CacheError> {
-    results.into_iter().fold(Ok(()), |all, result| combined(all, result, |(), ()| ()))
+    let mut all = Ok(());
+    for result in results {
+        all = combined(all, result, |(), ()| ());
+    }
+    all
 }
 
 #[cfg(test)]
