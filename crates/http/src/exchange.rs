@@ -10,7 +10,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::cache_request::{CacheRequest, FetchRequest};
-use super::codec::{CacheAnswer, CachedResponse, Passthrough};
+use super::codec::{CacheAnswer, CachedResponse, Disposition, Passthrough};
 use super::fetch::OriginFetch;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
@@ -120,8 +120,12 @@ impl<S> Exchange<S> {
     }
 
     /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
-    /// one: by the store, or because its load began before the expiry.
+    /// one: by the store, or because its load began before the expiry. A failure is remembered for a
+    /// cooldown, and is no value from before: to load again for it would end the cooldown.
     fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
+        if cached.disposition == Disposition::Failure {
+            return false;
+        }
         let note = &cached.response.note;
         let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
         index.is_some_and(|index| match status {
