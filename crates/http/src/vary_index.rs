@@ -27,7 +27,8 @@ pub(super) struct VaryIndex {
     /// How long it is stored, in milliseconds.
     life: u64,
     /// The last expiries of its variants: their times, in milliseconds since the Unix epoch. Each is
-    /// greater than the one before. 0 stands for none.
+    /// greater than the one before. 0 stands for none. Of those within a second, the first and the last
+    /// are enough.
     expiries: Vec<u64>,
 }
 
@@ -84,9 +85,10 @@ impl VaryIndex {
         self.expiries.last().copied().unwrap_or_default()
     }
 
-    /// Whether a stored variant is from before the last expiry. The store may not know that yet.
+    /// Whether a stored variant is from before the last expiry. The store may not know that yet. A
+    /// variant may also be newer than this copy of the index.
     pub(super) fn has_expired(&self, variant: &Note) -> bool {
-        variant.last_expiry != self.last_expiry()
+        variant.last_expiry < self.last_expiry()
     }
 
     /// Whether a variant from before an expiry may not be served any more for this reason.
@@ -106,8 +108,9 @@ impl VaryIndex {
     /// The windows begin with the first expiry after the load. If it is not known any more, none is
     /// left.
     fn left_at(&self, now: u64, variant: &Note, lifetimes: Lifetimes) -> Lifetimes {
-        let mut expiries = self.expiries.iter().skip_while(|it| **it != variant.last_expiry);
-        let Some(stale_since) = expiries.nth(1) else { return Lifetimes::NONE };
+        let is_known = self.expiries.first().is_some_and(|first| *first <= variant.last_expiry);
+        let stale_since = self.expiries.iter().find(|it| **it > variant.last_expiry);
+        let Some(stale_since) = stale_since.filter(|_| is_known) else { return Lifetimes::NONE };
         let since = Duration::from_millis(now.saturating_sub(*stale_since));
         Lifetimes::NONE
             .stale_while_revalidate(lifetimes.while_revalidate().saturating_sub(since))
@@ -121,8 +124,14 @@ impl VaryIndex {
     }
 
     fn expired_at(mut self, now: u64) -> Self {
-        let next = self.last_expiry().saturating_add(1);
-        self.expiries.push(now.max(next));
+        let next = now.max(self.last_expiry().saturating_add(1));
+        // Many processes may expire a URI for one event. The windows of a variant that was loaded
+        // between two of them begin less than a second late.
+        let before_last = self.expiries.len().checked_sub(2).map(|nth| self.expiries[nth]);
+        if before_last.is_some_and(|first| next.saturating_sub(first) < A_BURST) {
+            self.expiries.pop();
+        }
+        self.expiries.push(next);
         let forgotten = self.expiries.len().saturating_sub(MOST_EXPIRIES);
         self.expiries.drain(..forgotten);
         self
@@ -159,9 +168,12 @@ const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many selecting header fields a stored `Vary` index may have.
 const MOST_NAMES: usize = 16;
 
-/// How many expiries are known. A variant that no client has requested since more than these counts
-/// as gone.
+/// How many expiries are known. A variant that was not loaded again since more than these counts as
+/// gone.
 const MOST_EXPIRIES: usize = 16;
+
+/// How long expiries count together, in milliseconds.
+const A_BURST: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -203,14 +215,37 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_that_is_newer_than_a_copy_of_the_index_has_not_expired() {
+        let older = index();
+        let newer = older.clone().expired_at(1_000);
+        assert!(!older.has_expired(&variant_of(&newer)));
+        assert!(newer.has_expired(&variant_of(&older)));
+    }
+
+    #[test]
     fn a_variant_from_before_the_known_expiries_has_no_window() {
         let first = index();
         let old = variant_of(&first);
-        let expired = (1..MOST_EXPIRIES as u64).fold(first, |it, _| it.expired_at(1_000_000));
+        let nth_expiry = |it: VaryIndex, nth| it.expired_at(1_000_000 + nth * A_BURST);
+        let expired = (0..MOST_EXPIRIES as u64 - 1).fold(first, nth_expiry);
         assert_eq!(left(&expired, &old, 1_000), [60, 120]);
-        let expired = expired.expired_at(1_000_000);
+        let expired = nth_expiry(expired, MOST_EXPIRIES as u64);
         assert_eq!(left(&expired, &old, 1_000), [0, 0]);
         assert!(expired.has_expired(&old));
+    }
+
+    #[test]
+    fn any_number_of_expiries_within_a_second_leaves_the_windows() {
+        let first = index();
+        let old = variant_of(&first);
+        let second = first.expired_at(1_000_000);
+        let between = variant_of(&second);
+        let many = (0..100).fold(second, |it, nth| it.expired_at(1_000_000 + nth * 5));
+        assert_eq!(left(&many, &old, 1_010), [50, 110]);
+        assert_eq!(left(&many, &between, 1_010), [50, 110]);
+        assert!(many.has_expired(&old) && many.has_expired(&between));
+        let later = many.expired_at(1_050_000);
+        assert_eq!(left(&later, &old, 1_010), [50, 110]);
     }
 
     #[test]
