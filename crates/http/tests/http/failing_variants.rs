@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether::store::Store;
+use bellwether::store::faulty::FaultyStore;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http::Uri;
 use tokio::time::sleep;
 
-use crate::origin::{Origin, cached, get, page};
+use crate::origin::{Origin, cached, field, get, page, text};
 
 const GERMAN: (&str, &str) = ("accept-language", "de");
 const ENGLISH: (&str, &str) = ("accept-language", "en");
@@ -50,4 +51,22 @@ async fn an_expiry_leaves_a_variant_in_cooldown_whose_load_has_failed() {
     }
     let loads = origin.asked() - before;
     assert!(loads <= 1, "{loads} loads of a variant in cooldown");
+}
+
+/// By real time, as windows are told from a time of day. On a slow machine the variant is only within
+/// its `stale-if-error` in the store, too, which gives the same answer.
+#[tokio::test]
+async fn a_variant_is_served_on_errors_after_its_time_to_be_revalidated() {
+    let ms = Duration::from_millis;
+    let layer = layer(FaultyStore::new(MemoryStore::new(100)).remote()).ttl(ms(400));
+    let layer = layer.stale_while_revalidate(ms(500)).stale_if_error(MINUTE * 60);
+    let cache = cached(&layer, &failing_from(2, ms(100)));
+    for language in [GERMAN, ENGLISH] {
+        get(&cache, &[language]).await;
+    }
+    expire(&layer).await;
+    sleep(ms(520)).await;
+    let answer = get(&cache, &[ENGLISH]).await;
+    let said = field(&answer, "cache-status").to_owned();
+    assert_eq!((answer.status().as_u16(), text(answer).await.as_str()), (200, "1"), "{said}");
 }
