@@ -297,12 +297,16 @@ impl<C> CacheClient<C> {
         self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
     }
 
-    /// Removes the entry of a key, unless a load of the key is under way. The answer of such a load
-    /// is stored and served.
+    /// Removes the entry of a key if `removes` accepts it, unless a load of the key is under way. The
+    /// answer of a load under way is stored and served.
     ///
     /// If later requests must not get that answer either, invalidate the key instead.
-    pub async fn remove_unless_loading(&self, key: Key) {
-        if let Some(lease) = self.lease(key, |_| true).await {
+    pub async fn remove_unless_loading(
+        &self,
+        key: Key,
+        removes: impl FnOnce(Option<&Entry>) -> bool,
+    ) {
+        if let Some(lease) = self.lease(key, removes).await {
             self.commit(lease, Draft::marker(Duration::ZERO, Marker::Uncacheable)).await;
         }
     }

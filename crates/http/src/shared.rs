@@ -189,10 +189,10 @@ impl LayerState {
         let Some(outdated) = outdated.filter(|it| it.has_expired(index)) else { return };
         let note = &outdated.cached.response.note;
         let left = index.left_of(note, outdated.entry.lifetimes());
-        if left.life().is_zero() {
-            return self.client.remove_unless_loading(key.clone()).await;
-        }
         let is_same = outdated.is_still_there();
+        if left.life().is_zero() {
+            return self.client.remove_unless_loading(key.clone(), is_same).await;
+        }
         let kept = SharedAnswer::CachedResponse(outdated.cached);
         if self.client.replace::<CacheAnswer<B>>(key.clone(), kept, left, is_same).await {
             return;

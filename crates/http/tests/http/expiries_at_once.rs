@@ -153,6 +153,26 @@ async fn a_variant_that_is_newer_than_the_index_of_a_request_is_not_loaded_again
     assert_eq!(origin.asked(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
+    let origin = Origin::echoing();
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &origin, &[]).await;
+    layer.handle().expire(&uri()).await.unwrap();
+    // It has seen the variant from before the expiry, and is about to remove that.
+    let held = store.on(Operation::Acquire).nth(1).hold();
+    let other = cached(&plain(store.inner().clone()), &origin);
+    let meanwhile = async {
+        held.reached().await;
+        assert_eq!(text(get(&other, &[VARY, ENGLISH]).await).await, "2");
+        held.open();
+    };
+    let (late, ()) = join!(get(&cache, &[VARY, ENGLISH]), meanwhile);
+    assert_eq!(text(late).await, "2");
+    assert_eq!(origin.asked(), 3);
+}
+
 #[test]
 fn an_expiry_of_variants_needs_no_runtime() {
     let runtime = Runtime::new().unwrap();
