@@ -60,6 +60,8 @@ enum Updated {
 async fn expiry(store: Arc<dyn Store>, key: Key, update: ExpiryUpdate) -> Result<bool, StoreError> {
     match updated(&*store, &key, update).await {
         Ok(Updated::Stored) => Ok(true),
+        // Replicas do not have it, and an expiry in its place would fail as this does.
+        Err(error) if error.is_executed() => Err(error),
         Ok(Updated::NotThere) | Err(_) => store.expire(key).await,
         // What has refused the update may have removed the entry.
         Ok(Updated::Refused) => store.expire(key).await.map(|_| true),
