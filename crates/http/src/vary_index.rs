@@ -118,9 +118,12 @@ impl VaryIndex {
             .kept_for_validation(lifetimes.for_validation().saturating_sub(since))
     }
 
-    /// The same index, with its variants expired now.
-    pub(super) fn expired(self) -> Self {
-        self.expired_at(since_epoch(SystemTime::now()))
+    /// The same index, with its variants expired now. `None` if its last expiry is far in the future,
+    /// because the clock of a process was wrong: the stale windows would not end.
+    pub(super) fn expired(self) -> Option<Self> {
+        let now = since_epoch(SystemTime::now());
+        let is_possible = self.last_expiry() <= now.saturating_add(LONGEST_LEAD);
+        is_possible.then(|| self.expired_at(now))
     }
 
     fn expired_at(mut self, now: u64) -> Self {
@@ -159,6 +162,10 @@ impl VaryIndex {
         if index.names.len() > MOST_NAMES {
             return Err("a Vary index with more names than are stored".into());
         }
+        let is_sorted = index.expiries.windows(2).all(|pair| pair[0] < pair[1]);
+        if !is_sorted || !(1..=MOST_EXPIRIES).contains(&index.expiries.len()) {
+            return Err("a Vary index with expiries that are not stored so".into());
+        }
         Ok(index)
     }
 }
@@ -171,6 +178,9 @@ const MOST_NAMES: usize = 16;
 /// How many expiries are known. A variant that was not loaded again since more than these counts as
 /// gone.
 const MOST_EXPIRIES: usize = 16;
+
+/// How far the last expiry may be in the future, in milliseconds: clocks may differ by that.
+const LONGEST_LEAD: u64 = 60 * 60 * 1_000;
 
 /// How long expiries count together, in milliseconds.
 const A_BURST: u64 = 1_000;
@@ -254,5 +264,24 @@ mod tests {
         let other = one.clone().expired_at(1_000);
         assert!(other.has_expired(&variant_of(&one)));
         assert_eq!(other.last_expiry(), 2_001);
+    }
+
+    #[test]
+    fn an_index_whose_last_expiry_is_far_in_the_future_is_not_expired_but_replaced() {
+        let now = since_epoch(SystemTime::now());
+        assert!(index().expired_at(now + LONGEST_LEAD / 2).expired().is_some());
+        assert!(index().expired_at(now + LONGEST_LEAD * 2).expired().is_none());
+    }
+
+    #[test]
+    fn damaged_expiries_are_no_index() {
+        let is_read = |expiries: Vec<u64>| {
+            let mut encoded = EncodeBuffer::new(usize::MAX);
+            VaryIndex { expiries, ..index() }.encode(&mut encoded).unwrap();
+            VaryIndex::decode(&encoded.into_bytes()).is_ok()
+        };
+        let most = MOST_EXPIRIES as u64;
+        assert!(is_read(vec![0]) && is_read((0..most).collect()));
+        assert!(!is_read(vec![]) && !is_read((0..=most).collect()) && !is_read(vec![2, 1]));
     }
 }
