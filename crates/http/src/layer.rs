@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
+use bellwether::adapter::{CacheClient, PrivateKeys, SharedRuns, delegate_load_options};
 use bellwether::store::Store;
 use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
@@ -38,6 +38,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     private_targets: Arc<PrivateKeys>,
     variants: Arc<Variants>,
     tag_fields: TagFields,
+    expiring: SharedRuns<()>,
 }
 
 /// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
@@ -172,6 +173,7 @@ impl<R> HttpCacheLayer<R> {
             private_targets: Arc::default(),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
+            expiring: SharedRuns::default(),
         }
     }
 
@@ -303,6 +305,7 @@ where
             private_targets: Arc::clone(&self.private_targets),
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
+            expiring: self.expiring.clone(),
         };
         HttpCache::new(OriginFetch { inner, shared })
     }

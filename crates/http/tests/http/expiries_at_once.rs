@@ -173,6 +173,21 @@ async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
     assert_eq!(origin.asked(), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_requests_for_an_expired_variant_tells_the_store_once() {
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
+    layer.handle().expire(&uri()).await.unwrap();
+    let before = store.calls(Operation::Acquire);
+    for answer in join_all((0..50).map(|_| get(&cache, &[VARY, WINDOW, ENGLISH]))).await {
+        is_stale(answer, "1").await;
+    }
+    in_the_background().await;
+    let acquired = store.calls(Operation::Acquire) - before;
+    assert!(acquired <= 4, "{acquired} leases for 50 requests");
+}
+
 #[test]
 fn an_expiry_of_variants_needs_no_runtime() {
     let runtime = Runtime::new().unwrap();
