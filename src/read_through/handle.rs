@@ -57,6 +57,12 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
+    /// Tells the store from any other of this process, as long as there is a handle to it.
+    #[cfg(feature = "macros")]
+    pub(super) fn store_id(&self) -> usize {
+        Arc::as_ptr(&self.store).addr()
+    }
+
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///

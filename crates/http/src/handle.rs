@@ -82,6 +82,8 @@ impl HttpHandle {
     ///   a load of the URI, or hundreds of processes that expire it at once. The expiries of one process
     ///   that run at the same time share a run.
     ///
+    /// If the last loads of a variant have failed, its cooldown goes on.
+    ///
     /// A variant that was not loaded again during the last 16 expiries is removed, too. Of those within
     /// one second, two count.
     ///

@@ -152,7 +152,9 @@ impl HttpCacheLayer<KeyedRules> {
     ///
     /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
     /// each of them stale from that moment, by the clock of this process, or removes them in the cases
-    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names.
+    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
+    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
+    /// variant have failed, its cooldown goes on.
     pub fn handle(&self) -> Handle {
         entries(&CacheClient::new(&self.layer))
     }

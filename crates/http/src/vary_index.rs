@@ -266,6 +266,19 @@ mod tests {
         assert_eq!(other.last_expiry(), 2_001);
     }
 
+    /// The windows of the variant are one minute and two.
+    #[test]
+    fn each_stale_window_of_a_variant_is_over_at_its_own_time() {
+        let old = variant_of(&index());
+        let is_over = |seconds: u64| {
+            let expired = index().expired_at(since_epoch(SystemTime::now()) - seconds * 1_000);
+            [StaleReason::Revalidating, StaleReason::LoadFailed].map(|it| expired.is_over(&old, it))
+        };
+        assert_eq!(is_over(30), [false, false]);
+        assert_eq!(is_over(90), [true, false]);
+        assert_eq!(is_over(130), [true, true]);
+    }
+
     #[test]
     fn an_index_whose_last_expiry_is_far_in_the_future_is_not_expired_but_replaced() {
         let now = since_epoch(SystemTime::now());

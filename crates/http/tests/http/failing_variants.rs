@@ -9,7 +9,7 @@ use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http::Uri;
 use tokio::time::sleep;
 
-use crate::origin::{Origin, cached, field, get, page, text};
+use crate::origin::{Origin, ask, cached, field, get, is_hit, page, text};
 
 const GERMAN: (&str, &str) = ("accept-language", "de");
 const ENGLISH: (&str, &str) = ("accept-language", "en");
@@ -69,4 +69,19 @@ async fn a_variant_is_served_on_errors_after_its_time_to_be_revalidated() {
     let answer = get(&cache, &[ENGLISH]).await;
     let said = field(&answer, "cache-status").to_owned();
     assert_eq!((answer.status().as_u16(), text(answer).await.as_str()), (200, "1"), "{said}");
+}
+
+/// By real time, as above. On a slow machine the store has nothing to serve, either.
+#[tokio::test]
+async fn a_request_past_the_cache_gets_no_variant_after_its_time_to_be_revalidated() {
+    let ms = Duration::from_millis;
+    let layer = layer(MemoryStore::new(100)).ttl(ms(400)).stale_while_revalidate(ms(500));
+    let cache = cached(&layer, &failing_from(usize::MAX, ms(0)));
+    for language in [GERMAN, ENGLISH] {
+        get(&cache, &[language]).await;
+    }
+    expire(&layer).await;
+    sleep(ms(520)).await;
+    let answer = ask(&cache, "HEAD", "http://shop/item", &[ENGLISH]).await;
+    assert!(!is_hit(&answer), "{}", field(&answer, "cache-status"));
 }
