@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::client::{
     InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route, ServerClock, ServerTime,
+    SlotGroup,
 };
 use super::lookup_batch::{LookupBatch, LookupResult, LookupTarget, malformed};
 use super::reply::{self, Seen};
@@ -212,22 +213,22 @@ impl LookupState {
         let groups = self.client.split(batch.places().collect(), slot);
         let requests: Vec<_> = groups
             .iter()
-            .map(|places| {
+            .map(|SlotGroup { slot, items: places }| {
                 let names = places.iter().map(|place| self.name(batch.at(*place))).collect();
-                self.request(names, reading)
+                self.request(names, reading).in_slot(*slot)
             })
             .collect();
         let asked_at = Instant::now();
         let read = |group: usize, reply| {
             let estimate = || self.client.with_clock(&requests[group], ServerClock::now);
-            LookupReply::read(reply, groups[group].len(), reading, estimate)
+            LookupReply::read(reply, groups[group].items.len(), reading, estimate)
         };
         let replied = |group: usize, reply: Result<LookupReply, StoreError>| {
             let seen = reply.map(|reply| {
                 self.note_time(&requests[group], asked_at, &reply);
                 reply.seen
             });
-            batch.note(&groups[group], seen, &mut done);
+            batch.note(&groups[group].items, seen, &mut done);
         };
         self.client.run_all(&requests, read, replied).await;
     }

@@ -8,7 +8,7 @@ use std::{fmt, slice};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock};
+use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock, SlotGroup};
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
@@ -226,11 +226,12 @@ impl Inner {
         let claims = self.unacknowledged.claims();
         for some in claims.chunks(AT_ONCE) {
             let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
-            let giving_up = |claims: &Vec<Claim>| self.abandoning(claims, "giving leases up");
+            let giving_up =
+                |group: &SlotGroup<_>| self.abandoning(&group.items, "giving leases up");
             let requests: Vec<_> = groups.iter().map(giving_up).collect();
             let mut outcome = Ok(());
             let done = |group: usize, given_up: Result<(), StoreError>| match given_up {
-                Ok(()) => self.unacknowledged.given_up(&groups[group], sent_at),
+                Ok(()) => self.unacknowledged.given_up(&groups[group].items, sent_at),
                 Err(error) => outcome = Err(error),
             };
             self.client.run_all(&requests, |_, reply| any(reply), done).await;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
+use super::client::{InSlot, RedisRequest, RedisValue, ServerClock, SlotGroup};
 use super::inner::Inner;
 use super::kept::Change;
 use super::lookup_batch::LookupTarget;
@@ -91,12 +91,13 @@ impl Inner {
     ) -> Result<Vec<TouchedTag>, StoreError> {
         let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
         let (mut requests, mut groups) = (Vec::new(), Vec::new());
-        for group in self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot()) {
+        let by_slot = self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot());
+        for SlotGroup { slot, items: group } in by_slot {
             let names: Vec<_> = group.iter().map(|tag| self.tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
             let route = self.route(group[0]);
             let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
-            requests.push(request.over(route));
+            requests.push(request.over(route).in_slot(slot));
             groups.push(group);
         }
         let mut touched = Ok(Vec::with_capacity(tags.len()));

@@ -73,6 +73,7 @@ pub(super) use self::keeping_rules::{KeepingRules, ReplicaRules};
 pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
+pub(super) use self::routing::SlotGroup;
 pub(super) use self::server_clock::{ServerClock, ServerTime};
 pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
@@ -238,7 +239,7 @@ impl RedisClient {
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
     /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
-    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
+    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
         self.0.routing.split(items, slot)
     }
 

@@ -31,6 +31,8 @@ pub struct RedisRequest<'a> {
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
+    /// The hash slot of its names, if it is known.
+    slot: Option<u16>,
     /// Set if its reply is the number of replicas that have it.
     pub(super) replicas: Option<ReplicaRules>,
 }
@@ -99,6 +101,7 @@ impl<'a> RedisRequest<'a> {
             form,
             is_timed: false,
             is_once: false,
+            slot: None,
             replicas: None,
         }
     }
@@ -169,6 +172,11 @@ impl<'a> RedisRequest<'a> {
         Self { is_timed: true, ..self }
     }
 
+    /// Sets the hash slot of its names, which is found out otherwise.
+    pub(in super::super) fn in_slot(self, slot: u16) -> Self {
+        Self { slot: Some(slot), ..self }
+    }
+
     /// Sets the connection.
     pub(in super::super) fn over(self, route: Route) -> Self {
         Self { route, ..self }
@@ -227,8 +235,10 @@ impl<'a> RedisRequest<'a> {
     pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cmd {
         let (script, names, tracked, args) = match &self.payload {
             RequestPayload::Command { command, names, args } => {
-                let mut call = redis::cmd(command);
-                call.arg(names).arg(args);
+                let words = 1 + names.len() + args.len();
+                let bytes = names.iter().chain(args).map(Vec::len).sum::<usize>();
+                let mut call = Cmd::with_capacity(words, command.len() + bytes);
+                call.arg(command).arg(names).arg(args);
                 return call;
             }
             RequestPayload::Script { script, names, tracked, args } => {
@@ -256,7 +266,8 @@ const DIGITS: usize = 8;
 impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names, any slot will do.
     fn slot(&self) -> u16 {
-        self.names().first().map_or(0, InSlot::slot)
+        let of_names = || self.names().first().map_or(0, InSlot::slot);
+        self.slot.unwrap_or_else(of_names)
     }
 }
 

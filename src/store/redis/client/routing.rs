@@ -1,6 +1,6 @@
 //! Where the requests of a client go: one server, or the nodes of a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -14,6 +14,14 @@ use super::server_clock::ServerClock;
 use super::slot::InSlot;
 use crate::error::StoreError;
 use crate::store::redis::stats::NodeList;
+
+/// Items that one command can have.
+#[derive(Debug)]
+pub(in super::super) struct SlotGroup<T> {
+    /// Their slot in a cluster.
+    pub(in super::super) slot: u16,
+    pub(in super::super) items: Vec<T>,
+}
 
 /// Where requests go.
 pub(super) enum Routing {
@@ -63,18 +71,24 @@ impl Routing {
         }
     }
 
-    /// Splits items into groups that one command can have: all of them for a single server, and
-    /// those of one slot for a cluster. No group is empty.
-    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
+    /// Splits items into groups that one command can have: all of them for a single server, whose
+    /// slot is zero, and those of one slot for a cluster. No group is empty.
+    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
         match self {
             _ if items.is_empty() => Vec::new(),
-            Self::Single(_) => vec![items],
+            Self::Single(_) => vec![SlotGroup { slot: 0, items }],
             Self::Cluster(_) => {
-                let mut by_slot = BTreeMap::<u16, Vec<T>>::new();
+                let mut places = HashMap::<u16, usize>::with_capacity(items.len());
+                let mut groups = Vec::<SlotGroup<T>>::with_capacity(items.len());
                 for item in items {
-                    by_slot.entry(slot(&item)).or_default().push(item);
+                    let slot = slot(&item);
+                    let place = *places.entry(slot).or_insert(groups.len());
+                    match groups.get_mut(place) {
+                        Some(group) => group.items.push(item),
+                        None => groups.push(SlotGroup { slot, items: vec![item] }),
+                    }
                 }
-                by_slot.into_values().collect()
+                groups
             }
         }
     }

@@ -137,7 +137,8 @@ fn read(
     values: Vec<Value>,
     is_repeated: bool,
 ) -> Progress {
-    let mut progress = Progress::default();
+    let settled = Vec::with_capacity(places.len());
+    let mut progress = Progress { settled, unsettled: Vec::new() };
     for ((place, request), value) in places.into_iter().zip(sent).zip(values) {
         match value.extract_error() {
             Ok(value) => progress.settled.push((place, Ok(Replied { value, is_repeated }))),
