@@ -85,7 +85,7 @@ impl HttpHandle {
     /// If the last loads of a variant have failed, its cooldown goes on.
     ///
     /// A variant that was not loaded again during the last 16 expiries is removed, too. Of those within
-    /// one second, two count.
+    /// one second, two count, and the windows of a variant that was loaded between them begin with the last.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).
