@@ -88,6 +88,7 @@ mod shared_error;
 pub mod stats;
 mod status;
 pub mod store;
+mod store_error;
 mod tag;
 pub mod trace;
 

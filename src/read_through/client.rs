@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
-use super::expiry::TERM;
+use super::expiry::{TERM, UpdatingExpiry};
 use super::future::{AloneLoad, ResponseFuture};
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
@@ -213,14 +213,17 @@ impl<C> CacheClient<C> {
     /// nothing become stale as usual.
     ///
     /// The bytes are encoded by the codec of the entry. The entry keeps its tags and its lifetimes,
-    /// which begin again. `update` may be called several times for one expiry. If another caller keeps the
-    /// lease of the key for 0.2 s, or the update fails, the entry is expired as usual: so no expiry is
-    /// lost, and a store that [keeps](CacheError::is_kept) failed ones repeats it. The new entry is
+    /// which begin again. `update` may be called several times for one expiry. If other callers have the
+    /// lease of the key for one second, or the update fails, the entry is expired as usual: so no expiry
+    /// is lost, and a store that [keeps](CacheError::is_kept) failed ones repeats it. The new entry is
     /// stored [as an expiry](crate::store::Draft::is_expiry), so a store that loses it later expires the
-    /// entry, too. All this runs in a task, so it goes on if the future of the expiry is dropped. Without
-    /// a runtime it runs in that future, and does not wait for a lease.
+    /// entry, too.
+    ///
+    /// Concurrent expiries of one key by this layer share a run that begins after their call. It is a
+    /// task, so it goes on if the future of the expiry is dropped. Without a runtime each runs in its own
+    /// future, and does not wait for a lease.
     pub fn handle_updating(&self, update: fn(&Entry) -> Option<Bytes>) -> Handle {
-        self.handle().updating(update)
+        self.handle().updating(UpdatingExpiry { update, runs: self.0.loads.expiries.clone() })
     }
 
     /// What all clients and services of the layer have done in this process.
@@ -294,12 +297,16 @@ impl<C> CacheClient<C> {
         self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
     }
 
-    /// Removes the entry of a key, unless a load of the key is under way. The answer of such a load
-    /// is stored and served.
+    /// Removes the entry of a key if `removes` accepts it, unless a load of the key is under way. The
+    /// answer of a load under way is stored and served.
     ///
     /// If later requests must not get that answer either, invalidate the key instead.
-    pub async fn remove_unless_loading(&self, key: Key) {
-        if let Some(lease) = self.lease(key, |_| true).await {
+    pub async fn remove_unless_loading(
+        &self,
+        key: Key,
+        removes: impl FnOnce(Option<&Entry>) -> bool,
+    ) {
+        if let Some(lease) = self.lease(key, removes).await {
             self.commit(lease, Draft::marker(Duration::ZERO, Marker::Uncacheable)).await;
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::error_rules::ErrorRules;
+use super::expiry::ExpiryRuns;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
 use super::not_found::NotFound;
@@ -67,6 +68,8 @@ pub(crate) struct Loads {
     pub(crate) unshared_failures: Arc<FailureCache>,
     /// Keys with private answers.
     pub(crate) private_keys: Arc<PrivateKeys>,
+    /// Expiries of entries that lead to others.
+    pub(crate) expiries: ExpiryRuns,
     /// How long loads take, in microseconds: a moving average. Zero if none has ended yet.
     typical: Arc<AtomicU64>,
     bounds: ConcurrencyBounds,
@@ -99,6 +102,7 @@ impl Loads {
             failures: Arc::default(),
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
+            expiries: ExpiryRuns::default(),
             typical: Arc::default(),
             bounds,
             of_other_types: Arc::default(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
-use super::expiry::{ExpiryUpdate, update_or_expire};
+use super::expiry::UpdatingExpiry;
 use super::results::combined;
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
@@ -31,7 +31,7 @@ pub struct Handle<S = ()> {
     statistics: Arc<Statistics>,
     service: S,
     /// For entries that lead to others.
-    update: Option<ExpiryUpdate>,
+    updating: Option<UpdatingExpiry>,
 }
 
 impl Handle {
@@ -40,23 +40,29 @@ impl Handle {
         is_clearable: bool,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self { store, is_clearable, statistics, service: (), update: None }
+        Self { store, is_clearable, statistics, service: (), updating: None }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        let Self { store, is_clearable, statistics, service: (), update } = self;
-        Handle { store, is_clearable, statistics, service, update }
+        let Self { store, is_clearable, statistics, service: (), updating } = self;
+        Handle { store, is_clearable, statistics, service, updating }
     }
 
     /// As [`CacheClient::handle_updating`](super::client::CacheClient::handle_updating) says.
-    pub(super) fn updating(self, update: ExpiryUpdate) -> Self {
-        Self { update: Some(update), ..self }
+    pub(super) fn updating(self, updating: UpdatingExpiry) -> Self {
+        Self { updating: Some(updating), ..self }
     }
 }
 
 impl<S> Handle<S> {
+    /// Tells the store from any other of this process, as long as there is a handle to it.
+    #[cfg(feature = "macros")]
+    pub(super) fn store_id(&self) -> usize {
+        Arc::as_ptr(&self.store).addr()
+    }
+
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///
@@ -120,8 +126,8 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
-        let expired = match self.update {
-            Some(update) => update_or_expire(&self.store, key, update).await,
+        let expired = match &self.updating {
+            Some(updating) => updating.expire(&self.store, key).await,
             None => self.store.expire(key.clone()).await,
         };
         self.statistics

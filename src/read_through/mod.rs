@@ -109,6 +109,7 @@ mod put;
 mod request_tags;
 pub(crate) mod results;
 pub(crate) mod service;
+pub(crate) mod shared_runs;
 mod step;
 mod tags;
 mod uncached_load;

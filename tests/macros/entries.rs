@@ -93,6 +93,18 @@ async fn entries_of_many_calls_are_expired_and_served_while_they_are_loaded_agai
 }
 
 #[tokio::test]
+async fn an_entry_that_is_given_twice_counts_once_and_one_of_another_store_for_itself() {
+    let (catalog, other) = (Catalog::new(), Catalog::new());
+    for catalog in [&catalog, &other] {
+        part(catalog, "", "berlin", 1).await.unwrap();
+    }
+    let twice = || part_entries(&catalog, &[("berlin", 1), ("berlin", 1)]);
+    assert_eq!(EntryHandle::expire_many(twice()).await.unwrap(), 1);
+    let all = [twice(), part_entries(&other, &[("berlin", 1)])].concat();
+    assert_eq!(EntryHandle::invalidate_many(all).await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn the_future_of_many_entries_can_be_spawned() {
     let catalog = Catalog::new();
     part(&catalog, "", "berlin", 1).await.unwrap();

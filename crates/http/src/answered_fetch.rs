@@ -325,7 +325,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let Disposition::Keep(lifetimes) = cached.disposition else { return };
         let primary = &self.fetch_request.cache_request.primary;
         if let Some(gone) = self.shared.variants.add(vary_index, primary, key, lifetimes.life()) {
-            self.shared.client.remove_unless_loading(gone).await;
+            self.shared.client.remove_unless_loading(gone, |_| true).await;
         }
     }
 

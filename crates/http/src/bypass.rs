@@ -235,7 +235,9 @@ where
     let loaded = client.load_alone(Some(&key), exchange.fetch.clone(), fetch_request).await;
     let found = match loaded {
         Ok(found) => found,
-        Err(error) => return refusal::of_origin(&*error),
+        Err(error) => {
+            return exchange.stale_on_error().unwrap_or_else(|| refusal::of_origin(&*error));
+        }
     };
     match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,

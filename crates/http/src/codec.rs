@@ -125,12 +125,13 @@ impl HttpCodec {
     /// The number of its encoding. It changes with the format.
     pub(super) const CODEC: u8 = 6;
 
-    /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index.
+    /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index, or
+    /// one that has to be replaced.
     pub(super) fn expired_index(entry: &Entry) -> Option<Bytes> {
         if entry.codec() != Self::CODEC {
             return None;
         }
-        let index = VaryIndex::decode(entry.value().encoded()).ok()?.expired();
+        let index = VaryIndex::decode(entry.value().encoded()).ok()?.expired()?;
         let mut encoded = EncodeBuffer::new(usize::MAX);
         index.encode(&mut encoded).ok()?;
         Some(encoded.into_bytes())

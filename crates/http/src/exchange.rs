@@ -1,6 +1,7 @@
 //! `Exchange`: one request through the cache, and which key it looks up next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::adapter::RequestOptions;
@@ -8,9 +9,10 @@ use bellwether::{CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
 use http::Response;
 use http::request::Parts;
+use tokio::time::Instant;
 
 use super::cache_request::{CacheRequest, FetchRequest};
-use super::codec::{CacheAnswer, CachedResponse, Passthrough};
+use super::codec::{CacheAnswer, CachedResponse, Disposition, Passthrough};
 use super::fetch::OriginFetch;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
@@ -29,8 +31,18 @@ pub(super) struct Exchange<S> {
     forces_refresh: bool,
     /// The stored variant is from before an expiry: it is made stale before the next lookup.
     expires_variant: bool,
+    /// The stored variant that is from before an expiry. The request gets it if its load fails.
+    expired: Option<ExpiredVariant>,
     /// How many more lookups it may start.
     left: u8,
+}
+
+/// A variant from before an expiry, and for how long it was stale when it was found.
+#[derive(Clone, Debug)]
+struct ExpiredVariant {
+    cached: Arc<CachedResponse>,
+    stale_for: Duration,
+    found: Instant,
 }
 
 /// What an exchange does after an answer.
@@ -51,6 +63,7 @@ impl<S> Exchange<S> {
             vary_index: None,
             forces_refresh: false,
             expires_variant: false,
+            expired: None,
             left: ROUNDS,
         }
     }
@@ -80,26 +93,38 @@ impl<S> Exchange<S> {
     ) -> NextStep<ReqB, B> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
-            Err(error) => NextStep::Answer(refusal::of(&error)),
-            Ok(CacheAnswer::CachedResponse(cached)) if self.has_expired(&cached, status) => {
+            Err(error) => {
+                NextStep::Answer(self.stale_on_error().unwrap_or_else(|| refusal::of(&error)))
+            }
+            Ok(found) => {
+                let stale = if has_failed(&found) { self.stale_on_error() } else { None };
+                stale.map_or_else(|| self.found(found, status), NextStep::Answer)
+            }
+        }
+    }
+
+    fn found<ReqB, B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
+        match found {
+            CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {
+                self.expired = Some(ExpiredVariant::new(cached, status));
                 // If the store still has it as fresh, the next lookup loads it.
                 self.forces_refresh = self.expires_variant;
                 self.expires_variant = !self.expires_variant;
                 self.fetch_next()
             }
-            Ok(CacheAnswer::CachedResponse(cached))
+            CacheAnswer::CachedResponse(cached)
                 if self.forces_refresh
                     || satisfies(&self.cache_request.demand, &cached, status) =>
             {
                 self.note_use(status);
                 self.give(&cached, status)
             }
-            Ok(CacheAnswer::CachedResponse(_)) => {
+            CacheAnswer::CachedResponse(_) => {
                 self.forces_refresh = true;
                 self.fetch_next()
             }
-            Ok(CacheAnswer::Passthrough(passing)) => self.pass(*passing, status),
-            Ok(CacheAnswer::VaryIndex(vary_index)) => match self.cache_request.take_own() {
+            CacheAnswer::Passthrough(passing) => self.pass(*passing, status),
+            CacheAnswer::VaryIndex(vary_index) => match self.cache_request.take_own() {
                 Some(own) => self.give(&own, &status_of_own(&own, status)),
                 // A `Vary` index is stored under a target, never under a variant.
                 None if self.vary_index.is_some() => NextStep::Bypass,
@@ -109,7 +134,7 @@ impl<S> Exchange<S> {
                     self.fetch_next()
                 }
             },
-            Ok(CacheAnswer::Retry) => match self.cache_request.take_own() {
+            CacheAnswer::Retry => match self.cache_request.take_own() {
                 Some(own) => self.give(&own, &status_of_own(&own, status)),
                 None => {
                     self.vary_index = None;
@@ -119,9 +144,25 @@ impl<S> Exchange<S> {
         }
     }
 
+    /// The variant from before an expiry, if it may be served because a load has failed.
+    pub(super) fn stale_on_error<B>(&self) -> Option<Response<CacheBody<B>>> {
+        let ExpiredVariant { cached, stale_for, found } = self.expired.as_ref()?;
+        let why = StaleReason::LoadFailed;
+        let index = self.vary_index.as_ref()?;
+        let status = CacheStatus::Stale { why, stale_for: *stale_for + found.elapsed() };
+        let CacheRequest { demand, parts, .. } = &*self.cache_request;
+        let is_usable =
+            !index.is_over(&cached.response.note, why) && satisfies(demand, cached, &status);
+        is_usable.then(|| give(LookupKind::Variant, parts, cached, &status))
+    }
+
     /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
-    /// one: by the store, or because its load began before the expiry.
+    /// one: by the store, or because its load began before the expiry. A failure is remembered for a
+    /// cooldown, and is no value from before: to load again for it would end the cooldown.
     fn has_expired(&self, cached: &CachedResponse, status: &CacheStatus) -> bool {
+        if cached.disposition == Disposition::Failure {
+            return false;
+        }
         let note = &cached.response.note;
         let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
         index.is_some_and(|index| match status {
@@ -171,6 +212,29 @@ impl<S> Exchange<S> {
             None => LookupKind::Target,
             Some(_) => LookupKind::Variant,
         }
+    }
+}
+
+impl ExpiredVariant {
+    /// One that was fresh has been stale since a moment ago.
+    fn new(cached: Arc<CachedResponse>, status: &CacheStatus) -> Self {
+        let stale_for = match status {
+            CacheStatus::Stale { stale_for, .. } => *stale_for,
+            _ => Duration::ZERO,
+        };
+        Self { cached, stale_for, found: Instant::now() }
+    }
+}
+
+/// Whether the origin has answered a load with an error (5xx) that is not stored.
+fn has_failed<B>(found: &CacheAnswer<B>) -> bool {
+    match found {
+        CacheAnswer::CachedResponse(cached) => {
+            matches!(cached.disposition, Disposition::Failure | Disposition::Unconfirmed)
+                && cached.response.status.is_server_error()
+        }
+        CacheAnswer::Passthrough(passing) => passing.response.status().is_server_error(),
+        CacheAnswer::VaryIndex(_) | CacheAnswer::Retry => false,
     }
 }
 

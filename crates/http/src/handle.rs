@@ -74,10 +74,18 @@ impl HttpHandle {
     /// stored.
     ///
     /// The stale windows of variants begin now, by the clock of this process. In these cases the variants
-    /// are removed instead: the selecting header fields of the URI change at the same time; the store
-    /// fails during the call, or loses the expiry, which is then repeated; or so many expiries of the URI
-    /// run at once that this one has to wait for 0.2 s. A variant that no client has requested during the
-    /// last 16 expiries is removed, too.
+    /// are removed instead:
+    ///
+    /// - The selecting header fields of the URI change at the same time.
+    /// - The store fails during the call, or loses the expiry, which is then repeated.
+    /// - Other callers have the lease of the URI for a second: a process that has died during an expiry or
+    ///   a load of the URI, or hundreds of processes that expire it at once. The expiries of one process
+    ///   that run at the same time share a run.
+    ///
+    /// If the last loads of a variant have failed, its cooldown goes on.
+    ///
+    /// A variant that was not loaded again during the last 16 expiries is removed, too. Of those within
+    /// one second, two count, and the windows of a variant that was loaded between them begin with the last.
     ///
     /// # Errors
     /// As [`invalidate`](Self::invalidate).

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
+use bellwether::adapter::{CacheClient, PrivateKeys, SharedRuns, delegate_load_options};
 use bellwether::store::Store;
 use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
@@ -38,6 +38,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     private_targets: Arc<PrivateKeys>,
     variants: Arc<Variants>,
     tag_fields: TagFields,
+    expiring: SharedRuns<()>,
 }
 
 /// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
@@ -151,7 +152,9 @@ impl HttpCacheLayer<KeyedRules> {
     ///
     /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
     /// each of them stale from that moment, by the clock of this process, or removes them in the cases
-    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names.
+    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
+    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
+    /// variant have failed, its cooldown goes on.
     pub fn handle(&self) -> Handle {
         entries(&CacheClient::new(&self.layer))
     }
@@ -172,6 +175,7 @@ impl<R> HttpCacheLayer<R> {
             private_targets: Arc::default(),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
+            expiring: SharedRuns::default(),
         }
     }
 
@@ -303,6 +307,7 @@ where
             private_targets: Arc::clone(&self.private_targets),
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
+            expiring: self.expiring.clone(),
         };
         HttpCache::new(OriginFetch { inner, shared })
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
+use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, SharedRuns, warn_throttled};
 use bellwether::store::{Entry, Peek};
 use bellwether::{Key, StaleReason, Tag};
 use bellwether_body::{BodyObserver, ObservedBody};
@@ -32,6 +32,8 @@ pub(super) struct LayerState {
     pub(super) private_targets: Arc<PrivateKeys>,
     pub(super) variants: Arc<Variants>,
     pub(super) tag_fields: Arc<TagFields>,
+    /// Expiries of variants in the store.
+    pub(super) expiring: SharedRuns<()>,
 }
 
 /// A response that was found in the store.
@@ -183,16 +185,30 @@ impl LayerState {
     }
 
     /// Makes a stored variant stale in the store, as it has been since the variants of its target were
-    /// expired. Leaves one alone that was loaded since then.
-    pub(super) async fn expire_variant<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
+    /// expired. Leaves one alone that was loaded since then. Concurrent callers share this: it takes up to
+    /// four commands.
+    pub(super) async fn expire_variant<B: Send + 'static>(
+        &self,
+        key: &Key,
+        index: &Arc<VaryIndex>,
+    ) {
+        let (shared, variant) = (self.clone(), key.clone());
+        let index = Arc::clone(index);
+        let shared_by = key.clone().with(index.last_expiry());
+        let expiry = async move { shared.expire_variant_now::<B>(&variant, &index).await };
+        // If it has panicked, the next lookup finds what there is.
+        _ = self.expiring.run(&shared_by, expiry).await;
+    }
+
+    async fn expire_variant_now<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
         let outdated = self.response_at::<B>(key).await;
         let Some(outdated) = outdated.filter(|it| it.has_expired(index)) else { return };
         let note = &outdated.cached.response.note;
         let left = index.left_of(note, outdated.entry.lifetimes());
-        if left.life().is_zero() {
-            return self.client.remove_unless_loading(key.clone()).await;
-        }
         let is_same = outdated.is_still_there();
+        if left.life().is_zero() {
+            return self.client.remove_unless_loading(key.clone(), is_same).await;
+        }
         let kept = SharedAnswer::CachedResponse(outdated.cached);
         if self.client.replace::<CacheAnswer<B>>(key.clone(), kept, left, is_same).await {
             return;

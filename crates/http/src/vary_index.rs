@@ -27,7 +27,8 @@ pub(super) struct VaryIndex {
     /// How long it is stored, in milliseconds.
     life: u64,
     /// The last expiries of its variants: their times, in milliseconds since the Unix epoch. Each is
-    /// greater than the one before. 0 stands for none.
+    /// greater than the one before. 0 stands for none. Of those within a second, the first and the last
+    /// are enough.
     expiries: Vec<u64>,
 }
 
@@ -84,9 +85,10 @@ impl VaryIndex {
         self.expiries.last().copied().unwrap_or_default()
     }
 
-    /// Whether a stored variant is from before the last expiry. The store may not know that yet.
+    /// Whether a stored variant is from before the last expiry. The store may not know that yet. A
+    /// variant may also be newer than this copy of the index.
     pub(super) fn has_expired(&self, variant: &Note) -> bool {
-        variant.last_expiry != self.last_expiry()
+        variant.last_expiry < self.last_expiry()
     }
 
     /// Whether a variant from before an expiry may not be served any more for this reason.
@@ -106,8 +108,9 @@ impl VaryIndex {
     /// The windows begin with the first expiry after the load. If it is not known any more, none is
     /// left.
     fn left_at(&self, now: u64, variant: &Note, lifetimes: Lifetimes) -> Lifetimes {
-        let mut expiries = self.expiries.iter().skip_while(|it| **it != variant.last_expiry);
-        let Some(stale_since) = expiries.nth(1) else { return Lifetimes::NONE };
+        let is_known = self.expiries.first().is_some_and(|first| *first <= variant.last_expiry);
+        let stale_since = self.expiries.iter().find(|it| **it > variant.last_expiry);
+        let Some(stale_since) = stale_since.filter(|_| is_known) else { return Lifetimes::NONE };
         let since = Duration::from_millis(now.saturating_sub(*stale_since));
         Lifetimes::NONE
             .stale_while_revalidate(lifetimes.while_revalidate().saturating_sub(since))
@@ -115,14 +118,23 @@ impl VaryIndex {
             .kept_for_validation(lifetimes.for_validation().saturating_sub(since))
     }
 
-    /// The same index, with its variants expired now.
-    pub(super) fn expired(self) -> Self {
-        self.expired_at(since_epoch(SystemTime::now()))
+    /// The same index, with its variants expired now. `None` if its last expiry is far in the future,
+    /// because the clock of a process was wrong: the stale windows would not end.
+    pub(super) fn expired(self) -> Option<Self> {
+        let now = since_epoch(SystemTime::now());
+        let is_possible = self.last_expiry() <= now.saturating_add(LONGEST_LEAD);
+        is_possible.then(|| self.expired_at(now))
     }
 
     fn expired_at(mut self, now: u64) -> Self {
-        let next = self.last_expiry().saturating_add(1);
-        self.expiries.push(now.max(next));
+        let next = now.max(self.last_expiry().saturating_add(1));
+        // Many processes may expire a URI for one event. The windows of a variant that was loaded
+        // between two of them begin less than a second late.
+        let before_last = self.expiries.len().checked_sub(2).map(|nth| self.expiries[nth]);
+        if before_last.is_some_and(|first| next.saturating_sub(first) < A_BURST) {
+            self.expiries.pop();
+        }
+        self.expiries.push(next);
         let forgotten = self.expiries.len().saturating_sub(MOST_EXPIRIES);
         self.expiries.drain(..forgotten);
         self
@@ -150,6 +162,10 @@ impl VaryIndex {
         if index.names.len() > MOST_NAMES {
             return Err("a Vary index with more names than are stored".into());
         }
+        let is_sorted = index.expiries.windows(2).all(|pair| pair[0] < pair[1]);
+        if !is_sorted || !(1..=MOST_EXPIRIES).contains(&index.expiries.len()) {
+            return Err("a Vary index with expiries that are not stored so".into());
+        }
         Ok(index)
     }
 }
@@ -159,9 +175,15 @@ const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many selecting header fields a stored `Vary` index may have.
 const MOST_NAMES: usize = 16;
 
-/// How many expiries are known. A variant that no client has requested since more than these counts
-/// as gone.
+/// How many expiries are known. A variant that was not loaded again since more than these counts as
+/// gone.
 const MOST_EXPIRIES: usize = 16;
+
+/// How far the last expiry may be in the future, in milliseconds: clocks may differ by that.
+const LONGEST_LEAD: u64 = 60 * 60 * 1_000;
+
+/// How long expiries count together, in milliseconds.
+const A_BURST: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -203,14 +225,37 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_that_is_newer_than_a_copy_of_the_index_has_not_expired() {
+        let older = index();
+        let newer = older.clone().expired_at(1_000);
+        assert!(!older.has_expired(&variant_of(&newer)));
+        assert!(newer.has_expired(&variant_of(&older)));
+    }
+
+    #[test]
     fn a_variant_from_before_the_known_expiries_has_no_window() {
         let first = index();
         let old = variant_of(&first);
-        let expired = (1..MOST_EXPIRIES as u64).fold(first, |it, _| it.expired_at(1_000_000));
+        let nth_expiry = |it: VaryIndex, nth| it.expired_at(1_000_000 + nth * A_BURST);
+        let expired = (0..MOST_EXPIRIES as u64 - 1).fold(first, nth_expiry);
         assert_eq!(left(&expired, &old, 1_000), [60, 120]);
-        let expired = expired.expired_at(1_000_000);
+        let expired = nth_expiry(expired, MOST_EXPIRIES as u64);
         assert_eq!(left(&expired, &old, 1_000), [0, 0]);
         assert!(expired.has_expired(&old));
+    }
+
+    #[test]
+    fn any_number_of_expiries_within_a_second_leaves_the_windows() {
+        let first = index();
+        let old = variant_of(&first);
+        let second = first.expired_at(1_000_000);
+        let between = variant_of(&second);
+        let many = (0..100).fold(second, |it, nth| it.expired_at(1_000_000 + nth * 5));
+        assert_eq!(left(&many, &old, 1_010), [50, 110]);
+        assert_eq!(left(&many, &between, 1_010), [50, 110]);
+        assert!(many.has_expired(&old) && many.has_expired(&between));
+        let later = many.expired_at(1_050_000);
+        assert_eq!(left(&later, &old, 1_010), [50, 110]);
     }
 
     #[test]
@@ -219,5 +264,37 @@ mod tests {
         let other = one.clone().expired_at(1_000);
         assert!(other.has_expired(&variant_of(&one)));
         assert_eq!(other.last_expiry(), 2_001);
+    }
+
+    /// The windows of the variant are one minute and two.
+    #[test]
+    fn each_stale_window_of_a_variant_is_over_at_its_own_time() {
+        let old = variant_of(&index());
+        let is_over = |seconds: u64| {
+            let expired = index().expired_at(since_epoch(SystemTime::now()) - seconds * 1_000);
+            [StaleReason::Revalidating, StaleReason::LoadFailed].map(|it| expired.is_over(&old, it))
+        };
+        assert_eq!(is_over(30), [false, false]);
+        assert_eq!(is_over(90), [true, false]);
+        assert_eq!(is_over(130), [true, true]);
+    }
+
+    #[test]
+    fn an_index_whose_last_expiry_is_far_in_the_future_is_not_expired_but_replaced() {
+        let now = since_epoch(SystemTime::now());
+        assert!(index().expired_at(now + LONGEST_LEAD / 2).expired().is_some());
+        assert!(index().expired_at(now + LONGEST_LEAD * 2).expired().is_none());
+    }
+
+    #[test]
+    fn damaged_expiries_are_no_index() {
+        let is_read = |expiries: Vec<u64>| {
+            let mut encoded = EncodeBuffer::new(usize::MAX);
+            VaryIndex { expiries, ..index() }.encode(&mut encoded).unwrap();
+            VaryIndex::decode(&encoded.into_bytes()).is_ok()
+        };
+        let most = MOST_EXPIRIES as u64;
+        assert!(is_read(vec![0]) && is_read((0..most).collect()));
+        assert!(!is_read(vec![]) && !is_read((0..=most).collect()) && !is_read(vec![2, 1]));
     }
 }

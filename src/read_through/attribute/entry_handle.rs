@@ -1,5 +1,6 @@
 //! `EntryHandle`: the stored answer of one call of a function.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -136,7 +137,7 @@ impl<V> EntryHandle<V> {
     }
 
     /// Removes many answers, each as [`invalidate`](Self::invalidate) does, 256 at a time. Returns how
-    /// many there were.
+    /// many there were. An entry that is given twice counts once.
     ///
     /// The entries may be of different arguments, and of different layers:
     ///
@@ -179,11 +180,12 @@ impl<V> EntryHandle<V> {
     pub async fn invalidate_many(
         entries: impl IntoIterator<Item = Self>,
     ) -> Result<usize, CacheError> {
-        count_found(entries.into_iter().map(|entry| async move { entry.invalidate().await })).await
+        let one = |entry: Self| async move { entry.invalidate().await };
+        count_found(Self::unique(entries).map(one)).await
     }
 
     /// Makes many answers stale, each as [`expire`](Self::expire) does, 256 at a time. Returns how many
-    /// there were. See [`invalidate_many`](Self::invalidate_many) for an example.
+    /// there were. An entry that is given twice counts once. See [`invalidate_many`](Self::invalidate_many) for an example.
     ///
     /// # Errors
     /// As [`Handle::expire_many`](crate::Handle::expire_many).
@@ -191,7 +193,16 @@ impl<V> EntryHandle<V> {
     /// # Cancel safety
     /// As there.
     pub async fn expire_many(entries: impl IntoIterator<Item = Self>) -> Result<usize, CacheError> {
-        count_found(entries.into_iter().map(|entry| async move { entry.expire().await })).await
+        let one = |entry: Self| async move { entry.expire().await };
+        count_found(Self::unique(entries).map(one)).await
+    }
+
+    /// Each of these entries once: a key is another entry in another store only.
+    fn unique(entries: impl IntoIterator<Item = Self>) -> impl Iterator<Item = Self> {
+        let mut seen = HashSet::new();
+        let is_new =
+            move |entry: &Self| seen.insert((entry.values.handle().store_id(), entry.key.clone()));
+        entries.into_iter().filter(is_new)
     }
 
     /// Makes the answer stale, as if its ttl had passed. Returns whether there was one. See

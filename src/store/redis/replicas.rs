@@ -59,13 +59,13 @@ impl ReplicaWaits {
     /// Waits until enough replicas have what the owner of a key or a tag has executed by now.
     ///
     /// # Errors
-    /// If they do not have it in time, or if they cannot be asked.
+    /// If they do not have it in time, or if they cannot be asked. The write was executed.
     ///
     /// # Cancel safety
     /// Dropping it leaves the wait to the callers that share it.
     pub(super) async fn wait(&self, digest: &Digest) -> Result<(), StoreError> {
         let wait = self.join(digest);
-        wait.await
+        wait.await.map_err(StoreError::executed)
     }
 
     /// The next wait for the node of a key or a tag.

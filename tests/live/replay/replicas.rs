@@ -64,7 +64,7 @@ async fn an_invalidation_that_no_replica_has_is_an_error_and_was_executed() {
         let error = invalidate(&store, sku, of).await.expect_err("there is no replica");
         assert_eq!(error.kind(), StoreErrorKind::NotReady, "{error}");
         assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
-        assert!(!error.is_kept(), "{error}");
+        assert!(error.is_executed() && !error.is_kept(), "{error}");
         assert_eq!(found(&store, sku).await, None);
     }
     assert!(!store.is_down());

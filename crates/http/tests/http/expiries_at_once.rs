@@ -5,6 +5,7 @@ use std::time::Duration;
 use bellwether::MemoryStore;
 use bellwether::store::faulty::{FaultyStore, Operation};
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use http::StatusCode;
 use tokio::join;
 use tokio::runtime::Runtime;
@@ -14,7 +15,7 @@ use tokio::time::sleep;
 use crate::expired_variants::{
     ENGLISH, GERMAN, VARY, WINDOW, in_the_background, is_stale, uri, with_variants,
 };
-use crate::origin::{Origin, cached, field, get, memory, page, plain, says, text};
+use crate::origin::{Origin, cached, field, get, memory, page, patient_redis, plain, says, text};
 
 /// An origin that takes a second for a response. `max-age=0` is shared, and not stored.
 fn slow(cache_control: &'static str) -> Origin {
@@ -80,13 +81,13 @@ async fn two_expiries_at_once_make_the_variants_stale() {
     let store = FaultyStore::new(MemoryStore::new(100));
     let layer = plain(store.clone());
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
-    let handle = layer.handle();
+    let other_process = plain(store.clone());
     let held = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let before = store.calls(Operation::Acquire);
-    let first = async { handle.expire(&uri()).await.unwrap() };
+    let first = async { layer.handle().expire(&uri()).await.unwrap() };
     let second = async {
         held.reached().await;
-        handle.expire(&uri()).await.unwrap()
+        other_process.handle().expire(&uri()).await.unwrap()
     };
     let both_have_asked = async {
         while store.calls(Operation::Acquire) < before + 2 {
@@ -99,6 +100,92 @@ async fn two_expiries_at_once_make_the_variants_stale() {
         is_stale(get(&cache, &[VARY, WINDOW, language]).await, old).await;
     }
     in_the_background().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn expiries_by_many_processes_at_once_make_the_variants_stale() {
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
+    store.on(Operation::Commit).delay(Duration::from_millis(10));
+    let processes: Vec<_> = (0..15).map(|_| plain(store.clone())).collect();
+    let expiries = processes.iter().map(async |layer| layer.handle().expire(&uri()).await.unwrap());
+    assert_eq!(join_all(expiries).await, [true; 15]);
+    store.heal();
+    assert_eq!(store.calls(Operation::Expire), 15, "of the scheme that has no response");
+    for (language, old) in [(GERMAN, "0"), (ENGLISH, "1")] {
+        is_stale(get(&cache, &[VARY, WINDOW, language]).await, old).await;
+    }
+    in_the_background().await;
+}
+
+#[tokio::test]
+async fn many_expiries_at_once_over_redis_make_the_variants_stale() {
+    let (_server, store) = patient_redis().await;
+    let layers = [plain(store.clone()), plain(store)];
+    let cache = with_variants(&layers[0], &Origin::echoing(), &[WINDOW]).await;
+    let expiries = (0..64).map(async |nth| layers[nth % 2].handle().expire(&uri()).await.unwrap());
+    assert_eq!(join_all(expiries).await, [true; 64]);
+    is_stale(get(&cache, &[VARY, WINDOW, ENGLISH]).await, "1").await;
+    is_stale(get(&cache, &[VARY, WINDOW, GERMAN]).await, "0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_is_newer_than_the_index_of_a_request_is_not_loaded_again() {
+    let origin = slow(WITH_WINDOW);
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = cached(&layer, &origin);
+    get(&cache, &[GERMAN]).await;
+    // It has read the index, and not yet the variant.
+    let held = store.on(Operation::Lookup).nth(2).hold();
+    let late = async { get(&cache, &[ENGLISH]).await };
+    let other = cached(&plain(store.inner().clone()), &origin);
+    let meanwhile = async {
+        held.reached().await;
+        layer.handle().expire(&uri()).await.unwrap();
+        get(&other, &[ENGLISH]).await;
+        held.open();
+    };
+    let (late, ()) = join!(late, meanwhile);
+    assert_eq!(text(late).await, "1");
+    assert_eq!(text(get(&other, &[ENGLISH]).await).await, "1");
+    assert_eq!(origin.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
+    let origin = Origin::echoing();
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &origin, &[]).await;
+    layer.handle().expire(&uri()).await.unwrap();
+    // It has seen the variant from before the expiry, and is about to remove that.
+    let held = store.on(Operation::Acquire).nth(1).hold();
+    let other = cached(&plain(store.inner().clone()), &origin);
+    let meanwhile = async {
+        held.reached().await;
+        assert_eq!(text(get(&other, &[VARY, ENGLISH]).await).await, "2");
+        held.open();
+    };
+    let (late, ()) = join!(get(&cache, &[VARY, ENGLISH]), meanwhile);
+    assert_eq!(text(late).await, "2");
+    assert_eq!(origin.asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_requests_for_an_expired_variant_tells_the_store_once() {
+    let store = FaultyStore::new(MemoryStore::new(100)).remote();
+    let layer = plain(store.clone());
+    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
+    layer.handle().expire(&uri()).await.unwrap();
+    let before = store.calls(Operation::Acquire);
+    for answer in join_all((0..50).map(|_| get(&cache, &[VARY, WINDOW, ENGLISH]))).await {
+        is_stale(answer, "1").await;
+    }
+    in_the_background().await;
+    let acquired = store.calls(Operation::Acquire) - before;
+    assert!(acquired <= 4, "{acquired} leases for 50 requests");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod credentials;
 mod expired_keys;
 mod expired_variants;
 mod expiries_at_once;
+mod failing_variants;
 mod failures;
 mod filled_keys;
 mod groups;

@@ -40,11 +40,13 @@ impl RedisOptions {
     ///
     /// A failover loses what the promoted replica did not have, and a restart what was not written
     /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
-    /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a
-    /// request gets no reply in time, when a
-    /// connection breaks, when sentinels name another primary, and when a slot of a cluster gets
-    /// another owner. To re-assert an invalidation costs a load, and removes nothing else;
-    /// to re-assert the expiry of an HTTP response with variants costs a load for each.
+    /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a request
+    /// gets no reply in time, when a connection breaks, when sentinels name another primary, and when a
+    /// slot of a cluster gets another owner.
+    ///
+    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. To re-assert
+    /// the expiry of an HTTP response with variants removes the variants, also those that were loaded
+    /// since. That costs a load for each, and their stale windows are lost.
     ///
     /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
     ///
@@ -61,7 +63,8 @@ impl RedisOptions {
     /// not lose them (`WAIT`): invalidations, or [entries](ReplicatedWrites) as well.
     ///
     /// If the replicas do not have it in time, the write fails with
-    /// [`NotReady`](crate::StoreErrorKind::NotReady), after it was executed on the primary:
+    /// [`NotReady`](crate::StoreErrorKind::NotReady), after it was
+    /// [executed](crate::StoreError::is_executed) on the primary:
     ///
     /// - An invalidation is not repeated then, but re-asserted after a failover.
     /// - The callers of a load get its answer all the same. The entry stays on the primary.

@@ -1,0 +1,215 @@
+//! `SharedRuns`: callers that want the same done for a key share a run of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::key::{Digest, Key};
+
+/// Runs an operation for the callers of a key: one run at a time, and one that is about to begin, which
+/// callers share. So any number of concurrent callers costs two runs, and each gets the result of one
+/// that began after its call.
+///
+/// Clones share their runs.
+pub struct SharedRuns<T>(Arc<Mutex<RunTable<T>>>);
+
+/// Locked for a few operations, never across an `.await`.
+struct RunTable<T> {
+    /// The run of each key that was started last.
+    last: HashMap<Digest, KeyRun<T>>,
+    /// How many there were.
+    count: u64,
+}
+
+struct KeyRun<T> {
+    number: u64,
+    has_begun: bool,
+    result: RunResult<T>,
+}
+
+/// Where a run leaves its result.
+type RunResult<T> = watch::Receiver<Option<T>>;
+
+impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
+    /// Runs an operation, or shares a run of this key that has not begun yet. All operations of a key
+    /// must do the same.
+    ///
+    /// A run is a task, so it goes on if its callers leave. Without a runtime the operation runs here.
+    /// `None` if the operation has panicked, or its runtime ends.
+    pub async fn run<F>(&self, key: &Key, operation: F) -> Option<T>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let Ok(runtime) = Handle::try_current() else { return Some(operation.await) };
+        let mut result = self.join(key.digest(), &runtime, operation);
+        let result = result.wait_for(Option::is_some).await.ok()?;
+        result.clone()
+    }
+
+    fn join<F>(&self, digest: Digest, runtime: &Handle, operation: F) -> RunResult<T>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let (end, result) = watch::channel(None);
+        let (place, previous) = {
+            let mut table = self.table();
+            let previous = table.last.get(&digest);
+            if let Some(run) = previous.filter(|run| !run.has_begun) {
+                return run.result.clone();
+            }
+            let previous = previous.map(|run| run.result.clone());
+            table.count += 1;
+            let number = table.count;
+            let run = KeyRun { number, has_begun: false, result: result.clone() };
+            table.last.insert(digest, run);
+            (RunPlace { runs: self.clone(), digest, number }, previous)
+        };
+        let run = async move {
+            if let Some(mut previous) = previous {
+                // Whatever became of it.
+                _ = previous.wait_for(Option::is_some).await;
+            }
+            place.begin();
+            let done = operation.await;
+            drop(place);
+            _ = end.send(Some(done));
+        };
+        runtime.spawn(run.in_current_span());
+        result
+    }
+}
+
+impl<T> SharedRuns<T> {
+    fn table(&self) -> MutexGuard<'_, RunTable<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a run in the table, until it ends for any reason.
+struct RunPlace<T> {
+    runs: SharedRuns<T>,
+    digest: Digest,
+    number: u64,
+}
+
+impl<T> RunPlace<T> {
+    /// Callers that come from here on need another run.
+    fn begin(&self) {
+        let mut table = self.runs.table();
+        table.last.get_mut(&self.digest).into_iter().for_each(|run| run.has_begun = true);
+    }
+}
+
+impl<T> Drop for RunPlace<T> {
+    fn drop(&mut self) {
+        let mut table = self.runs.table();
+        if table.last.get(&self.digest).is_some_and(|run| run.number == self.number) {
+            table.last.remove(&self.digest);
+        }
+    }
+}
+
+impl<T> Clone for SharedRuns<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for SharedRuns<T> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(RunTable { last: HashMap::new(), count: 0 })))
+    }
+}
+
+impl<T> fmt::Debug for SharedRuns<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedRuns").field("keys", &self.table().last.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
+    use tokio::join;
+    use tokio::sync::Notify;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    fn key() -> Key {
+        Key::of("item")
+    }
+
+    #[derive(Clone, Default)]
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Counter {
+        /// An operation that gives the number of its run.
+        async fn next(self) -> usize {
+            yield_now().await;
+            self.0.fetch_add(1, Ordering::SeqCst)
+        }
+    }
+
+    #[tokio::test]
+    async fn concurrent_callers_share_a_run_that_has_not_begun() {
+        let (runs, counter) = <(SharedRuns<usize>, Counter)>::default();
+        let key = key();
+        let callers = || (0..64).map(|_| runs.run(&key, counter.clone().next()));
+        assert_eq!(join_all(callers()).await, [Some(0); 64]);
+        assert_eq!(join_all(callers()).await, [Some(1); 64]);
+        assert_eq!(runs.table().last.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn callers_get_no_result_of_a_run_that_began_before_their_call() {
+        let (runs, counter) = <(SharedRuns<usize>, Counter)>::default();
+        let key = key();
+        let gate = Arc::new((Notify::new(), Notify::new()));
+        let held = {
+            let (gate, counter) = (Arc::clone(&gate), counter.clone());
+            async move {
+                gate.0.notify_one();
+                gate.1.notified().await;
+                counter.next().await
+            }
+        };
+        let late = async {
+            gate.0.notified().await;
+            let late = join_all((0..9).map(|_| runs.run(&key, counter.clone().next())));
+            let open = async { gate.1.notify_one() };
+            join!(late, open).0
+        };
+        assert_eq!(join!(runs.run(&key, held), late), (Some(0), vec![Some(1); 9]));
+    }
+
+    #[tokio::test]
+    async fn a_run_goes_on_if_its_caller_leaves() {
+        let (runs, counter) = <(SharedRuns<usize>, Counter)>::default();
+        assert_eq!(runs.run(&key(), counter.clone().next()).now_or_never(), None);
+        // It begins after that one.
+        yield_now().await;
+        assert_eq!(runs.run(&key(), counter.next()).await, Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_run_that_panics_has_no_result_and_leaves_its_place() {
+        let runs = SharedRuns::<usize>::default();
+        assert_eq!(runs.run(&key(), async { panic!("scripted") }).await, None);
+        assert_eq!(runs.run(&key(), Counter::default().next()).await, Some(0));
+    }
+
+    #[test]
+    fn without_a_runtime_the_operation_runs_in_place() {
+        let runs = SharedRuns::default();
+        assert_eq!(runs.run(&key(), async { 7 }).now_or_never(), Some(Some(7)));
+    }
+}
