@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::key::{Digest, Key};
@@ -40,14 +42,15 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
     /// must do the same.
     ///
     /// A run is a task, so it goes on if its callers leave. Without a runtime the operation runs here.
-    /// `None` if the operation has panicked, or its runtime ends.
+    /// `None` if the operation has panicked, if its runtime ends, or after ten seconds: the runtime of
+    /// the caller that has started it may not be driven any more.
     pub async fn run<F>(&self, key: &Key, operation: F) -> Option<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
         let Ok(runtime) = Handle::try_current() else { return Some(operation.await) };
         let mut result = self.join(key.digest(), &runtime, operation);
-        let result = result.wait_for(Option::is_some).await.ok()?;
+        let result = timeout(LONGEST_RUN * 2, result.wait_for(Option::is_some)).await.ok()?.ok()?;
         result.clone()
     }
 
@@ -72,7 +75,7 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
         let run = async move {
             if let Some(mut previous) = previous {
                 // Whatever became of it.
-                _ = previous.wait_for(Option::is_some).await;
+                _ = timeout(LONGEST_RUN, previous.wait_for(Option::is_some)).await;
             }
             place.begin();
             let done = operation.await;
@@ -83,6 +86,9 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
         result
     }
 }
+
+/// How long one run may hold up the next one: many times what it takes.
+const LONGEST_RUN: Duration = Duration::from_secs(5);
 
 impl<T> SharedRuns<T> {
     fn table(&self) -> MutexGuard<'_, RunTable<T>> {
@@ -134,6 +140,7 @@ impl<T> fmt::Debug for SharedRuns<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures_util::FutureExt;
@@ -205,6 +212,21 @@ mod tests {
         let runs = SharedRuns::<usize>::default();
         assert_eq!(runs.run(&key(), async { panic!("scripted") }).await, None);
         assert_eq!(runs.run(&key(), Counter::default().next()).await, Some(0));
+    }
+
+    #[test]
+    fn callers_do_not_wait_for_ever_for_a_runtime_that_is_not_driven() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().expect("a runtime")
+        };
+        let (runs, counter) = <(SharedRuns<usize>, Counter)>::default();
+        let (kept, other) = (runtime(), runtime());
+        kept.block_on(async {
+            assert_eq!(runs.run(&key(), pending()).now_or_never(), None);
+            yield_now().await;
+        });
+        assert_eq!(other.block_on(runs.run(&key(), counter.next())), Some(0));
     }
 
     #[test]
