@@ -117,12 +117,15 @@ impl Inner {
         let digest = lease.key().digest();
         let is_expiry = draft.is_expiry();
         let committed = self.commit(lease, draft).await?;
-        if committed == Commit::Stored {
-            self.confirm(&digest, is_expiry).await?;
-        }
+        let confirmed = match committed {
+            Commit::Stored => self.confirm(&digest, is_expiry).await,
+            Commit::Superseded => Ok(()),
+        };
         // An invalidation that the server has lost cannot supersede it there.
-        let is_known = self.kept.reassertions() == reassertions;
-        Ok(if is_known { committed } else { Commit::Superseded })
+        if self.kept.reassertions() != reassertions {
+            return Ok(Commit::Superseded);
+        }
+        confirmed.map(|()| committed)
     }
 
     /// Remembers a commit that was an expiry, and waits for replicas, if the options say so.
