@@ -1,6 +1,7 @@
-//! The result of many operations.
+//! The result of many operations, and the reason to serve a stale answer instead of an error.
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::status::StaleReason;
 
 /// The results of two operations as one. If one of them has failed, the error is one that is not
 /// [kept](CacheError::is_kept), if there is one.
@@ -29,6 +30,16 @@ pub fn result_of_all(
         all = combined(all, result, |(), ()| ());
     }
     all
+}
+
+/// Why a stale answer is served instead of this error.
+pub fn stale_reason<E>(error: &Error<E>) -> StaleReason {
+    use CacheErrorKind::{Contended, DeadlineExceeded, Full, WaitTimedOut};
+    match error.cache().map(CacheError::kind) {
+        Some(Full) => StaleReason::NoRoom,
+        Some(Contended | DeadlineExceeded | WaitTimedOut) => StaleReason::WaitRanOut,
+        _ => StaleReason::LoadFailed,
+    }
 }
 
 #[cfg(test)]
@@ -71,5 +82,20 @@ mod tests {
         assert_eq!(combined(Ok(1), Ok(2), add).ok(), Some(3));
         assert!(combined(failed(), Ok(2), add).is_err());
         assert!(combined(Ok(1), failed(), add).is_err());
+    }
+
+    #[test]
+    fn a_bound_that_was_reached_is_no_failure_of_the_load() {
+        let key = Key::of("item");
+        let of = |error: CacheError| stale_reason(&Error::<StoreError>::from(error));
+        assert_eq!(of(CacheError::too_many_waiters(&key, 1)), StaleReason::NoRoom);
+        assert_eq!(of(CacheError::load_lost(&key)), StaleReason::LoadFailed);
+        for kind in [
+            CacheErrorKind::Contended,
+            CacheErrorKind::DeadlineExceeded,
+            CacheErrorKind::WaitTimedOut,
+        ] {
+            assert_eq!(of(CacheError::new(kind, "late".to_owned())), StaleReason::WaitRanOut);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::adapter::{BypassPermit, CacheClient};
-use bellwether::{BypassReason, CacheStatus, Key};
+use bellwether::{BypassReason, CacheStatus, Key, StaleReason};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::request::Parts;
@@ -236,7 +236,9 @@ where
     let found = match loaded {
         Ok(found) => found,
         Err(error) => {
-            return exchange.stale_on_error().unwrap_or_else(|| refusal::of_origin(&*error));
+            return exchange
+                .stale_on_error(StaleReason::LoadFailed)
+                .unwrap_or_else(|| refusal::of_origin(&*error));
         }
     };
     match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {

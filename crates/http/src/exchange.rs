@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::BoxError;
-use bellwether::adapter::RequestOptions;
+use bellwether::adapter::{RequestOptions, stale_reason};
 use bellwether::{CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
 use http::Response;
@@ -94,12 +94,14 @@ impl<S> Exchange<S> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
             Err(error) => {
-                NextStep::Answer(self.stale_on_error().unwrap_or_else(|| refusal::of(&error)))
+                let stale = self.stale_on_error(stale_reason(&error));
+                NextStep::Answer(stale.unwrap_or_else(|| refusal::of(&error)))
             }
-            Ok(found) => {
-                let stale = if has_failed(&found) { self.stale_on_error() } else { None };
-                stale.map_or_else(|| self.found(found, status), NextStep::Answer)
-            }
+            Ok(found) if has_failed(&found) => match self.stale_on_error(StaleReason::LoadFailed) {
+                Some(stale) => NextStep::Answer(stale),
+                None => self.found(found, status),
+            },
+            Ok(found) => self.found(found, status),
         }
     }
 
@@ -120,6 +122,8 @@ impl<S> Exchange<S> {
                 self.give(&cached, status)
             }
             CacheAnswer::CachedResponse(_) => {
+                // It is newer than one from before an expiry.
+                self.expired = None;
                 self.forces_refresh = true;
                 self.fetch_next()
             }
@@ -138,16 +142,16 @@ impl<S> Exchange<S> {
                 Some(own) => self.give(&own, &status_of_own(&own, status)),
                 None => {
                     self.vary_index = None;
+                    self.expired = None;
                     self.fetch_next()
                 }
             },
         }
     }
 
-    /// The variant from before an expiry, if it may be served because a load has failed.
-    pub(super) fn stale_on_error<B>(&self) -> Option<Response<CacheBody<B>>> {
+    /// The variant from before an expiry, if it may be served because there is no newer one.
+    pub(super) fn stale_on_error<B>(&self, why: StaleReason) -> Option<Response<CacheBody<B>>> {
         let ExpiredVariant { cached, stale_for, found } = self.expired.as_ref()?;
-        let why = StaleReason::LoadFailed;
         let index = self.vary_index.as_ref()?;
         let status = CacheStatus::Stale { why, stale_for: *stale_for + found.elapsed() };
         let CacheRequest { demand, parts, .. } = &*self.cache_request;

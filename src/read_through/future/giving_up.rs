@@ -11,6 +11,7 @@ use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::{Awaited, Full, Waiter};
 use crate::policy::AfterWait;
 use crate::read_through::outcome::Outcome;
+use crate::read_through::results::stale_reason;
 use crate::stats::LimitEvent;
 use crate::status::{CacheStatus, StaleReason};
 
@@ -114,13 +115,7 @@ where
 
     /// Ends with the stale entry that its lookup found, or with an error if there is none.
     pub(super) fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
-        use CacheErrorKind::{Contended, DeadlineExceeded, Full, WaitTimedOut};
-        let why = match error.cache().map(CacheError::kind) {
-            Some(Full) => StaleReason::NoRoom,
-            Some(Contended | DeadlineExceeded | WaitTimedOut) => StaleReason::WaitRanOut,
-            _ => StaleReason::LoadFailed,
-        };
-        self.stale_fallback(why)
+        self.stale_fallback(stale_reason(&error))
             .unwrap_or_else(|| State::Answered(Some((Err(error), CacheStatus::Failed))))
     }
 
