@@ -185,7 +185,8 @@ impl<V> EntryHandle<V> {
     }
 
     /// Makes many answers stale, each as [`expire`](Self::expire) does, 256 at a time. Returns how many
-    /// there were. An entry that is given twice counts once. See [`invalidate_many`](Self::invalidate_many) for an example.
+    /// there were. An entry that is given twice counts once. See
+    /// [`invalidate_many`](Self::invalidate_many) for an example.
     ///
     /// # Errors
     /// As [`Handle::expire_many`](crate::Handle::expire_many).
