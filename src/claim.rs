@@ -1,6 +1,7 @@
 //! Claims and tokens: a request for a lease of a key, and the proof of it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -12,8 +13,13 @@ use crate::trace::TraceParent;
 ///
 /// A claim exists before the request is sent, so that its lease can be released even if the reply
 /// that granted it was lost.
+///
+/// Clones share their contents.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct Claim(Arc<ClaimParts>);
+
+#[derive(Clone, Debug)]
+struct ClaimParts {
     key: Key,
     token: Token,
     tags: Tags,
@@ -25,39 +31,42 @@ impl Claim {
     pub fn new(key: Key) -> Self {
         let token = Token(Uuid::new_v4());
         // Each request for it needs the digest.
-        Self { key: key.digested(), token, tags: Tags::none(), trace: None }
+        let key = key.digested();
+        Self(Arc::new(ClaimParts { key, token, tags: Tags::none(), trace: None }))
     }
 
     /// Sets the tags of the entry that is to be loaded, as far as they are known before the load.
     #[must_use]
-    pub fn tagged(self, tags: Tags) -> Self {
-        Self { tags, ..self }
+    pub fn tagged(mut self, tags: Tags) -> Self {
+        Arc::make_mut(&mut self.0).tags = tags;
+        self
     }
 
     /// Sets the trace in which the load runs. A store may give it to those that wait for the lease.
     #[must_use]
-    pub fn traced(self, trace: Option<TraceParent>) -> Self {
-        Self { trace, ..self }
+    pub fn traced(mut self, trace: Option<TraceParent>) -> Self {
+        Arc::make_mut(&mut self.0).trace = trace;
+        self
     }
 
     /// The key.
     pub fn key(&self) -> &Key {
-        &self.key
+        &self.0.key
     }
 
     /// The tags that are known before the load.
     pub fn tags(&self) -> &Tags {
-        &self.tags
+        &self.0.tags
     }
 
     /// The trace in which the load runs, if that is known.
     pub fn trace(&self) -> Option<&TraceParent> {
-        self.trace.as_ref()
+        self.0.trace.as_ref()
     }
 
     /// The token, which proves that a lease belongs to this claim.
     pub fn token(&self) -> Token {
-        self.token
+        self.0.token
     }
 }
 

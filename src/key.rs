@@ -124,7 +124,7 @@ impl fmt::Display for Key {
 ///
 /// A shared store uses it in the names of its entries, and each entry has it to prove that it
 /// belongs to its key. Finding two keys with one digest takes about 2^80 tries.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest(pub(crate) [u8; Self::BYTES]);
 
 impl Digest {
@@ -143,6 +143,16 @@ impl Digest {
             *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
         }
         hex
+    }
+}
+
+/// Hashes its first 8 bytes, since all bits of a digest are equally random.
+impl Hash for Digest {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Some(first) = self.0.first_chunk() {
+            state.write_u64(u64::from_ne_bytes(*first));
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Acquisition<'a, L> {
     key: &'a Key,
     limit: WaitLimit,
     began: Instant,
-    claim: Claim,
+    claim: &'a Claim,
     owner: Owner,
     /// When the next counted try is due.
     due: Instant,
@@ -88,17 +88,16 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         lock: &'a L,
         context: &'a Arc<LocksContext>,
         policy: &'a LockPolicy<L>,
-        key: &'a Key,
+        claim: &'a Claim,
         limit: WaitLimit,
     ) -> Self {
         let began = Instant::now();
-        let claim = Claim::new(key.clone());
-        let owner = policy.owner.unwrap_or_else(|| Owner::of(&claim));
+        let owner = policy.owner.unwrap_or_else(|| Owner::of(claim));
         Self {
             lock,
             context,
             policy,
-            key,
+            key: claim.key(),
             limit,
             began,
             claim,
@@ -171,7 +170,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             Term::Session(session) => (Some(session), None),
         };
         let state = HoldState::Held { until };
-        let hold = Arc::new(LockHold::new(self.key.clone(), grant.fence, state, session));
+        let hold = Arc::new(LockHold::new(self.claim.clone(), grant.fence, state, session));
         let duty = pending.granted().ok_or_else(|| LockError::lost(self.key))?;
         Ok(LockGuard::new(ActiveHold::begin(hold, duty, asked_at, watch)))
     }

@@ -51,7 +51,7 @@ impl<L: Lock> LockGuard<L> {
 
     /// The key that is held.
     pub fn key(&self) -> &Key {
-        &self.hold().key
+        self.hold().key()
     }
 
     /// Whether the lock has been lost, as far as this process knows.
@@ -103,7 +103,7 @@ impl<L: Lock> LockGuard<L> {
     pub async fn release(self) -> Result<Released, LockError> {
         // Without one, the hold was lost, and its release has begun.
         let Some(releasing) = self.hold.0.release() else { return Ok(Released::NotHeld) };
-        releasing.done().await.map_err(|error| LockError::of_key(&self.hold().key, error))
+        releasing.done().await.map_err(|error| LockError::of_key(self.hold().key(), error))
     }
 }
 
@@ -123,7 +123,7 @@ pub struct LockStatus(Arc<LockHold>);
 impl LockStatus {
     /// The key that is held.
     pub fn key(&self) -> &Key {
-        &self.0.key
+        self.0.key()
     }
 
     /// The [fence](LockGuard::fence), if the lock is [`Fenced`].

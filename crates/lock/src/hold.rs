@@ -7,12 +7,12 @@ use bellwether::Key;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Session;
+use super::{Claim, Session};
 
 /// What was granted, and whether it still holds. The guard, its statuses and the renewal task share
 /// it.
 pub(super) struct LockHold {
-    pub(super) key: Key,
+    claim: Claim,
     pub(super) fence: Option<u64>,
     session: Option<Session>,
     /// Held to read or write it, never across an `.await`.
@@ -34,12 +34,16 @@ pub(super) enum HoldState {
 
 impl LockHold {
     pub(super) fn new(
-        key: Key,
+        claim: Claim,
         fence: Option<u64>,
         state: HoldState,
         session: Option<Session>,
     ) -> Self {
-        Self { key, fence, session, state: Mutex::new(state), changed: Notify::new() }
+        Self { claim, fence, session, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        self.claim.key()
     }
 
     pub(super) fn session(&self) -> Option<&Session> {

@@ -16,7 +16,7 @@ use super::guard::LockGuard;
 use super::lock_wait::LockWait;
 use super::policy::{LONGEST_RELEASE, LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
 use super::stats::LockStats;
-use super::{Lock, Owner, Reentrant, TakeOver};
+use super::{Claim, Lock, Owner, Reentrant, TakeOver};
 
 /// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
 ///
@@ -299,17 +299,17 @@ impl<L: Lock> Locks<L> {
 
     async fn attempt(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
         let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
-        let key = key.clone().digested();
+        let claim = Claim::new(key.clone());
         let mut stage = self.context.stage.subscribe();
         let lock = &*self.lock;
         let guard = async {
-            let acquisition = Acquisition::new(lock, &self.context, &self.policy, &key, limit);
+            let acquisition = Acquisition::new(lock, &self.context, &self.policy, &claim, limit);
             acquisition.guard(runtime).await
         };
         tokio::select! {
             biased;
             _ = stage.wait_for(|stage| *stage != ShutdownStage::Open) => {
-                Err(LockError::shut_down(&key))
+                Err(LockError::shut_down(key))
             }
             guard = guard => guard,
         }

@@ -1,8 +1,9 @@
 //! Batches: requests of many claims at the same time, sent as one script.
 //!
 //! While few claims ask, each sends a script of its own at once. Otherwise requests are queued: a
-//! task yields once, and then sends all of them. So no claim waits for the round trip of another
-//! one, and both the server and the connection handle one script instead of one per claim.
+//! task yields once, and then sends all of them; as many as one script can have are sent at once. So
+//! no claim waits for the round trip of another one, and both the server and the connection handle
+//! one script instead of one per claim.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,16 +32,17 @@ struct ScriptBatches {
 
 #[derive(Default)]
 struct NextBatch {
-    requests: Vec<BatchedClaim>,
+    requests: Batch,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
 }
 
-/// The part of one claim in a script.
-struct BatchedClaim {
+/// The requests of several claims, in one order. Each has as many names and arguments as another.
+#[derive(Default)]
+struct Batch {
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
-    answer: oneshot::Sender<BatchAnswer>,
+    callers: Vec<oneshot::Sender<BatchAnswer>>,
 }
 
 /// The answer to one claim: a number, or none if the claim has to ask alone.
@@ -58,7 +60,11 @@ impl Batches {
     ///
     /// # Cancel safety
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
-    pub(super) async fn ask(&self, names: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> BatchAnswer {
+    pub(super) async fn ask<const N: usize, const A: usize>(
+        &self,
+        names: [Vec<u8>; N],
+        args: [Vec<u8>; A],
+    ) -> BatchAnswer {
         // While the server is taken to be down, one claim probes it and no other waits for that.
         if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
             return Ok(None);
@@ -70,37 +76,44 @@ impl Batches {
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join(
+    fn join<const N: usize, const A: usize>(
         &self,
-        names: Vec<Vec<u8>>,
-        args: Vec<Vec<u8>>,
+        names: [Vec<u8>; N],
+        args: [Vec<u8>; A],
     ) -> Option<oneshot::Receiver<BatchAnswer>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
-        let is_first = {
-            let mut next = self.0.next();
-            if next.runtime.is_some_and(|id| id != runtime.id()) {
-                return None;
-            }
-            next.runtime = Some(runtime.id());
-            next.requests.push(BatchedClaim { names, args, answer });
-            next.requests.len() == 1
-        };
+        let mut next = self.0.next();
+        if next.runtime.is_some_and(|id| id != runtime.id()) {
+            return None;
+        }
+        next.runtime = Some(runtime.id());
+        next.requests.names.extend(names);
+        next.requests.args.extend(args);
+        next.requests.callers.push(answer);
+        let is_first = next.requests.callers.len() == 1;
+        let is_full = next.requests.callers.len() >= AT_ONCE;
+        let full = is_full.then(|| mem::take(&mut *next).requests);
+        drop(next);
         if is_first {
             runtime.spawn(BatchFlush { state: Arc::clone(&self.0), was_taken: false }.run());
+        }
+        if let Some(full) = full {
+            // So the server works on it while other claims still join the next batch.
+            let state = Arc::clone(&self.0);
+            runtime.spawn(async move { state.send(full).await });
         }
         Some(answered)
     }
 }
 
 impl ScriptBatches {
-    async fn send(&self, batch: Vec<BatchedClaim>) {
-        let (mut names, mut args) = (Vec::new(), Vec::new());
-        let mut callers = Vec::with_capacity(batch.len());
-        for request in batch {
-            names.extend(request.names);
-            args.extend(request.args);
-            callers.push(request.answer);
+    async fn send(&self, mut batch: Batch) {
+        // A claim that is given up meanwhile may be released next, and must not be granted after.
+        batch.remove_closed();
+        let Batch { names, args, callers } = batch;
+        if callers.is_empty() {
+            return;
         }
         let request = RedisRequest::script(&self.script, names, args, self.doing).once();
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
@@ -121,6 +134,26 @@ impl ScriptBatches {
 
     fn next(&self) -> MutexGuard<'_, NextBatch> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    /// Removes the requests whose callers are gone.
+    fn remove_closed(&mut self) {
+        let is_open: Vec<_> = self.callers.iter().map(|caller| !caller.is_closed()).collect();
+        if is_open.iter().all(|is_open| *is_open) {
+            return;
+        }
+        for words in [&mut self.names, &mut self.args] {
+            let each = words.len() / is_open.len();
+            let mut word = 0;
+            words.retain(|_| {
+                word += 1;
+                is_open[(word - 1) / each]
+            });
+        }
+        let mut is_open = is_open.into_iter();
+        self.callers.retain(|_| is_open.next().unwrap_or_default());
     }
 }
 
@@ -145,18 +178,8 @@ impl BatchFlush {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let mut next = mem::take(&mut *self.state.next()).requests;
-        // A claim that is given up meanwhile may be released next, and must not be granted after.
-        next.retain(|request| !request.answer.is_closed());
-        while next.len() > AT_ONCE {
-            let rest = next.split_off(AT_ONCE);
-            let state = Arc::clone(&self.state);
-            let batch = mem::replace(&mut next, rest);
-            tokio::spawn(async move { state.send(batch).await });
-        }
-        if !next.is_empty() {
-            self.state.send(next).await;
-        }
+        let next = mem::take(&mut *self.state.next()).requests;
+        self.state.send(next).await;
     }
 }
 
@@ -196,5 +219,6 @@ impl Drop for CountedRequest<'_> {
 /// With fewer other requests under way, a batch has too few of them to pay for its task.
 const LARGE: usize = 4;
 
-/// The maximum number of claims in one script. The server does nothing else meanwhile.
-const AT_ONCE: usize = 64;
+/// The maximum number of claims in one script. With more of them, the server would wait for the
+/// process and then the process for the server.
+const AT_ONCE: usize = 16;

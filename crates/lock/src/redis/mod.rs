@@ -34,7 +34,7 @@
 //! Taking it is one script of two commands, and releasing it is another script. The first grant in
 //! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
 //! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
-//! for up to 64 of them.
+//! for up to 16 of them.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:

@@ -93,8 +93,8 @@ impl SingleLock {
         if counted.is_large && !request.is_repeated {
             let (counter, slot) = self.lock.counter(key);
             if !self.lock.is_prolonging_due(slot) {
-                let args = vec![token(&request.claim), millis(request.lease)];
-                let fence = self.takes.ask(vec![self.lock.name(key), counter], args).await?;
+                let args = [token(&request.claim), millis(request.lease)];
+                let fence = self.takes.ask([self.lock.name(key), counter], args).await?;
                 let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
                 if let Some(granted) = granted {
                     return Ok(granted);
@@ -106,14 +106,15 @@ impl SingleLock {
 
     async fn release(&self, claim: Claim) -> Result<Released, LockError> {
         let counted = self.under_way.enter();
-        let name = self.lock.name(claim.key());
         if counted.is_large {
-            let freed = self.releases.ask(vec![name.clone()], vec![token(&claim)]).await?;
+            let names = [self.lock.name(claim.key())];
+            let freed = self.releases.ask(names, [token(&claim)]).await?;
             let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
             if let Some(freed) = freed {
                 return Ok(freed);
             }
         }
+        let name = self.lock.name(claim.key());
         self.lock.release(claim, vec![name]).await
     }
 }

@@ -11,11 +11,14 @@ pub(crate) const SLOTS: usize = 16_384;
 /// The slot of a name: the CRC16 (XMODEM) of the text between its first braces, if there is any, or
 /// of the whole name.
 pub(crate) fn slot_of(name: &[u8]) -> u16 {
-    let crc = tag_in(name).iter().fold(0_u16, |crc, byte| {
+    crc16(tag_in(name)) % SLOTS as u16
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
         let index = usize::from(crc.to_be_bytes()[0] ^ byte);
         (crc << 8) ^ TABLE[index]
-    });
-    crc % SLOTS as u16
+    })
 }
 
 /// The owners of all slots, by the places of their nodes.
@@ -62,11 +65,34 @@ impl InSlot for Vec<u8> {
     }
 }
 
+/// The slot of its hexadecimal digits, which are in the braces of its names.
+///
+/// The CRC of a text is the exclusive or of those of its digits, each among zeros. So it takes one
+/// step for each byte, and the steps do not depend on each other.
 impl InSlot for Digest {
     fn slot(&self) -> u16 {
-        slot_of(&self.hex())
+        let bytes = self.as_bytes().iter().zip(DIGITS.iter());
+        let crc = bytes.fold(0, |crc, (byte, of_byte)| crc ^ of_byte[usize::from(*byte)]);
+        crc % SLOTS as u16
     }
 }
+
+/// The CRC of the digits of each byte at each place of a digest, among zeros.
+static DIGITS: LazyLock<Box<[[u16; 256]]>> = LazyLock::new(|| {
+    let mut zeros = [0; Digest::BYTES];
+    let mut digits = vec![[0; 256]; Digest::BYTES].into_boxed_slice();
+    for (place, of_byte) in digits.iter_mut().enumerate() {
+        for (byte, crc) in (0..).zip(of_byte) {
+            zeros[place] = byte;
+            let hex = Digest(zeros).hex();
+            let mut text = [0; Digest::BYTES * 2];
+            let pair = place * 2..place * 2 + 2;
+            text[pair.clone()].copy_from_slice(&hex[pair]);
+            *crc = crc16(&text);
+        }
+    }
+    digits
+});
 
 /// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored
 /// names, so it never changes.
@@ -121,6 +147,7 @@ const fn table() -> [u16; 256] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Key;
 
     #[test]
     fn slots_are_those_of_the_servers() {
@@ -128,6 +155,14 @@ mod tests {
         let known = [("", 0), ("123456789", 12_739), ("foo", 12_182), ("foo{bar}{x}", 5_061)];
         for (name, slot) in known.into_iter().chain([("bar", 5_061), ("foo{}", 5_542)]) {
             assert_eq!(slot_of(name.as_bytes()), slot, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_slot_of_a_digest_is_that_of_its_digits() {
+        for sku in 0..1000 {
+            let digest = Key::of("item").with(sku).digest();
+            assert_eq!(digest.slot(), slot_of(digest.to_string().as_bytes()));
         }
     }
 
