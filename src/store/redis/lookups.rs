@@ -4,7 +4,6 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -22,8 +21,9 @@ use crate::key::Digest;
 /// Batches the lookups that go over one connection.
 ///
 /// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
-/// all of them as one command. So no caller waits for the round trip of another one, and the
-/// connection handles one message instead of one per caller.
+/// all of them as one command; as many as one command can have are sent at once. So no caller waits
+/// for the round trip of another one, and the connection handles one message instead of one per
+/// caller.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups(Arc<LookupState>);
 
@@ -158,18 +158,24 @@ impl Lookups {
     fn join(&self, target: &LookupTarget) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
-        let is_first = {
-            let mut next = self.0.next();
-            if next.runtime.is_some_and(|id| id != runtime.id()) {
-                return None;
-            }
-            next.runtime = Some(runtime.id());
-            next.lookups.push(QueuedLookup { target: target.clone(), answer });
-            next.lookups.len() == 1
-        };
+        let mut next = self.0.next();
+        if next.runtime.is_some_and(|id| id != runtime.id()) {
+            return None;
+        }
+        next.runtime = Some(runtime.id());
+        next.lookups.push(QueuedLookup { target: target.clone(), answer });
+        let is_first = next.lookups.len() == 1;
+        let is_full = next.lookups.len() >= AT_ONCE;
+        let full = is_full.then(|| mem::take(&mut *next).lookups);
+        drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
             runtime.spawn(LookupFlush { state, was_taken: false }.run());
+        }
+        if let Some(full) = full {
+            // So the server works on it while other callers still join the next batch.
+            let state = Arc::clone(&self.0);
+            runtime.spawn(async move { state.answer(full).await });
         }
         Some(answered)
     }
@@ -286,16 +292,10 @@ impl LookupFlush {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let mut next = mem::take(&mut *self.state.next()).lookups;
-        if next.len() <= AT_ONCE {
-            return self.state.answer(next).await;
+        let next = mem::take(&mut *self.state.next()).lookups;
+        if !next.is_empty() {
+            self.state.answer(next).await;
         }
-        let mut sent = Vec::with_capacity(next.len().div_ceil(AT_ONCE));
-        while !next.is_empty() {
-            let batch = next.drain(..next.len().min(AT_ONCE)).collect();
-            sent.push(self.state.answer(batch));
-        }
-        join_all(sent).await;
     }
 }
 
@@ -309,7 +309,8 @@ impl Drop for LookupFlush {
     }
 }
 
-/// The maximum number of lookups in one command. A longer reply would delay the replies behind it.
-const AT_ONCE: usize = 64;
+/// The maximum number of lookups in one command. With more of them, the server would wait for the
+/// process and then the process for the server, and a longer reply would delay those behind it.
+const AT_ONCE: usize = 32;
 
 const READING: &str = "reading an entry";
