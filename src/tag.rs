@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::key::{Digest, Key, KeyPart};
+use crate::tag_digests;
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
 /// built like a [`Key`]: a kind, such as `"shelf"`, and typed parts.
@@ -24,7 +25,8 @@ pub struct Tag(Key);
 impl Tag {
     /// A tag of one kind, such as `"shelf"`.
     pub fn of(kind: &str) -> Self {
-        Self(Key::of(kind))
+        // Room for all of a tag that is remembered.
+        Self(Key::with_capacity(tag_digests::LONGEST, kind))
     }
 
     /// Adds a part.
@@ -40,7 +42,7 @@ impl Tag {
 
     /// A hash of this tag, for stores and logs.
     pub fn digest(&self) -> Digest {
-        self.0.digest()
+        tag_digests::digest_of(&self.0)
     }
 
     /// The tag of all entries of clearable layers: see

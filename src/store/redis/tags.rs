@@ -10,6 +10,7 @@
 //! - A commit gives its value to callers that had joined before it began. It reads the epochs after
 //!   that, so it notices an invalidation that returned before one of them joined.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use super::client::{InSlot, RedisRequest, RedisValue, ServerClock, SlotGroup};
 use super::inner::Inner;
 use super::kept::Change;
 use super::lookup_batch::LookupTarget;
-use super::near::Version;
+use super::near::{Near, Version};
 use super::reply;
 use super::tag_value::TagValue;
 use crate::duration::millis;
@@ -38,17 +39,14 @@ pub(super) struct Outdated {
 /// The tags that a request has read.
 #[derive(Debug, Default)]
 pub(super) struct ReadTags {
-    tags: Vec<ReadTag>,
-}
-
-#[derive(Debug)]
-struct ReadTag {
-    digest: Digest,
-    /// None if it is absent.
-    value: Option<TagValue>,
-    /// Its version for the near tier, from before it was read. None if the server does not track
-    /// it.
-    version: Option<Version>,
+    tags: Tags,
+    /// In the order of the tags. None for one that is absent.
+    values: Vec<Option<TagValue>>,
+    /// Their versions for the near tier, from before they were read, in the same order. None for one
+    /// that the server does not track, and empty if there is no near tier.
+    versions: Vec<Option<Version>>,
+    /// Tags that were read after these.
+    others: Option<Box<Self>>,
 }
 
 /// A tag that was touched.
@@ -176,14 +174,15 @@ impl Inner {
         if is_dropped || !requested.iter().all(|tag| entry.has_tag(tag)) {
             return Ok(None);
         }
-        let missing = epochs.iter().filter(|epoch| known.get(epoch.tag()).is_none());
+        let missing = epochs.iter().filter(|epoch| !known.has(epoch.tag()));
         let missing = Tags::of_entry(missing.map(|epoch| *epoch.tag()));
         if !missing.is_empty() {
             self.settle_tags(&missing).await?;
             let mut others = self.begin_tags(&missing);
             let target = LookupTarget { key: None, tags: missing };
             others.note(self.lookups(key).read(&target).await?.tags);
-            known.tags.extend(others.tags);
+            others.others = known.others.take();
+            known.others = Some(Box::new(others));
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
         let now =
@@ -243,42 +242,51 @@ impl Inner {
 
     /// Prepares to read tags together with an entry.
     pub(super) fn begin_tags(&self, tags: &Tags) -> ReadTags {
-        let version = |tag: &Digest| self.near.as_ref()?.tag_version(tag);
-        let tag = |tag: &Digest| ReadTag { version: version(tag), digest: *tag, value: None };
-        ReadTags { tags: tags.iter().map(tag).collect() }
+        let version = |near: &Arc<Near>| tags.iter().map(|tag| near.tag_version(tag)).collect();
+        let versions = self.near.as_ref().map(version).unwrap_or_default();
+        ReadTags { tags: tags.clone(), versions, ..ReadTags::default() }
     }
 }
 
 impl ReadTags {
     /// Notes what was read of them, in their order.
     pub(super) fn note(&mut self, values: Vec<Option<TagValue>>) {
-        for (tag, value) in self.tags.iter_mut().zip(values) {
-            tag.value = value;
+        self.values = values;
+    }
+
+    /// Tags that were touched, which the server does not track. They are in the order of their
+    /// digests.
+    pub(super) fn touched(touched: &[TouchedTag]) -> Self {
+        Self {
+            tags: Tags::of_entry(touched.iter().map(|touched| touched.digest)),
+            values: touched.iter().map(|touched| Some(touched.value)).collect(),
+            ..Self::default()
         }
     }
 
-    /// Tags that were touched, which the server does not track.
-    pub(super) fn touched(touched: &[TouchedTag]) -> Self {
-        let tag = |TouchedTag { digest, value, .. }: &_| ReadTag {
-            digest: *digest,
-            value: Some(*value),
-            version: None,
-        };
-        Self { tags: touched.iter().map(tag).collect() }
+    fn has(&self, tag: &Digest) -> bool {
+        self.place(tag).is_some()
     }
 
-    fn get(&self, digest: &Digest) -> Option<&ReadTag> {
-        self.tags.iter().find(|tag| tag.digest == *digest)
+    /// Where a tag is: which of the tags read together, and its index.
+    fn place(&self, tag: &Digest) -> Option<(&Self, usize)> {
+        match self.tags.iter().position(|ours| ours == tag) {
+            Some(index) => Some((self, index)),
+            None => self.others.as_ref()?.place(tag),
+        }
     }
 
     fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
-        let state = self.get(seen.tag()).and_then(|tag| tag.value);
+        let state = self.place(seen.tag()).and_then(|(it, index)| *it.values.get(index)?);
         state.map_or(Standing::Gone, |TagValue(state)| state.standing(seen, key))
     }
 
     /// The versions of the tags of an entry, if it can be copied into the near tier.
     pub(super) fn versions(&self, entry: &Entry) -> Option<Vec<Version>> {
-        let version = |seen: &TagEpoch| self.get(seen.tag())?.version;
+        let version = |seen: &TagEpoch| {
+            let (it, index) = self.place(seen.tag())?;
+            *it.versions.get(index)?
+        };
         entry.epochs().iter().map(version).collect()
     }
 }
