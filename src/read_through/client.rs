@@ -359,7 +359,7 @@ impl<C> CacheClient<C> {
 
     async fn abandon(&self, lease: Lease) {
         if let Err(error) = self.0.store.abandon(lease.into_claim()).await {
-            tracing::debug!(target: "bellwether::load", cache = &**self.0.statistics.name(), %error, "the store failed: a lease ends when it lapses");
+            tracing::debug!(target: "bellwether::load", cache = &**self.0.statistics.name(), %error, "a lease is not released: it ends when it lapses");
         }
     }
 }

@@ -287,7 +287,7 @@ where
         let claim =
             granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
         if let Err(error) = self.core.store.abandon(claim).await {
-            tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "the lease lapses by itself");
+            tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a lease is not released: it ends when it lapses");
         }
         TaskEvent::Released
     }
