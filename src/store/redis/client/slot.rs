@@ -1,5 +1,6 @@
 //! Hash slots: a cluster keeps the names of one slot on one node.
 
+use std::array;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -79,20 +80,15 @@ impl InSlot for Digest {
 
 /// The CRC of the digits of each byte at each place of a digest, among zeros.
 static DIGITS: LazyLock<Box<[[u16; 256]]>> = LazyLock::new(|| {
-    let mut zeros = [0; Digest::BYTES];
-    let mut digits = vec![[0; 256]; Digest::BYTES].into_boxed_slice();
-    for (place, of_byte) in digits.iter_mut().enumerate() {
-        for (byte, crc) in (0..).zip(of_byte) {
-            zeros[place] = byte;
-            let hex = Digest(zeros).hex();
-            let mut text = [0; Digest::BYTES * 2];
-            let pair = place * 2..place * 2 + 2;
-            text[pair.clone()].copy_from_slice(&hex[pair]);
-            *crc = crc16(&text);
-        }
-    }
-    digits
+    (0..Digest::BYTES).map(|place| array::from_fn(|byte| crc_of_digits(place, byte))).collect()
 });
+
+fn crc_of_digits(place: usize, byte: usize) -> u16 {
+    let mut text = [0; Digest::BYTES * 2];
+    let digits = format!("{byte:02x}");
+    text[place * 2..][..2].copy_from_slice(digits.as_bytes());
+    crc16(&text)
+}
 
 /// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored
 /// names, so it never changes.
