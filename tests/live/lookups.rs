@@ -8,6 +8,7 @@ use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::runtime::Builder;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::catalog::{key, name, options};
@@ -145,5 +146,36 @@ fn a_lookup_of_another_runtime_does_not_join_the_batch_of_a_stalled_one() {
         assert!(poll!(&mut waiting).is_pending());
     });
     let looked = ours.block_on(async { timeout(MINUTE, looked(&shared, 1)).await });
+    assert_eq!(looked.expect("an answer").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_task_whose_batch_was_full_takes_no_lookup_of_another_runtime() {
+    const FULL: usize = 32;
+    let server = RedisServer::start();
+    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let ours = runtime();
+    let still = runtime();
+    let shared = ours.block_on(async {
+        let shared = options(&server).connect().await.expect("a store");
+        store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
+        shared
+    });
+    // One is sent alone, and as many as one command can have are sent at once.
+    let mut waiting: Vec<_> = (0..=FULL).map(|_| Box::pin(looked(&shared, 1))).collect();
+    still.block_on(async {
+        for waiting in &mut waiting {
+            assert!(poll!(waiting).is_pending());
+        }
+    });
+    let mut last = Box::pin(looked(&shared, 1));
+    assert!(ours.block_on(async { poll!(&mut last) }).is_pending());
+    // The task that was to send that batch runs now, and its runtime never again.
+    still.block_on(async {
+        for _ in 0..4 {
+            yield_now().await;
+        }
+    });
+    let looked = ours.block_on(async { timeout(MINUTE, last).await });
     assert_eq!(looked.expect("an answer").as_deref(), Some("1"));
 }

@@ -45,8 +45,8 @@ struct LookupState {
 struct Callers {
     /// How many lookups are under way.
     active: AtomicUsize,
-    /// The lookups that are sent next. While there are any, a task is about to send them. Never
-    /// held across an `.await`.
+    /// The lookups that are sent next. While there are any, a task of their runtime is about to send
+    /// them. Never held across an `.await`.
     next: Mutex<LookupQueue>,
 }
 
@@ -170,7 +170,8 @@ impl Lookups {
         drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
-            runtime.spawn(LookupFlush { state, was_taken: false }.run());
+            let flush = LookupFlush { state, runtime: runtime.id(), was_taken: false };
+            runtime.spawn(flush.run());
         }
         if let Some(full) = full {
             // So the server works on it while other callers still join the next batch.
@@ -258,6 +259,16 @@ impl LookupState {
         }
     }
 
+    /// The lookups that a task of a runtime sends. The batch that it was started for may be sent
+    /// already, because it was full, and the next one may be of another runtime.
+    fn take(&self, runtime: Id) -> Vec<QueuedLookup> {
+        let mut next = self.next();
+        match next.runtime == Some(runtime) {
+            true => mem::take(&mut *next).lookups,
+            false => Vec::new(),
+        }
+    }
+
     fn next(&self) -> MutexGuard<'_, LookupQueue> {
         self.callers.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -285,6 +296,7 @@ impl Drop for ActiveLookup<'_> {
 /// themselves.
 struct LookupFlush {
     state: Arc<LookupState>,
+    runtime: Id,
     was_taken: bool,
 }
 
@@ -292,7 +304,7 @@ impl LookupFlush {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let next = mem::take(&mut *self.state.next()).lookups;
+        let next = self.state.take(self.runtime);
         if !next.is_empty() {
             self.state.answer(next).await;
         }
@@ -302,9 +314,7 @@ impl LookupFlush {
 impl Drop for LookupFlush {
     fn drop(&mut self) {
         if !self.was_taken {
-            let left = mem::take(&mut *self.state.next());
-            // Dropped after the lock, because this wakes the callers.
-            drop(left);
+            drop(self.state.take(self.runtime));
         }
     }
 }

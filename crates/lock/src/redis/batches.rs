@@ -25,8 +25,8 @@ struct ScriptBatches {
     /// Whether the server has refused the script. A cluster does, because the names are in several
     /// slots. Then each claim asks alone.
     is_refused: AtomicBool,
-    /// The requests that are sent next. While there are any, a task is about to send them. Never
-    /// held across an `.await`.
+    /// The requests that are sent next. While there are any, a task of their runtime is about to send
+    /// them. Never held across an `.await`.
     next: Mutex<NextBatch>,
 }
 
@@ -96,7 +96,9 @@ impl Batches {
         let full = is_full.then(|| mem::take(&mut *next).requests);
         drop(next);
         if is_first {
-            runtime.spawn(BatchFlush { state: Arc::clone(&self.0), was_taken: false }.run());
+            let state = Arc::clone(&self.0);
+            let flush = BatchFlush { state, runtime: runtime.id(), was_taken: false };
+            runtime.spawn(flush.run());
         }
         if let Some(full) = full {
             // So the server works on it while other claims still join the next batch.
@@ -129,6 +131,16 @@ impl ScriptBatches {
         for (caller, answer) in callers.into_iter().zip(answers) {
             // The caller may be gone.
             _ = caller.send(answer);
+        }
+    }
+
+    /// The requests that a task of a runtime sends. The batch that it was started for may be sent
+    /// already, because it was full, and the next one may be of another runtime.
+    fn take(&self, runtime: Id) -> Batch {
+        let mut next = self.next();
+        match next.runtime == Some(runtime) {
+            true => mem::take(&mut *next).requests,
+            false => Batch::default(),
         }
     }
 
@@ -171,6 +183,7 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
 /// The task that sends the next batch. If it is dropped before, the claims ask alone.
 struct BatchFlush {
     state: Arc<ScriptBatches>,
+    runtime: Id,
     was_taken: bool,
 }
 
@@ -178,7 +191,7 @@ impl BatchFlush {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let next = mem::take(&mut *self.state.next()).requests;
+        let next = self.state.take(self.runtime);
         self.state.send(next).await;
     }
 }
@@ -186,9 +199,7 @@ impl BatchFlush {
 impl Drop for BatchFlush {
     fn drop(&mut self) {
         if !self.was_taken {
-            let left = mem::take(&mut *self.state.next());
-            // Dropped after the lock, because this wakes the callers.
-            drop(left);
+            drop(self.state.take(self.runtime));
         }
     }
 }
