@@ -60,9 +60,9 @@ fn place_of(parts: &[u8]) -> usize {
     let (words, rest) = parts.as_chunks();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
     let rest = rest.iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
-    let mixed = words.chain([rest]).fold(0_u64, |mixed, word| {
-        (mixed.rotate_left(5) ^ word).wrapping_mul(MIXER)
-    });
+    let mixed = words
+        .chain([rest])
+        .fold(0_u64, |mixed, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIXER));
     // The high bits depend on all of the words.
     (mixed >> 32) as usize % PLACES
 }

@@ -85,7 +85,11 @@ async fn a_page_of_hits_is_a_handful_of_commands() {
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));
     assert_eq!(page(&pages, 0..100).await, items(0..100));
     let after = (calls(&server, "mget"), calls(&server, "evalsha"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (5, 0), "one alone, three of 32, and the others");
+    assert_eq!(
+        (after.0 - before.0, after.1 - before.1),
+        (5, 0),
+        "one alone, three of 32, and the others"
+    );
     assert_eq!(database.queries().len(), 1);
 }
 
