@@ -90,7 +90,6 @@ mod status;
 pub mod store;
 mod store_error;
 mod tag;
-mod tag_digests;
 pub mod trace;
 
 pub use box_future::BoxFuture;

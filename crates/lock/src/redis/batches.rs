@@ -32,14 +32,14 @@ struct ScriptBatches {
 
 #[derive(Default)]
 struct NextBatch {
-    requests: Batch,
+    requests: ClaimBatch,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
 }
 
 /// The requests of several claims, in one order. Each has as many names and arguments as another.
 #[derive(Default)]
-struct Batch {
+struct ClaimBatch {
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     callers: Vec<oneshot::Sender<BatchAnswer>>,
@@ -110,10 +110,10 @@ impl Batches {
 }
 
 impl ScriptBatches {
-    async fn send(&self, mut batch: Batch) {
+    async fn send(&self, mut batch: ClaimBatch) {
         // A claim that is given up meanwhile may be released next, and must not be granted after.
         batch.remove_closed();
-        let Batch { names, args, callers } = batch;
+        let ClaimBatch { names, args, callers } = batch;
         if callers.is_empty() {
             return;
         }
@@ -136,11 +136,11 @@ impl ScriptBatches {
 
     /// The requests that a task of a runtime sends. The batch that it was started for may be sent
     /// already, because it was full, and the next one may be of another runtime.
-    fn take(&self, runtime: Id) -> Batch {
+    fn take(&self, runtime: Id) -> ClaimBatch {
         let mut next = self.next();
         match next.runtime == Some(runtime) {
             true => mem::take(&mut *next).requests,
-            false => Batch::default(),
+            false => ClaimBatch::default(),
         }
     }
 
@@ -149,7 +149,7 @@ impl ScriptBatches {
     }
 }
 
-impl Batch {
+impl ClaimBatch {
     /// Removes the requests whose callers are gone.
     fn remove_closed(&mut self) {
         let is_open: Vec<_> = self.callers.iter().map(|caller| !caller.is_closed()).collect();

@@ -1,11 +1,12 @@
 //! Tags: names that entries have in common, to invalidate them together.
 
+mod digests;
+
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::key::{Digest, Key, KeyPart};
-use crate::tag_digests;
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
 /// built like a [`Key`]: a kind, such as `"shelf"`, and typed parts.
@@ -26,7 +27,7 @@ impl Tag {
     /// A tag of one kind, such as `"shelf"`.
     pub fn of(kind: &str) -> Self {
         // Room for all of a tag that is remembered.
-        Self(Key::with_capacity(tag_digests::LONGEST, kind))
+        Self(Key::with_capacity(digests::LONGEST, kind))
     }
 
     /// Adds a part.
@@ -42,7 +43,7 @@ impl Tag {
 
     /// A hash of this tag, for stores and logs.
     pub fn digest(&self) -> Digest {
-        tag_digests::digest_of(&self.0)
+        digests::digest_of(&self.0)
     }
 
     /// The tag of all entries of clearable layers: see

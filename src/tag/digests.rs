@@ -9,22 +9,22 @@ use crate::key::{Digest, Key};
 const PLACES: usize = 64;
 
 /// The longest parts that are remembered, in bytes. Those of most tags are shorter.
-pub(crate) const LONGEST: usize = 64;
+pub(super) const LONGEST: usize = 64;
 
 thread_local! {
-    static RECENT: RefCell<Box<[Recent]>> = RefCell::new(vec![Recent::NONE; PLACES].into());
+    static RECENT: RefCell<Box<[RecentTag]>> = RefCell::new(vec![RecentTag::NONE; PLACES].into());
 }
 
 /// A tag that was used last among those of its place.
 #[derive(Clone)]
-struct Recent {
+struct RecentTag {
     parts: [u8; LONGEST],
     /// The length of the parts. Zero if there is none, since each tag has a kind.
     len: usize,
     digest: Digest,
 }
 
-impl Recent {
+impl RecentTag {
     const NONE: Self = Self { parts: [0; LONGEST], len: 0, digest: Digest([0; Digest::BYTES]) };
 
     fn is_of(&self, parts: &[u8]) -> bool {
@@ -39,7 +39,7 @@ impl Recent {
 }
 
 /// The digest of a tag.
-pub(crate) fn digest_of(tag: &Key) -> Digest {
+pub(super) fn digest_of(tag: &Key) -> Digest {
     let parts = tag.parts();
     if parts.len() > LONGEST {
         return tag.digest();
