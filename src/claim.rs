@@ -14,11 +14,11 @@ use crate::trace::TraceParent;
 /// A claim exists before the request is sent, so that its lease can be released even if the reply
 /// that granted it was lost.
 ///
-/// Clones share their contents.
-#[derive(Clone, Debug)]
+/// A clone copies nothing.
+#[derive(Clone)]
 pub struct Claim(Arc<ClaimParts>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct ClaimParts {
     key: Key,
     token: Token,
@@ -67,6 +67,18 @@ impl Claim {
     /// The token, which proves that a lease belongs to this claim.
     pub fn token(&self) -> Token {
         self.0.token
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClaimParts { key, token, tags, trace } = &*self.0;
+        f.debug_struct("Claim")
+            .field("key", key)
+            .field("token", token)
+            .field("tags", tags)
+            .field("trace", trace)
+            .finish()
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use crate::key::{Digest, Key};
 
-/// How many tags a thread remembers.
+/// How many tags a thread remembers, a power of two.
 const PLACES: usize = 64;
 
 /// The longest parts that are remembered, in bytes. Those of most tags are shorter.
@@ -44,7 +44,7 @@ pub(super) fn digest_of(tag: &Key) -> Digest {
     if parts.len() > LONGEST {
         return tag.digest();
     }
-    // None while the thread ends.
+    // It fails while the thread ends.
     let recent = RECENT.try_with(|recent| {
         let recent = &mut recent.borrow_mut()[place_of(parts)];
         if !recent.is_of(parts) {
@@ -63,8 +63,8 @@ fn place_of(parts: &[u8]) -> usize {
     let mixed = words
         .chain([rest])
         .fold(0_u64, |mixed, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIXER));
-    // The high bits depend on all of the words.
-    (mixed >> 32) as usize % PLACES
+    // Only the highest bits depend on all bits of the words.
+    (mixed >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
 /// An odd number whose bits are mixed: 2^64 by the golden ratio.
@@ -101,7 +101,16 @@ mod tests {
 
     #[test]
     fn tags_that_differ_by_a_number_are_spread_over_the_places() {
-        let places: HashSet<_> = (0..64).map(|number| place_of(tag(number).parts())).collect();
-        assert!(places.len() >= PLACES / 2, "{} places", places.len());
+        let tags: [fn(u64) -> Key; 5] = [
+            tag,
+            |number| Key::of("ab").with(number),
+            |number| Key::of("sku").with(number).with("a"),
+            |number| Key::of("of a tenant").with(number),
+            |number| Key::of("page").with(format!("/shelf/{number}")),
+        ];
+        for tag in tags {
+            let places: HashSet<_> = (0..256).map(|number| place_of(tag(number).parts())).collect();
+            assert!(places.len() >= PLACES / 2, "{}: {} places", tag(0), places.len());
+        }
     }
 }

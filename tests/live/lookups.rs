@@ -45,7 +45,7 @@ async fn concurrent_lookups_of_different_keys_share_commands() {
     let seen = join_all((0..129).map(|sku| looked(&shared, sku))).await;
     let expected: Vec<_> = (0..129).map(|sku: u64| Some(sku.to_string())).collect();
     assert_eq!(seen, expected);
-    assert_eq!(calls(&server, "mget") - before, 3, "one alone, and two times 64");
+    assert_eq!(calls(&server, "mget") - before, 5, "one alone, and four times 32");
 }
 
 #[tokio::test]

@@ -21,9 +21,9 @@ use crate::key::Digest;
 /// Batches the lookups that go over one connection.
 ///
 /// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
-/// all of them as one command; as many as one command can have are sent at once. So no caller waits
-/// for the round trip of another one, and the connection handles one message instead of one per
-/// caller.
+/// all of them as one command. A batch that is full before is sent by a task of its own. So no caller
+/// waits for the round trip of another one, and the connection handles one message instead of one
+/// per caller.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups(Arc<LookupState>);
 
@@ -45,8 +45,8 @@ struct LookupState {
 struct Callers {
     /// How many lookups are under way.
     active: AtomicUsize,
-    /// The lookups that are sent next. While there are any, a task of their runtime is about to send
-    /// them. Never held across an `.await`.
+    /// The lookups that are sent next. While there are any, a task is about to send them. Never
+    /// held across an `.await`.
     next: Mutex<LookupQueue>,
 }
 
@@ -56,6 +56,17 @@ struct LookupQueue {
     lookups: Vec<QueuedLookup>,
     /// The runtime of that task, while there are lookups.
     runtime: Option<Id>,
+    /// How many batches were before this one.
+    number: u64,
+}
+
+impl LookupQueue {
+    /// The lookups, of which there are none after it.
+    fn take(&mut self) -> Vec<QueuedLookup> {
+        self.runtime = None;
+        self.number += 1;
+        mem::take(&mut self.lookups)
+    }
 }
 
 /// A lookup that a task sends.
@@ -164,17 +175,16 @@ impl Lookups {
         }
         next.runtime = Some(runtime.id());
         next.lookups.push(QueuedLookup { target: target.clone(), answer });
+        let number = next.number;
         let is_first = next.lookups.len() == 1;
-        let is_full = next.lookups.len() >= AT_ONCE;
-        let full = is_full.then(|| mem::take(&mut *next).lookups);
+        let full = (next.lookups.len() >= AT_ONCE).then(|| next.take());
         drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
-            let flush = LookupFlush { state, runtime: runtime.id(), was_taken: false };
-            runtime.spawn(flush.run());
+            runtime.spawn(LookupFlush { state, number, was_taken: false }.run());
         }
         if let Some(full) = full {
-            // So the server works on it while other callers still join the next batch.
+            // The server works on it while other callers still join the next batch.
             let state = Arc::clone(&self.0);
             runtime.spawn(async move { state.answer(full).await });
         }
@@ -259,16 +269,6 @@ impl LookupState {
         }
     }
 
-    /// The lookups that a task of a runtime sends. The batch that it was started for may be sent
-    /// already, because it was full, and the next one may be of another runtime.
-    fn take(&self, runtime: Id) -> Vec<QueuedLookup> {
-        let mut next = self.next();
-        match next.runtime == Some(runtime) {
-            true => mem::take(&mut *next).lookups,
-            false => Vec::new(),
-        }
-    }
-
     fn next(&self) -> MutexGuard<'_, LookupQueue> {
         self.callers.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,11 +292,11 @@ impl Drop for ActiveLookup<'_> {
     }
 }
 
-/// The task that sends the next batch. If it is dropped before, the callers send their lookups
-/// themselves.
+/// The task that sends a batch, unless it is full before. If it is dropped before, the callers send
+/// their lookups themselves.
 struct LookupFlush {
     state: Arc<LookupState>,
-    runtime: Id,
+    number: u64,
     was_taken: bool,
 }
 
@@ -304,17 +304,24 @@ impl LookupFlush {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let next = self.state.take(self.runtime);
-        if !next.is_empty() {
-            self.state.answer(next).await;
+        let batch = self.take();
+        if !batch.is_empty() {
+            self.state.answer(batch).await;
         }
+    }
+
+    /// Its batch. Empty if that was sent already.
+    fn take(&self) -> Vec<QueuedLookup> {
+        let mut next = self.state.next();
+        if next.number == self.number { next.take() } else { Vec::new() }
     }
 }
 
 impl Drop for LookupFlush {
     fn drop(&mut self) {
         if !self.was_taken {
-            drop(self.state.take(self.runtime));
+            // This wakes the callers, after the lock.
+            drop(self.take());
         }
     }
 }

@@ -181,7 +181,6 @@ impl Inner {
             let mut others = self.begin_tags(&missing);
             let target = LookupTarget { key: None, tags: missing };
             others.note(self.lookups(key).read(&target).await?.tags);
-            others.others = known.others.take();
             known.others = Some(Box::new(others));
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();

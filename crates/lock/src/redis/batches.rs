@@ -1,9 +1,9 @@
 //! Batches: requests of many claims at the same time, sent as one script.
 //!
 //! While few claims ask, each sends a script of its own at once. Otherwise requests are queued: a
-//! task yields once, and then sends all of them; as many as one script can have are sent at once. So
-//! no claim waits for the round trip of another one, and both the server and the connection handle
-//! one script instead of one per claim.
+//! task yields once, and then sends all of them. A batch that is full before is sent by a task of its
+//! own. So no claim waits for the round trip of another one, and both the server and the connection
+//! handle one script instead of one per claim.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,93 +15,95 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-/// The batches of one script.
-pub(super) struct Batches(Arc<ScriptBatches>);
+/// The batches of one script, which takes `N` names and `A` arguments for each claim.
+pub(super) struct Batches<const N: usize, const A: usize>(Arc<ScriptBatches<N, A>>);
 
-struct ScriptBatches {
+struct ScriptBatches<const N: usize, const A: usize> {
     client: RedisClient,
     script: RedisScript,
     doing: &'static str,
     /// Whether the server has refused the script. A cluster does, because the names are in several
     /// slots. Then each claim asks alone.
     is_refused: AtomicBool,
-    /// The requests that are sent next. While there are any, a task of their runtime is about to send
-    /// them. Never held across an `.await`.
-    next: Mutex<NextBatch>,
+    /// The requests that are sent next. While there are any, a task is about to send them. Never
+    /// held across an `.await`.
+    next: Mutex<NextBatch<N, A>>,
 }
 
 #[derive(Default)]
-struct NextBatch {
-    requests: ClaimBatch,
+struct NextBatch<const N: usize, const A: usize> {
+    requests: Vec<BatchedClaim<N, A>>,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
+    /// How many batches were before it.
+    number: u64,
 }
 
-/// The requests of several claims, in one order. Each has as many names and arguments as another.
-#[derive(Default)]
-struct ClaimBatch {
-    names: Vec<Vec<u8>>,
-    args: Vec<Vec<u8>>,
-    callers: Vec<oneshot::Sender<BatchAnswer>>,
+/// The part of one claim in a script.
+struct BatchedClaim<const N: usize, const A: usize> {
+    names: [Vec<u8>; N],
+    args: [Vec<u8>; A],
+    caller: BatchCaller,
+}
+
+/// A claim that waits for an answer.
+struct BatchCaller {
+    answer: Option<oneshot::Sender<BatchAnswer>>,
+    /// Whether its part may have been executed.
+    is_sent: bool,
 }
 
 /// The answer to one claim: a number, or none if the claim has to ask alone.
 type BatchAnswer = Result<Option<i64>, StoreError>;
 
-impl Batches {
+impl<const N: usize, const A: usize> Batches<N, A> {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
         let is_refused = AtomicBool::new(client.is_cluster());
-        let next = Mutex::default();
-        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next }))
+        let next = NextBatch { requests: Vec::new(), runtime: None, number: 0 };
+        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next: Mutex::new(next) }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
-    pub(super) async fn ask<const N: usize, const A: usize>(
-        &self,
-        names: [Vec<u8>; N],
-        args: [Vec<u8>; A],
-    ) -> BatchAnswer {
+    pub(super) async fn ask(&self, names: [Vec<u8>; N], args: [Vec<u8>; A]) -> BatchAnswer {
         // While the server is taken to be down, one claim probes it and no other waits for that.
         if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
             return Ok(None);
         }
         let Some(answer) = self.join(names, args) else { return Ok(None) };
-        // An error says that the task was dropped with its runtime before it had sent the script.
+        // Each caller gets an answer, also if its task is dropped with its runtime.
         answer.await.unwrap_or(Ok(None))
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join<const N: usize, const A: usize>(
+    fn join(
         &self,
         names: [Vec<u8>; N],
         args: [Vec<u8>; A],
     ) -> Option<oneshot::Receiver<BatchAnswer>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
+        let caller = BatchCaller { answer: Some(answer), is_sent: false };
         let mut next = self.0.next();
         if next.runtime.is_some_and(|id| id != runtime.id()) {
             return None;
         }
         next.runtime = Some(runtime.id());
-        next.requests.names.extend(names);
-        next.requests.args.extend(args);
-        next.requests.callers.push(answer);
-        let is_first = next.requests.callers.len() == 1;
-        let is_full = next.requests.callers.len() >= AT_ONCE;
-        let full = is_full.then(|| mem::take(&mut *next).requests);
+        next.requests.push(BatchedClaim { names, args, caller });
+        let number = next.number;
+        let is_first = next.requests.len() == 1;
+        let full = (next.requests.len() >= AT_ONCE).then(|| next.take());
         drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
-            let flush = BatchFlush { state, runtime: runtime.id(), was_taken: false };
-            runtime.spawn(flush.run());
+            runtime.spawn(BatchFlush { state, number, was_taken: false }.run());
         }
         if let Some(full) = full {
-            // So the server works on it while other claims still join the next batch.
+            // The server works on it while other claims still join the next batch.
             let state = Arc::clone(&self.0);
             runtime.spawn(async move { state.send(full).await });
         }
@@ -109,13 +111,31 @@ impl Batches {
     }
 }
 
-impl ScriptBatches {
-    async fn send(&self, mut batch: ClaimBatch) {
+impl<const N: usize, const A: usize> NextBatch<N, A> {
+    /// The requests, of which there are none after it.
+    fn take(&mut self) -> Vec<BatchedClaim<N, A>> {
+        self.runtime = None;
+        self.number += 1;
+        mem::take(&mut self.requests)
+    }
+}
+
+impl<const N: usize, const A: usize> ScriptBatches<N, A> {
+    async fn send(&self, mut batch: Vec<BatchedClaim<N, A>>) {
         // A claim that is given up meanwhile may be released next, and must not be granted after.
-        batch.remove_closed();
-        let ClaimBatch { names, args, callers } = batch;
-        if callers.is_empty() {
+        batch.retain(|request| !request.caller.is_gone());
+        if batch.is_empty() {
             return;
+        }
+        let mut names = Vec::with_capacity(batch.len() * N);
+        let mut args = Vec::with_capacity(batch.len() * A);
+        let mut callers = Vec::with_capacity(batch.len());
+        for request in batch {
+            names.extend(request.names);
+            args.extend(request.args);
+            let mut caller = request.caller;
+            caller.is_sent = true;
+            callers.push(caller);
         }
         let request = RedisRequest::script(&self.script, names, args, self.doing).once();
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
@@ -128,44 +148,37 @@ impl ScriptBatches {
             }
             Err(error) => vec![Err(error); callers.len()],
         };
-        for (caller, answer) in callers.into_iter().zip(answers) {
-            // The caller may be gone.
-            _ = caller.send(answer);
+        for (mut caller, answer) in callers.into_iter().zip(answers) {
+            caller.answer(answer);
         }
     }
 
-    /// The requests that a task of a runtime sends. The batch that it was started for may be sent
-    /// already, because it was full, and the next one may be of another runtime.
-    fn take(&self, runtime: Id) -> ClaimBatch {
-        let mut next = self.next();
-        match next.runtime == Some(runtime) {
-            true => mem::take(&mut *next).requests,
-            false => ClaimBatch::default(),
-        }
-    }
-
-    fn next(&self) -> MutexGuard<'_, NextBatch> {
+    fn next(&self) -> MutexGuard<'_, NextBatch<N, A>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ClaimBatch {
-    /// Removes the requests whose callers are gone.
-    fn remove_closed(&mut self) {
-        let is_open: Vec<_> = self.callers.iter().map(|caller| !caller.is_closed()).collect();
-        if is_open.iter().all(|is_open| *is_open) {
-            return;
+impl BatchCaller {
+    fn is_gone(&self) -> bool {
+        self.answer.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
+    fn answer(&mut self, answer: BatchAnswer) {
+        if let Some(caller) = self.answer.take() {
+            // The caller may be gone.
+            _ = caller.send(answer);
         }
-        for words in [&mut self.names, &mut self.args] {
-            let each = words.len() / is_open.len();
-            let mut word = 0;
-            words.retain(|_| {
-                word += 1;
-                is_open[(word - 1) / each]
-            });
-        }
-        let mut is_open = is_open.into_iter();
-        self.callers.retain(|_| is_open.next().unwrap_or_default());
+    }
+}
+
+/// The task was dropped with its runtime. What was not sent, the claim asks alone.
+impl Drop for BatchCaller {
+    fn drop(&mut self) {
+        let answer = match self.is_sent {
+            true => Err(StoreError::new(StoreErrorKind::Unreachable, ENDED)),
+            false => Ok(None),
+        };
+        self.answer(answer);
     }
 }
 
@@ -180,26 +193,34 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
     answers.into_iter().map(number).collect()
 }
 
-/// The task that sends the next batch. If it is dropped before, the claims ask alone.
-struct BatchFlush {
-    state: Arc<ScriptBatches>,
-    runtime: Id,
+/// The task that sends a batch, unless it is full before. If it is dropped before, the claims ask
+/// alone.
+struct BatchFlush<const N: usize, const A: usize> {
+    state: Arc<ScriptBatches<N, A>>,
+    number: u64,
     was_taken: bool,
 }
 
-impl BatchFlush {
+impl<const N: usize, const A: usize> BatchFlush<N, A> {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
-        let next = self.state.take(self.runtime);
-        self.state.send(next).await;
+        let batch = self.take();
+        self.state.send(batch).await;
+    }
+
+    /// Its batch. Empty if that was sent already.
+    fn take(&self) -> Vec<BatchedClaim<N, A>> {
+        let mut next = self.state.next();
+        if next.number == self.number { next.take() } else { Vec::new() }
     }
 }
 
-impl Drop for BatchFlush {
+impl<const N: usize, const A: usize> Drop for BatchFlush<N, A> {
     fn drop(&mut self) {
         if !self.was_taken {
-            drop(self.state.take(self.runtime));
+            // This wakes the callers, after the lock.
+            drop(self.take());
         }
     }
 }
@@ -233,3 +254,5 @@ const LARGE: usize = 4;
 /// The maximum number of claims in one script. With more of them, the server would wait for the
 /// process and then the process for the server.
 const AT_ONCE: usize = 16;
+
+const ENDED: &str = "the runtime ended that waited for a reply to several claims";

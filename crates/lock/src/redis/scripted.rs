@@ -101,7 +101,11 @@ impl Scripted {
     }
 
     /// Batches of a script over the connection of this lock.
-    pub(super) fn batches(&self, script: RedisScript, doing: &'static str) -> Batches {
+    pub(super) fn batches<const N: usize, const A: usize>(
+        &self,
+        script: RedisScript,
+        doing: &'static str,
+    ) -> Batches<N, A> {
         Batches::new(self.client.clone(), script, doing)
     }
 

@@ -42,8 +42,8 @@ pub struct RedisLock(Arc<SingleLock>);
 struct SingleLock {
     lock: Arc<Scripted>,
     under_way: RequestCount,
-    takes: Batches,
-    releases: Batches,
+    takes: Batches<2, 2>,
+    releases: Batches<1, 1>,
 }
 
 impl RedisLock {
