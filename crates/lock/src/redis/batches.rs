@@ -6,7 +6,7 @@
 //! handle one script instead of one per claim.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
@@ -22,9 +22,6 @@ struct ScriptBatches<const N: usize, const A: usize> {
     client: RedisClient,
     script: RedisScript,
     doing: &'static str,
-    /// Whether the server has refused the script. A cluster does, because the names are in several
-    /// slots. Then each claim asks alone.
-    is_refused: AtomicBool,
     /// The requests that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
     next: Mutex<NextBatch<N, A>>,
@@ -59,9 +56,8 @@ type BatchAnswer = Result<Option<i64>, StoreError>;
 impl<const N: usize, const A: usize> Batches<N, A> {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        let is_refused = AtomicBool::new(client.is_cluster());
         let next = NextBatch { requests: Vec::new(), runtime: None, number: 0 };
-        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next: Mutex::new(next) }))
+        Self(Arc::new(ScriptBatches { client, script, doing, next: Mutex::new(next) }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
@@ -69,8 +65,9 @@ impl<const N: usize, const A: usize> Batches<N, A> {
     /// # Cancel safety
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
     pub(super) async fn ask(&self, names: [Vec<u8>; N], args: [Vec<u8>; A]) -> BatchAnswer {
-        // While the server is taken to be down, one claim probes it and no other waits for that.
-        if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
+        // A cluster refuses the script, because the names are in several slots. While the server is
+        // taken to be down, one claim probes it and no other waits for that.
+        if self.0.client.is_cluster() || self.0.client.is_down() {
             return Ok(None);
         }
         let Some(answer) = self.join(names, args) else { return Ok(None) };
@@ -141,9 +138,8 @@ impl<const N: usize, const A: usize> ScriptBatches<N, A> {
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
         let answers = match self.client.run(&request, |reply| numbers(reply).filter(all)).await {
             Ok(numbers) => numbers.into_iter().map(Ok).collect(),
-            // Nothing was executed, so each claim can ask alone.
+            // The server has refused it, so nothing was executed, and each claim can ask alone.
             Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
-                self.is_refused.store(true, Ordering::Relaxed);
                 vec![Ok(None); callers.len()]
             }
             Err(error) => vec![Err(error); callers.len()],
@@ -171,14 +167,17 @@ impl BatchCaller {
     }
 }
 
-/// The task was dropped with its runtime. What was not sent, the claim asks alone.
+/// If it has no answer yet, the task was dropped with its runtime. What was not sent, the claim asks
+/// alone.
 impl Drop for BatchCaller {
     fn drop(&mut self) {
-        let answer = match self.is_sent {
-            true => Err(StoreError::new(StoreErrorKind::Unreachable, ENDED)),
-            false => Ok(None),
-        };
-        self.answer(answer);
+        if let Some(caller) = self.answer.take() {
+            // The caller may be gone.
+            _ = caller.send(match self.is_sent {
+                true => Err(StoreError::new(StoreErrorKind::Unreachable, ENDED)),
+                false => Ok(None),
+            });
+        }
     }
 }
 

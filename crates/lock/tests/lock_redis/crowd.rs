@@ -1,12 +1,17 @@
 //! Many claims that ask one lock at the same time.
 
+use std::time::Duration;
+
 use bellwether::store::Claim;
-use bellwether_lock::{Lock, LockErrorKind, RedisLock, Released};
+use bellwether_lock::{
+    Attempt, Lock, LockError, LockErrorKind, LockFuture, RedisLock, Released, Request,
+};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, poll};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
 
 use crate::world::{LONG, attempt, busy, claim, free, key, options, take};
 
@@ -112,7 +117,7 @@ async fn one_lock_is_granted_to_one_of_many_claims() {
     let lock = lock(&server).await;
     let ours: Vec<_> = (0..CLAIMS).map(|_| claim(1)).collect();
     let answers = join_all(ours.iter().map(|claim| attempt(&lock, claim, LONG))).await;
-    let granted = |answer: &_| matches!(answer, Ok(bellwether_lock::Attempt::Granted(_)));
+    let granted = |answer: &_| matches!(answer, Ok(Attempt::Granted(_)));
     assert_eq!(answers.iter().filter(|answer| granted(answer)).count(), 1);
     let released = join_all(ours.iter().map(|claim| lock.release(claim.clone()))).await;
     let freed = released.iter().filter(|it| matches!(it, Ok(Released::Freed)));
@@ -160,22 +165,94 @@ async fn a_request_that_is_dropped_before_it_is_sent_is_not_granted() {
     join_all(kept.iter().map(|claim| free(&lock, claim))).await;
 }
 
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn request(lock: &RedisLock, claim: &Claim) -> LockFuture<Attempt> {
+    lock.acquire(Request::new(claim.clone(), LONG))
+}
+
+/// Begins requests in a runtime, whose tasks do not run meanwhile.
+fn begin<T>(runtime: &Runtime, requests: &mut [LockFuture<T>]) {
+    runtime.block_on(async {
+        for request in requests {
+            assert!(poll!(request).is_pending());
+        }
+    });
+}
+
+/// Lets the tasks of a runtime run for a moment.
+fn run_tasks(runtime: &Runtime) {
+    runtime.block_on(async {
+        for _ in 0..4 {
+            yield_now().await;
+        }
+    });
+}
+
+fn is_granted(attempt: &Result<Attempt, LockError>) -> bool {
+    matches!(attempt, Ok(Attempt::Granted(_)))
+}
+
+#[test]
+fn a_claim_in_a_script_of_a_runtime_that_ended_asks_alone() {
+    let server = RedisServer::start();
+    let (lasting, passing) = (runtime(), runtime());
+    let lock = lasting.block_on(lock(&server));
+    let ours = claims();
+    let mut requests: Vec<_> = ours.iter().map(|claim| request(&lock, claim)).collect();
+    begin(&passing, &mut requests);
+    drop(passing);
+    assert!(lasting.block_on(join_all(requests)).iter().all(is_granted));
+}
+
+#[test]
+fn a_claim_of_another_runtime_does_not_join_the_script_of_a_stalled_one() {
+    let server = RedisServer::start();
+    let (ours, still) = (runtime(), runtime());
+    let lock = ours.block_on(lock(&server));
+    let claims = claims();
+    let mut waiting: Vec<_> = claims[..8].iter().map(|claim| request(&lock, claim)).collect();
+    begin(&still, &mut waiting);
+    let last = request(&lock, &claims[8]);
+    let granted = ours.block_on(async { timeout(LONG, last).await });
+    assert!(is_granted(&granted.expect("an answer")));
+}
+
+#[test]
+fn a_task_whose_script_was_full_takes_no_claim_of_another_runtime() {
+    // Four ask alone, and as many as one script can have are sent at once.
+    const FULL: usize = 4 + 16;
+    let server = RedisServer::start();
+    let (ours, still) = (runtime(), runtime());
+    let lock = ours.block_on(lock(&server));
+    let claims = claims();
+    let mut waiting: Vec<_> = claims[..FULL].iter().map(|claim| request(&lock, claim)).collect();
+    begin(&still, &mut waiting);
+    let mut last = [request(&lock, &claims[FULL])];
+    begin(&ours, &mut last);
+    // The task that was to send that script runs now, and its runtime never again.
+    run_tasks(&still);
+    let granted = ours.block_on(async { timeout(LONG, join_all(last)).await });
+    assert!(granted.expect("an answer").iter().all(is_granted));
+}
+
 #[test]
 fn a_release_in_a_script_whose_runtime_ended_does_not_say_that_the_lock_was_not_held() {
     let server = RedisServer::start();
-    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (lasting, passing) = (runtime(), runtime());
     let lock = lasting.block_on(lock(&server));
     let ours = claims();
     lasting.block_on(join_all(ours.iter().map(|claim| take(&lock, claim, LONG))));
     let mut releases: Vec<_> = ours.iter().map(|claim| lock.release(claim.clone())).collect();
-    passing.block_on(async {
-        for release in &mut releases {
-            assert!(poll!(release).is_pending());
-        }
-        // The tasks that send scripts run, and the connection, on the other runtime, does not.
-        for _ in 0..4 {
-            yield_now().await;
+    begin(&passing, &mut releases);
+    run_tasks(&passing);
+    // The connection, which is of the other runtime, sends them, and nothing reads the replies.
+    let is_held = |number| server.command(&["EXISTS", &name(number)]) != Reply::Integer(0);
+    lasting.block_on(async {
+        while (0..CLAIMS).any(is_held) {
+            sleep(Duration::from_millis(1)).await;
         }
     });
     drop(passing);

@@ -68,10 +68,19 @@ impl SharedConnection {
         outgoing: Outgoing<'_>,
         deadline: Instant,
     ) -> Result<Replied, RequestError> {
-        let mut is_repeated = false;
+        let mut lost = None;
         let mut is_refused = false;
         loop {
-            let connection = self.open(deadline).await?;
+            let connection = match (self.open(deadline).await, lost.take()) {
+                (Ok(connection), before) => {
+                    lost = before;
+                    connection
+                }
+                // Whether it was executed before it was lost is unknown, so this is its error.
+                (Err(_), Some(lost)) => return Err(self.reported(lost)),
+                (Err(error), None) => return Err(error),
+            };
+            let is_repeated = lost.is_some();
             let error = match connection.send(outgoing, deadline).await {
                 Ok(value) => return Ok(Replied { value, is_repeated }),
                 Err(SendError::Failed(error)) => error,
@@ -99,7 +108,7 @@ impl SharedConnection {
                 return Err(self.reported(error));
             }
             tracing::debug!(target: "bellwether::store", %error, "sending again over another connection");
-            is_repeated = true;
+            lost = Some(error);
         }
     }
 
