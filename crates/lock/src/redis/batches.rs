@@ -56,8 +56,7 @@ type BatchAnswer = Result<Option<i64>, StoreError>;
 impl<const N: usize, const A: usize> Batches<N, A> {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        let next = NextBatch { requests: Vec::new(), runtime: None, number: 0 };
-        Self(Arc::new(ScriptBatches { client, script, doing, next: Mutex::new(next) }))
+        Self(Arc::new(ScriptBatches { client, script, doing, next: Mutex::default() }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
