@@ -7,7 +7,7 @@ use bellwether::{Lifetimes, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
@@ -113,10 +113,8 @@ async fn an_entry_is_fresh_for_its_ttl_and_no_longer_by_the_clock_of_the_server(
 #[test]
 fn a_lookup_in_a_batch_of_a_runtime_that_ended_is_sent_alone() {
     let server = RedisServer::start();
-    let lasting = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let passing = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let shared = lasting.block_on(options(&server).connect()).expect("a store");
-    lasting.block_on(store(&shared, 1, Lifetimes::fresh_for(MINUTE)));
+    let (lasting, passing) = (runtime(), runtime());
+    let shared = lasting.block_on(store_with_one_entry(&server));
     let [mut alone, mut first, mut second] = [(); 3].map(|()| Box::pin(looked(&shared, 1)));
     assert!(lasting.block_on(async { poll!(&mut alone) }).is_pending());
     assert!(passing.block_on(async { poll!(&mut first) }).is_pending());
@@ -127,17 +125,21 @@ fn a_lookup_in_a_batch_of_a_runtime_that_ended_is_sent_alone() {
     assert_eq!(lasting.block_on(alone).as_deref(), Some("1"));
 }
 
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+async fn store_with_one_entry(server: &RedisServer) -> RedisStore {
+    let shared = options(server).connect().await.expect("a store");
+    store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
+    shared
+}
+
 #[test]
 fn a_lookup_of_another_runtime_does_not_join_the_batch_of_a_stalled_one() {
     let server = RedisServer::start();
-    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let ours = runtime();
-    let still = runtime();
-    let shared = ours.block_on(async {
-        let shared = options(&server).connect().await.expect("a store");
-        store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
-        shared
-    });
+    let (ours, still) = (runtime(), runtime());
+    let shared = ours.block_on(store_with_one_entry(&server));
     let mut alone = Box::pin(looked(&shared, 1));
     let mut waiting = Box::pin(looked(&shared, 1));
     still.block_on(async {
@@ -153,14 +155,8 @@ fn a_lookup_of_another_runtime_does_not_join_the_batch_of_a_stalled_one() {
 fn a_task_whose_batch_was_full_takes_no_lookup_of_another_runtime() {
     const FULL: usize = 32;
     let server = RedisServer::start();
-    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let ours = runtime();
-    let still = runtime();
-    let shared = ours.block_on(async {
-        let shared = options(&server).connect().await.expect("a store");
-        store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
-        shared
-    });
+    let (ours, still) = (runtime(), runtime());
+    let shared = ours.block_on(store_with_one_entry(&server));
     // One is sent alone, and as many as one command can have are sent at once.
     let mut waiting: Vec<_> = (0..=FULL).map(|_| Box::pin(looked(&shared, 1))).collect();
     still.block_on(async {

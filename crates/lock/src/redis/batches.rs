@@ -170,9 +170,8 @@ impl BatchCaller {
 /// alone.
 impl Drop for BatchCaller {
     fn drop(&mut self) {
-        if let Some(caller) = self.answer.take() {
-            // The caller may be gone.
-            _ = caller.send(match self.is_sent {
+        if self.answer.is_some() {
+            self.answer(match self.is_sent {
                 true => Err(StoreError::new(StoreErrorKind::Unreachable, ENDED)),
                 false => Ok(None),
             });
