@@ -1,4 +1,4 @@
-//! The time that the threads of this process have run.
+//! The time that the threads of processes have run.
 
 use std::fs;
 use std::time::Duration;
@@ -6,7 +6,16 @@ use std::time::Duration;
 /// How long all threads of this process that are still there have run. Zero where the system does
 /// not tell.
 pub(crate) fn cpu_time() -> Duration {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+    of_threads("/proc/self/task")
+}
+
+/// The same, of other processes.
+pub(crate) fn cpu_time_of(processes: &[u32]) -> Duration {
+    processes.iter().map(|pid| of_threads(&format!("/proc/{pid}/task"))).sum()
+}
+
+fn of_threads(directory: &str) -> Duration {
+    let Ok(threads) = fs::read_dir(directory) else {
         return Duration::ZERO;
     };
     let stats = threads.flatten().map(|thread| thread.path().join("schedstat"));

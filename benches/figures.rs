@@ -10,6 +10,8 @@ pub(crate) struct Lap {
     pub(crate) wall: f64,
     /// Of the processors, on all threads of this process.
     pub(crate) cpu: f64,
+    /// The same, on all threads of the servers, where that is measured.
+    pub(crate) servers: f64,
 }
 
 /// The result of a race: the laps of each contender.
@@ -57,6 +59,16 @@ impl Outcome {
         let Spread { low, median, high } = more;
         let name = format!("{} - {}, cpu", self.name(one), self.name(other));
         self.line(&name, &format!("{median:>10.0} ns  ({low:.0} to {high:.0})"));
+    }
+
+    /// Prints what each contender takes of the processors, here and in the servers.
+    pub(crate) fn print_cpu(&self, ones: &[Number]) {
+        for one in ones {
+            let here = Spread::of(self.laps(*one).map(|lap| lap.cpu)).median;
+            let servers = Spread::of(self.laps(*one).map(|lap| lap.servers)).median;
+            let name = format!("{}, cpu", self.name(*one));
+            self.line(&name, &format!("{here:>10.0} ns  and {servers:.0} ns in the servers"));
+        }
     }
 
     /// Prints one contender's time minus the time of others.

@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
+use crate::cpu::cpu_time_of;
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
 use crate::product::{Product, json};
@@ -30,10 +31,11 @@ pub(crate) fn run(effort: Effort) {
     let cluster = RedisCluster::start();
     let runtime = Runtime::new().expect("a runtime");
     for (callers, least) in [(64, 0.9), (16, 0.65)] {
-        let one = runtime.block_on(Hits::on(&server.url()));
-        let again = runtime.block_on(Hits::on(&server.url()));
-        let three = runtime.block_on(Hits::on(&cluster.url()));
-        let bare_one = runtime.block_on(Hits::bare(slice::from_ref(&server), |_| 0, callers));
+        let single = slice::from_ref(&server);
+        let one = runtime.block_on(Hits::on(&server.url(), single));
+        let again = runtime.block_on(Hits::on(&server.url(), single));
+        let three = runtime.block_on(Hits::on(&cluster.url(), cluster.nodes()));
+        let bare_one = runtime.block_on(Hits::bare(single, |_| 0, callers));
         let owner = |name: &str| cluster.owner(name);
         let bare_three = runtime.block_on(Hits::bare(cluster.nodes(), owner, callers));
         let mut race = Race::new("cluster", format!("{callers} callers, own keys"));
@@ -52,15 +54,20 @@ pub(crate) fn run(effort: Effort) {
         outcome.print_rate(three, one, Wanted::AtLeast(least));
         outcome.print_rate(bare_three, bare_one, Wanted::Nothing);
         outcome.print_rate(three, bare_three, Wanted::AtLeast(0.8));
-        outcome.print_more_cpu(three, one);
+        outcome.print_cpu(&[one, three, bare_one, bare_three]);
     }
 }
 
-/// Hits through a layer.
-struct Hits(Box<dyn Fn(u64, usize) -> BoxFuture<'static, ()>>);
+/// Hits, one after the other, of each of several callers.
+struct Hits {
+    caller: Box<dyn Fn(u64, usize) -> BoxFuture<'static, ()>>,
+    /// The processes of the servers.
+    servers: Vec<u32>,
+}
 
 impl Hits {
-    async fn on(url: &str) -> Self {
+    /// Through a layer.
+    async fn on(url: &str, servers: &[RedisServer]) -> Self {
         // Wide, so that a busy machine does not decide what is measured.
         let options = RedisOptions::new(url).expect("an address");
         let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
@@ -68,14 +75,15 @@ impl Hits {
         let product = |sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)));
         let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku));
         let catalog = layer.ttl(Duration::from_secs(3600)).layer(service_fn(product));
-        Self(Box::new(move |sku, times| {
+        let caller = move |sku, times| -> BoxFuture<'static, ()> {
             let mut catalog = catalog.clone();
             Box::pin(async move {
                 for _ in 0..times {
                     black_box(catalog.call(sku).await.expect("an answer"));
                 }
             })
-        }))
+        };
+        Self { caller: Box::new(caller), servers: pids(servers) }
     }
 
     /// `GET`s of as many names, each from the server that owns it.
@@ -92,7 +100,7 @@ impl Hits {
             let () = connection.set(name(sku), bytes).await.expect("a server");
             owners.push(connection);
         }
-        Self(Box::new(move |sku, times| {
+        let caller = move |sku: u64, times| -> BoxFuture<'static, ()> {
             let mut connection = owners[sku as usize].clone();
             Box::pin(async move {
                 let name = name(sku);
@@ -100,17 +108,24 @@ impl Hits {
                     black_box(connection.get::<_, Vec<u8>>(&name).await.expect("an answer"));
                 }
             })
-        }))
+        };
+        Self { caller: Box::new(caller), servers: pids(servers) }
     }
 
     fn take(&self, runtime: &Runtime, callers: usize, times: usize) -> Took {
-        let all: Vec<_> = (0..callers as u64).map(|sku| (self.0)(sku, times)).collect();
-        timed(|| {
+        let all: Vec<_> = (0..callers as u64).map(|sku| (self.caller)(sku, times)).collect();
+        let used = cpu_time_of(&self.servers);
+        let took = timed(|| {
             runtime.block_on(async {
                 all.into_iter().collect::<JoinSet<()>>().join_all().await;
             });
-        })
+        });
+        took.with_servers(cpu_time_of(&self.servers).saturating_sub(used))
     }
+}
+
+fn pids(servers: &[RedisServer]) -> Vec<u32> {
+    servers.iter().map(RedisServer::pid).collect()
 }
 
 fn name(sku: u64) -> String {

@@ -146,7 +146,8 @@ impl Contender<'_> {
             if took.wall >= turn / 4 {
                 let operations = (self.times * self.operations) as f64;
                 let each = |whole: Duration| whole.as_secs_f64() * 1e9 / operations;
-                return Lap { wall: each(took.wall), cpu: each(took.cpu) };
+                let Took { wall, cpu, servers } = took;
+                return Lap { wall: each(wall), cpu: each(cpu), servers: each(servers) };
             }
             self.times *= 2;
         }
@@ -159,12 +160,19 @@ pub(crate) struct Took {
     wall: Duration,
     /// On all threads of this process that are still there.
     cpu: Duration,
+    /// On those of the servers, where that is measured.
+    servers: Duration,
 }
 
 impl Took {
     /// The same, by another clock.
     pub(crate) fn lasting(self, wall: Duration) -> Self {
         Self { wall, ..self }
+    }
+
+    /// The same, with what the servers have used of the processors.
+    pub(crate) fn with_servers(self, servers: Duration) -> Self {
+        Self { servers, ..self }
     }
 }
 
@@ -174,7 +182,7 @@ pub(crate) fn timed(run: impl FnOnce()) -> Took {
     let began = Instant::now();
     run();
     let wall = began.elapsed();
-    Took { wall, cpu: cpu_time().saturating_sub(used) }
+    Took { wall, cpu: cpu_time().saturating_sub(used), servers: Duration::ZERO }
 }
 
 const PROBES: usize = 5;

@@ -177,7 +177,7 @@ impl Lookups {
         next.lookups.push(QueuedLookup { target: target.clone(), answer });
         let number = next.number;
         let is_first = next.lookups.len() == 1;
-        let full = (next.lookups.len() >= AT_ONCE).then(|| next.take());
+        let full = self.0.is_full(next.lookups.len()).then(|| next.take());
         drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
@@ -193,6 +193,12 @@ impl Lookups {
 }
 
 impl LookupState {
+    /// Whether a batch of so many lookups is sent without a wait for more. That of a cluster has
+    /// room for each of its nodes, because the load of a node is that of its own pipeline.
+    fn is_full(&self, lookups: usize) -> bool {
+        lookups.is_multiple_of(AT_ONCE) && lookups >= AT_ONCE * self.client.servers()
+    }
+
     /// Answers the callers of a batch, each as soon as all that it reads is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
         let batch = LookupBatch::of(lookups.iter().map(|lookup| &lookup.target));
@@ -326,8 +332,9 @@ impl Drop for LookupFlush {
     }
 }
 
-/// The maximum number of lookups in one command. With more of them, the server would wait for the
-/// process and then the process for the server, and a longer reply would delay those behind it.
+/// The maximum number of lookups in one command, and the mean in one pipeline to a node. With more of
+/// them, the server would wait for the process and then the process for the server, and a longer reply
+/// would delay those behind it.
 const AT_ONCE: usize = 32;
 
 const READING: &str = "reading an entry";

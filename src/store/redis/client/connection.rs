@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::{io, mem};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::dial::Driver;
@@ -172,12 +172,18 @@ impl Connection {
         commands: impl IntoIterator<Item = Cmd>,
         deadline: Instant,
     ) -> Result<Vec<Value>, SendError> {
-        let mut pipeline = redis::pipe();
-        commands.into_iter().for_each(|command| _ = pipeline.add_command(command));
-        pipeline.ignore_errors();
+        let pipeline = pipeline_of(commands.into_iter());
         let mut socket = self.socket.clone();
         self.state.reply(pipeline.query_async(&mut socket), deadline).await
     }
+}
+
+/// A pipeline whose replies may be errors.
+fn pipeline_of(commands: impl Iterator<Item = Cmd>) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(commands.size_hint().0);
+    commands.for_each(|command| _ = pipeline.add_command(command));
+    pipeline.ignore_errors();
+    pipeline
 }
 
 /// Why there is no reply.

@@ -237,6 +237,11 @@ impl RedisClient {
         self.0.routing.run_all(requests, self.deadline(), done).await;
     }
 
+    /// How many servers its requests go to: one, or the nodes of a cluster.
+    pub(super) fn servers(&self) -> usize {
+        self.0.routing.servers()
+    }
+
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
     /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
     pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {

@@ -1,6 +1,5 @@
 //! Where the requests of a client go: one server, or the nodes of a cluster.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -78,14 +77,13 @@ impl Routing {
             _ if items.is_empty() => Vec::new(),
             Self::Single(_) => vec![SlotGroup { slot: 0, items }],
             Self::Cluster(_) => {
-                let mut places = HashMap::<u16, usize>::with_capacity(items.len());
+                let mut items: Vec<_> = items.into_iter().map(|item| (slot(&item), item)).collect();
+                items.sort_by_key(|(slot, _)| *slot);
                 let mut groups = Vec::<SlotGroup<T>>::with_capacity(items.len());
-                for item in items {
-                    let slot = slot(&item);
-                    let place = *places.entry(slot).or_insert(groups.len());
-                    match groups.get_mut(place) {
-                        Some(group) => group.items.push(item),
-                        None => groups.push(SlotGroup { slot, items: vec![item] }),
+                for (slot, item) in items {
+                    match groups.last_mut() {
+                        Some(group) if group.slot == slot => group.items.push(item),
+                        _ => groups.push(SlotGroup { slot, items: vec![item] }),
                     }
                 }
                 groups
@@ -149,7 +147,9 @@ impl Routing {
     pub(super) fn node_of(&self, slot: u16) -> u16 {
         match self {
             Self::Single(node) => node.place,
-            Self::Cluster(cluster) => cluster.owner_of(slot).map_or(0, |node| node.place),
+            Self::Cluster(cluster) => {
+                cluster.with_owner_of(slot, |node| node.map_or(0, |node| node.place))
+            }
         }
     }
 
@@ -171,10 +171,18 @@ impl Routing {
     ) -> T {
         match self {
             Self::Single(node) => then(&node.clock),
-            Self::Cluster(cluster) => match cluster.owner_of(name.slot()) {
+            Self::Cluster(cluster) => cluster.with_owner_of(name.slot(), |node| match node {
                 Some(node) => then(&node.clock),
                 None => then(&ServerClock::default()),
-            },
+            }),
+        }
+    }
+
+    /// How many servers it sends requests to.
+    pub(super) fn servers(&self) -> usize {
+        match self {
+            Self::Single(_) => 1,
+            Self::Cluster(cluster) => cluster.nodes(),
         }
     }
 }

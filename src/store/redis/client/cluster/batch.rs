@@ -1,6 +1,5 @@
 //! Batches: many requests as one pipeline per node, with an outcome for each.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::journey::Journey;
+use super::slot_table::SlotsByOwner;
 use super::{Cluster, Undelivered};
 use crate::error::StoreError;
 use crate::store::redis::client::node::{NodeError, RedisNode};
@@ -65,17 +65,8 @@ impl Cluster {
         requests: &'a [RedisRequest<'_>],
         deadline: Instant,
     ) -> impl Iterator<Item = BatchPart<'a>> {
-        let mut by_node: BTreeMap<u16, (Arc<RedisNode>, Vec<usize>)> = BTreeMap::new();
-        let mut others = Vec::new();
-        for (place, request) in requests.iter().enumerate() {
-            match self.table.owner(request.slot()) {
-                Some(node) => {
-                    by_node.entry(node.place).or_insert_with(|| (node, Vec::new())).1.push(place);
-                }
-                None => others.push(place),
-            }
-        }
-        let pipelines = by_node.into_values().map(move |(node, places)| -> BatchPart<'a> {
+        let SlotsByOwner { owned, others } = self.table.by_owner(requests.iter().map(InSlot::slot));
+        let pipelines = owned.into_iter().map(move |(node, places)| -> BatchPart<'a> {
             Box::pin(pipeline(node, requests, places, deadline))
         });
         let singly = move |place: usize| -> BatchPart<'a> {

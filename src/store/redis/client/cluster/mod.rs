@@ -267,9 +267,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// The owner of a slot, as far as it is known.
-    pub(super) fn owner_of(&self, slot: u16) -> Option<Arc<RedisNode>> {
-        self.table.owner(slot)
+    /// Calls `then`, which takes a few steps, with the owner of a slot, as far as it is known.
+    pub(super) fn with_owner_of<T>(
+        &self,
+        slot: u16,
+        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
+    ) -> T {
+        self.table.with_owner(slot, then)
+    }
+
+    /// How many nodes are in use.
+    pub(super) fn nodes(&self) -> usize {
+        self.table.count()
     }
 
     /// The address of a node that is not known to be down, which differs from call to call.
@@ -299,7 +308,8 @@ impl Cluster {
 
     /// Whether requests to a slot are not sent.
     pub(super) fn is_slot_down(&self, slot: u16) -> bool {
-        self.health.is_down() || self.table.owner(slot).is_some_and(|node| node.is_down())
+        self.health.is_down()
+            || self.with_owner_of(slot, |node| node.is_some_and(|node| node.is_down()))
     }
 
     fn refresh_if_due(self: &Arc<Self>, now: Instant) {

@@ -1,5 +1,6 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -23,6 +24,13 @@ pub(super) struct SlotTable {
     nodes: RwLock<NodeTable>,
 }
 
+/// Slots by their indices, grouped by their owners.
+pub(super) struct SlotsByOwner {
+    pub(super) owned: Vec<(Arc<RedisNode>, Vec<usize>)>,
+    /// Those without an owner.
+    pub(super) others: Vec<usize>,
+}
+
 #[derive(Debug, Default)]
 struct NodeTable {
     /// A node keeps its place as long as it is in use.
@@ -44,8 +52,40 @@ impl SlotTable {
 
     /// The owner of a slot.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
-        let place = self.owners.node(slot)?;
-        self.nodes().places.get(usize::from(place))?.clone()
+        self.with_owner(slot, |node| node.cloned())
+    }
+
+    /// Calls `then`, which takes a few steps, with the owner of a slot.
+    pub(super) fn with_owner<T>(
+        &self,
+        slot: u16,
+        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
+    ) -> T {
+        let nodes = self.nodes();
+        then(self.owners.node(slot).and_then(|place| nodes.in_place(place)))
+    }
+
+    /// Groups slots by their owners.
+    pub(super) fn by_owner(&self, slots: impl Iterator<Item = u16>) -> SlotsByOwner {
+        let mut by_place = BTreeMap::<Option<u16>, Vec<usize>>::new();
+        for (index, slot) in slots.enumerate() {
+            by_place.entry(self.owners.node(slot)).or_default().push(index);
+        }
+        let mut others = by_place.remove(&None).unwrap_or_default();
+        let nodes = self.nodes();
+        let mut owned = Vec::with_capacity(by_place.len());
+        for (place, indices) in by_place {
+            match place.and_then(|place| nodes.in_place(place)) {
+                Some(node) => owned.push((Arc::clone(node), indices)),
+                None => others.extend(indices),
+            }
+        }
+        SlotsByOwner { owned, others }
+    }
+
+    /// How many nodes are in use.
+    pub(super) fn count(&self) -> usize {
+        self.nodes().places.iter().flatten().count()
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.
@@ -191,6 +231,10 @@ impl NodeTable {
         self.places.iter().flatten().filter_map(|node| node.lost_at()).min()
     }
 
+    fn in_place(&self, place: u16) -> Option<&Arc<RedisNode>> {
+        self.places.get(usize::from(place))?.as_ref()
+    }
+
     fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
         self.places.iter().flatten().find(|node| node.address == *address).cloned()
     }
@@ -257,6 +301,21 @@ mod tests {
 
     fn node(port: u16, requests: u64, is_former: bool) -> (String, u64, bool) {
         (format!("h:{port}"), requests, is_former)
+    }
+
+    #[tokio::test]
+    async fn slots_are_grouped_by_their_owners() {
+        let cluster = cluster();
+        let table = &cluster.table;
+        let first = install(table, 1);
+        let second = table.node(&ServerAddress::Tcp { host: "h".to_owned(), port: 2 });
+        table.assign(7, &second);
+        table.owners.set(9, None);
+        let SlotsByOwner { owned, others } = table.by_owner([5, 7, 9, 6, 7].into_iter());
+        let owned: Vec<_> = owned.into_iter().map(|(node, slots)| (node.place, slots)).collect();
+        assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);
+        assert_eq!(others, [2]);
+        assert_eq!(table.count(), 2);
     }
 
     #[tokio::test]
