@@ -177,7 +177,8 @@ impl Lookups {
         next.lookups.push(QueuedLookup { target: target.clone(), answer });
         let number = next.number;
         let is_first = next.lookups.len() == 1;
-        let full = self.0.is_full(next.lookups.len()).then(|| next.take());
+        let servers = || self.0.client.server_count();
+        let full = is_full(next.lookups.len(), servers).then(|| next.take());
         drop(next);
         if is_first {
             let state = Arc::clone(&self.0);
@@ -193,12 +194,6 @@ impl Lookups {
 }
 
 impl LookupState {
-    /// Whether a batch of so many lookups is sent without a wait for more. That of a cluster has
-    /// room for each of its nodes, because the load of a node is that of its own pipeline.
-    fn is_full(&self, lookups: usize) -> bool {
-        lookups.is_multiple_of(AT_ONCE) && lookups >= AT_ONCE * self.client.servers()
-    }
-
     /// Answers the callers of a batch, each as soon as all that it reads is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
         let batch = LookupBatch::of(lookups.iter().map(|lookup| &lookup.target));
@@ -332,9 +327,38 @@ impl Drop for LookupFlush {
     }
 }
 
-/// The maximum number of lookups in one command, and the mean in one pipeline to a node. With more of
-/// them, the server would wait for the process and then the process for the server, and a longer reply
-/// would delay those behind it.
+/// Whether a batch of so many lookups is sent without a wait for more. That of a cluster has room for
+/// several nodes, because each of them gets only its part. The servers are counted at multiples of
+/// [`AT_ONCE`] only, because that takes a lock.
+fn is_full(lookups: usize, servers: impl FnOnce() -> usize) -> bool {
+    lookups.is_multiple_of(AT_ONCE) && lookups >= AT_ONCE * servers().min(MOST_PARTS)
+}
+
+/// The maximum number of lookups in a batch for one server. With more of them, the server would wait
+/// for the process and then the process for the server, and a longer reply would delay those behind
+/// it.
 const AT_ONCE: usize = 32;
 
+/// For how many nodes of a cluster a batch has room. All of its keys may be of one node.
+const MOST_PARTS: usize = 8;
+
 const READING: &str = "reading an entry";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_room_for_each_of_a_few_servers() {
+        for (servers, most) in [(0, 32), (1, 32), (3, 96), (8, 256), (100, 256)] {
+            let full = (1..).find(|lookups| is_full(*lookups, || servers));
+            assert_eq!(full, Some(most), "{servers}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_has_more_than_its_room_is_full_at_the_next_multiple() {
+        let full = (97..).find(|lookups| is_full(*lookups, || 1));
+        assert_eq!(full, Some(128));
+    }
+}

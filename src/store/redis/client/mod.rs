@@ -237,9 +237,9 @@ impl RedisClient {
         self.0.routing.run_all(requests, self.deadline(), done).await;
     }
 
-    /// How many servers its requests go to: one, or the nodes of a cluster.
-    pub(super) fn servers(&self) -> usize {
-        self.0.routing.servers()
+    /// How many servers are in use: one, or the nodes of a cluster.
+    pub(super) fn server_count(&self) -> usize {
+        self.0.routing.server_count()
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
@@ -269,7 +269,7 @@ impl RedisClient {
     }
 
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
-    /// of its own.
+    /// of its own. Meanwhile the slot table is locked, so `then` must not use the client.
     pub(super) fn with_clock<T>(
         &self,
         name: &impl InSlot,

@@ -178,11 +178,11 @@ impl Routing {
         }
     }
 
-    /// How many servers it sends requests to.
-    pub(super) fn servers(&self) -> usize {
+    /// How many servers are in use.
+    pub(super) fn server_count(&self) -> usize {
         match self {
             Self::Single(_) => 1,
-            Self::Cluster(cluster) => cluster.nodes(),
+            Self::Cluster(cluster) => cluster.node_count(),
         }
     }
 }

@@ -267,7 +267,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Calls `then`, which takes a few steps, with the owner of a slot, as far as it is known.
+    /// Calls `then` with the owner of a slot, as far as it is known. Meanwhile the slot table is
+    /// locked, so `then` takes a few steps and must not use the table.
     pub(super) fn with_owner_of<T>(
         &self,
         slot: u16,
@@ -277,8 +278,8 @@ impl Cluster {
     }
 
     /// How many nodes are in use.
-    pub(super) fn nodes(&self) -> usize {
-        self.table.count()
+    pub(super) fn node_count(&self) -> usize {
+        self.table.node_count()
     }
 
     /// The address of a node that is not known to be down, which differs from call to call.

@@ -20,7 +20,7 @@ use crate::store::redis::stats::NodeList;
 pub(super) struct SlotTable {
     factory: NodeFactory,
     owners: Arc<SlotOwners>,
-    /// Held to clone or to replace nodes or to read their figures, never across an `.await`.
+    /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
     nodes: RwLock<NodeTable>,
 }
 
@@ -55,7 +55,8 @@ impl SlotTable {
         self.with_owner(slot, |node| node.cloned())
     }
 
-    /// Calls `then`, which takes a few steps, with the owner of a slot.
+    /// Calls `then` with the owner of a slot. Meanwhile the nodes are locked, so `then` takes a few
+    /// steps and must not use the table.
     pub(super) fn with_owner<T>(
         &self,
         slot: u16,
@@ -84,7 +85,7 @@ impl SlotTable {
     }
 
     /// How many nodes are in use.
-    pub(super) fn count(&self) -> usize {
+    pub(super) fn node_count(&self) -> usize {
         self.nodes().places.iter().flatten().count()
     }
 
@@ -315,7 +316,7 @@ mod tests {
         let owned: Vec<_> = owned.into_iter().map(|(node, slots)| (node.place, slots)).collect();
         assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);
         assert_eq!(others, [2]);
-        assert_eq!(table.count(), 2);
+        assert_eq!(table.node_count(), 2);
     }
 
     #[tokio::test]
