@@ -56,9 +56,9 @@ impl Fleet {
         let namespace = format!("bursts{:x}", Arc::as_ptr(&loads).addr());
         let layer = async |_| {
             // Wide, so that a busy machine does not decide what is measured.
-            let options = RedisOptions::new(url).expect("an address");
+            let options = RedisOptions::new(url, &namespace).expect("an address");
             let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
-            let store = options.namespace(&namespace).expect("a namespace").connect().await;
+            let store = options.connect().await;
             protected(store.expect("a store"), Arc::clone(&loads))
         };
         let layers = join_all((0..PROCESSES).map(layer)).await;

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use bellwether::{Key, RedisOptions};
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlLock, MySqlRowLock,
-    PostgresLock, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
+    FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlLock, MySqlOptions,
+    MySqlRowLock, PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
+    ZooKeeperOptions,
 };
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use futures_util::future::join_all;
@@ -32,25 +33,25 @@ pub(crate) fn run(effort: Effort) {
         let local = LocalLock::new();
         stage.play("local", None, || found(local.clone())).await;
         let redis = RedisServer::start();
-        let options = || RedisOptions::new(&redis.url()).expect("an address");
+        let options = || RedisOptions::new(&redis.url(), "test").expect("an address");
         stage.play("redis", Some(&redis), || made(RedisLock::connect(options()))).await;
         stage.play("reentrant", Some(&redis), || made(ReentrantLock::connect(options()))).await;
         stage.play("fair", Some(&redis), || made(FairLock::connect(options()))).await;
         let nodes: Vec<_> = (0..5).map(|_| RedisServer::start()).collect();
         let options =
-            || nodes.iter().map(|node| RedisOptions::new(&node.url()).expect("an address"));
+            || nodes.iter().map(|node| RedisOptions::new(&node.url(), "test").expect("an address"));
         let all = || options().collect::<Vec<_>>();
         stage.play("redlock", Some(&nodes[0]), || made(Redlock::connect(all()))).await;
         let zookeeper = ZooKeeperServer::start();
-        let hosts = zookeeper.hosts();
-        stage.play("zookeeper", None, || made(ZooKeeperLock::connect(&hosts))).await;
+        let options = || ZooKeeperOptions::new(&zookeeper.hosts(), "test").expect("hosts");
+        stage.play("zookeeper", None, || made(ZooKeeperLock::connect(options()))).await;
         let mariadb = MariaDbServer::start();
-        let url = mariadb.url();
-        stage.play("mysql", None, || made(MySqlLock::connect(&url))).await;
-        stage.play("mysql row", None, || made(MySqlRowLock::connect(&url))).await;
+        let options = || MySqlOptions::new(&mariadb.url(), "test").expect("an address");
+        stage.play("mysql", None, || made(MySqlLock::connect(options()))).await;
+        stage.play("mysql row", None, || made(MySqlRowLock::connect(options()))).await;
         let postgres = PostgresServer::start();
-        let url = postgres.url();
-        stage.play("postgres", None, || made(PostgresLock::connect(&url))).await;
+        let options = || PostgresOptions::new(&postgres.url(), "test").expect("an address");
+        stage.play("postgres", None, || made(PostgresLock::connect(options()))).await;
     });
 }
 

@@ -69,7 +69,7 @@ impl Hits {
     /// Through a layer.
     async fn on(url: &str, servers: &[RedisServer]) -> Self {
         // Wide, so that a busy machine does not decide what is measured.
-        let options = RedisOptions::new(url).expect("an address");
+        let options = RedisOptions::new(url, "test").expect("an address");
         let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
         let store = options.connect().await.expect("a store");
         let product = |sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)));
@@ -129,7 +129,7 @@ fn pids(servers: &[RedisServer]) -> Vec<u32> {
 }
 
 fn name(sku: u64) -> String {
-    format!("by:default:{{{}}}", Key::of("item").with(sku).digest())
+    format!("by:test:{{{}}}", Key::of("item").with(sku).digest())
 }
 
 const JSON_LEN: usize = 1024;

@@ -128,7 +128,7 @@ async fn pool(server: &RedisServer) -> Pool<RedisConnectionManager> {
 
 async fn store(server: &RedisServer) -> RedisStore {
     // Wide, so that a busy machine does not decide what is measured.
-    let options = RedisOptions::new(&server.url()).expect("an address");
+    let options = RedisOptions::new(&server.url(), "test").expect("an address");
     let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
     options.connect().await.expect("a server")
 }
@@ -204,7 +204,7 @@ fn key(sku: &u64) -> Key {
 
 /// The names of the other entries, as long as ours are.
 fn name(sku: u64) -> String {
-    format!("by:default:{{{}}}", key(&sku).digest())
+    format!("by:test:{{{}}}", key(&sku).digest())
 }
 
 const JSON_LEN: usize = 1024;

@@ -107,10 +107,8 @@ impl Stage<'_> {
     /// A layer over a store that has a copy, which lasts.
     fn catalog<R: Answer>(&self, case: &str, answer: &R) -> (RedisStore, impl Catalog<R>) {
         let hour = Duration::from_secs(3600);
-        let options = RedisOptions::new(&self.server.url())
-            .and_then(|options| {
-                options.namespace(&case.replace(|letter| !char::is_alphanumeric(letter), "_"))
-            })
+        let namespace = case.replace(|letter| !char::is_alphanumeric(letter), "_");
+        let options = RedisOptions::new(&self.server.url(), &namespace)
             .and_then(|options| options.near(16 * 1024 * 1024))
             .and_then(|options| options.near_ttl(hour))
             .expect("options that make sense");

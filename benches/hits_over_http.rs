@@ -25,7 +25,7 @@ pub(crate) fn run(effort: Effort) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let layer = runtime.block_on(async {
-        let options = RedisOptions::new(&server.url()).expect("a url");
+        let options = RedisOptions::new(&server.url(), "test").expect("a url");
         let options = options.near(1 << 20).expect("a size");
         HttpCacheLayer::new(options.connect().await.expect("a store"))
     });

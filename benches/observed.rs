@@ -31,7 +31,7 @@ pub(crate) fn run(effort: Effort) {
     let loading = Runtime::new().expect("a runtime");
     hit("in memory", MemoryStore::new(100), &loading, effort);
     let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url())
+    let options = RedisOptions::new(&server.url(), "test")
         .and_then(|options| options.near(16 * 1024 * 1024))
         .and_then(|options| options.near_ttl(AN_HOUR))
         .expect("options that make sense");

@@ -25,7 +25,7 @@ pub(crate) fn run(effort: Effort) {
         [("killed", RedisServer::kill), ("stopped", |server| server.stop())];
     for (case, away) in ways {
         let mut server = RedisServer::start();
-        let options = RedisOptions::new(&server.url()).expect("an address");
+        let options = RedisOptions::new(&server.url(), "test").expect("an address");
         let store = runtime.block_on(options.connect()).expect("a store");
         away(&mut server);
         race(case, store, &runtime, effort);

@@ -66,14 +66,14 @@ fn of_the_store(runtime: &Runtime, effort: Effort) {
     let pool = runtime.block_on(Pool::builder().max_size(1).build(Nothing)).expect("a pool");
     let made = key(&SKU);
     let digest = key(&SKU).digest();
-    let name = format!("bw:default:{{{digest}}}");
+    let name = format!("bw:test:{{{digest}}}");
     let sealed = vec![b'x'; HEADER + JSON_LEN];
     let store = AtOnce(json(&Product::of_json_len(SKU, JSON_LEN)).into());
     let mut race = Race::new("parts", "of the store");
     let whole = enter_layer(&mut race, &store, runtime);
     let parts = [
         race.enter_plain("the digest", || made.digest()),
-        race.enter_plain("the name", || format!("bw:default:{{{}}}", black_box(digest))),
+        race.enter_plain("the name", || format!("bw:test:{{{}}}", black_box(digest))),
         race.enter_plain("the command", || redis::Cmd::get(black_box(&name))),
         race.enter_async("a checkout", runtime, || async { drop(pool.get().await) }),
         race.enter_async("waiting once", runtime, yield_now),

@@ -49,8 +49,7 @@ enum Sharing {
 
 pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what is measured.
-    RedisOptions::new(&server.url())
-        .and_then(|options| options.namespace(namespace))
+    RedisOptions::new(&server.url(), namespace)
         .and_then(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")
 }

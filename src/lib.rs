@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
+//! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
 //! let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 //!
 //! let item = items.get_or_load(42, async || {

@@ -13,7 +13,7 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let count = RedisScript::new(&["return redis.call('INCR', KEYS[1])"]);
-//! let options = RedisOptions::new("redis://127.0.0.1:6379")?;
+//! let options = RedisOptions::new("redis://127.0.0.1:6379", "shop")?;
 //! let client = RedisClient::new(options, [count.clone()], Watchers::default());
 //! let key = Key::of("visits").with("front page");
 //! let names = [client.name(&key.digest(), ":count")];

@@ -15,7 +15,7 @@ const HITS: u64 = 100;
 #[tokio::test]
 async fn a_near_hit_allocates_its_key_and_its_answer() {
     let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).expect("options");
+    let options = RedisOptions::new(&server.url(), "test").expect("options");
     let store = options.near(1024 * 1024).expect("enough").connect().await.expect("a store");
     let mut catalog = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
         .ttl(Duration::from_secs(60))

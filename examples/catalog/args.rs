@@ -65,7 +65,7 @@ impl Args {
 
     fn checked(self) -> Result<Self, String> {
         if self.store != "memory" {
-            RedisOptions::new(&self.store).map_err(|fault| {
+            RedisOptions::new(&self.store, "shop").map_err(|fault| {
                 let shown = tables::shown(&self.store);
                 format!(
                     "--store {shown}: neither `memory` nor like redis://127.0.0.1:6379: {fault}"

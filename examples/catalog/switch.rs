@@ -56,7 +56,7 @@ impl SwitchedStore {
             let store = MemoryStore::new(ENTRIES);
             return Ok(Self::around(store.clone(), Kind::Memory(store)));
         }
-        let store = RedisOptions::new(place)?.namespace("catalog")?.near(NEAR)?.connect().await;
+        let store = RedisOptions::new(place, "catalog")?.near(NEAR)?.connect().await;
         let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(place)))?;
         Ok(Self::around(store.clone(), Kind::Redis(store)))
     }

@@ -4,13 +4,18 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::RedisOptions;
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock,
-    Redlock, ReentrantLock, ZooKeeperLock,
+    FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlOptions, MySqlRowLock,
+    PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
+    ZooKeeperOptions,
 };
 use clap::ValueEnum;
 
 use crate::servers::{MYSQL, POSTGRES, REDIS, REDLOCK, Servers, ZOOKEEPER};
+
+/// What all locks of this example share in the servers.
+const NAMESPACE: &str = "locks";
 
 /// A kind of lock.
 #[derive(Clone, Copy, ValueEnum)]
@@ -82,16 +87,28 @@ impl Kind {
     }
 
     async fn connect(self, servers: &Servers) -> Result<Arc<dyn Lock>, Box<dyn Error>> {
+        let redis = |url: &str| RedisOptions::new(url, NAMESPACE);
+        let mysql = |url: &str| MySqlOptions::new(url, NAMESPACE);
         Ok(match self {
             Self::Local => Arc::new(LocalLock::new()),
-            Self::Redis => Arc::new(RedisLock::connect(&servers.redis()?).await?),
-            Self::Reentrant => Arc::new(ReentrantLock::connect(&servers.redis()?).await?),
-            Self::Fair => Arc::new(FairLock::connect(&servers.redis()?).await?),
-            Self::Redlock => Arc::new(Redlock::connect(&servers.redlock()?).await?),
-            Self::Zookeeper => Arc::new(ZooKeeperLock::connect(&servers.zookeeper()?).await?),
-            Self::Mysql => Arc::new(MySqlLock::connect(&servers.mysql()?).await?),
-            Self::MysqlRow => Arc::new(MySqlRowLock::connect(&servers.mysql()?).await?),
-            Self::Postgres => Arc::new(PostgresLock::connect(&servers.postgres()?).await?),
+            Self::Redis => Arc::new(RedisLock::connect(redis(&servers.redis()?)?).await?),
+            Self::Reentrant => Arc::new(ReentrantLock::connect(redis(&servers.redis()?)?).await?),
+            Self::Fair => Arc::new(FairLock::connect(redis(&servers.redis()?)?).await?),
+            Self::Redlock => {
+                let nodes: Result<Vec<_>, _> =
+                    servers.redlock()?.iter().map(|url| redis(url)).collect();
+                Arc::new(Redlock::connect(nodes?).await?)
+            }
+            Self::Zookeeper => {
+                let options = ZooKeeperOptions::new(&servers.zookeeper()?, NAMESPACE)?;
+                Arc::new(ZooKeeperLock::connect(options).await?)
+            }
+            Self::Mysql => Arc::new(MySqlLock::connect(mysql(&servers.mysql()?)?).await?),
+            Self::MysqlRow => Arc::new(MySqlRowLock::connect(mysql(&servers.mysql()?)?).await?),
+            Self::Postgres => {
+                let options = PostgresOptions::new(&servers.postgres()?, NAMESPACE)?;
+                Arc::new(PostgresLock::connect(options).await?)
+            }
         })
     }
 }

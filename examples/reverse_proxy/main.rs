@@ -58,7 +58,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let layer = match args.store.as_str() {
         "memory" => HttpCacheLayer::new(MemoryStore::new(args.entries)),
         url => {
-            let store = RedisStore::connect(url).await;
+            let store = RedisStore::connect(url, "shop").await;
             HttpCacheLayer::new(store.map_err(|fault| format!("--store {}: {fault}", shown(url)))?)
         }
     };

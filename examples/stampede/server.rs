@@ -66,7 +66,7 @@ async fn connect(url: &str) -> Result<MultiplexedConnection, Fault> {
 
 /// The URL of the store without user, password and database.
 pub(crate) fn shown(url: &str) -> Result<String, String> {
-    let options = RedisOptions::new(url).map_err(|fault| fault.to_string())?;
+    let options = RedisOptions::new(url, "shop").map_err(|fault| fault.to_string())?;
     let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
     Ok(format!("{scheme}://{}", options.address()))
 }

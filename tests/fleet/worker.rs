@@ -70,8 +70,7 @@ pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {
     async fn open(setup: Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let mut options = RedisOptions::new(&setup.url)?
-            .namespace(NAMESPACE)?
+        let mut options = RedisOptions::new(&setup.url, NAMESPACE)?
             .timeout(Duration::from_millis(setup.timeout_ms))?;
         if setup.resp2 {
             options = options.resp2();

@@ -81,9 +81,9 @@ fn the_source_of_a_load_that_an_adapter_ended_is_an_error_of_the_cache() {
 
 #[tokio::test]
 async fn the_source_of_a_store_error_is_what_was_wrong_with_its_options_or_its_connection() {
-    let error = RedisStore::connect("http://localhost").await.unwrap_err();
+    let error = RedisStore::connect("http://localhost", "test").await.unwrap_err();
     assert!(matches!(find_in_chain(&error), Some(ConfigError::Url { .. })), "{error:?}");
-    let error = RedisStore::connect("redis://127.0.0.1:1").await.unwrap_err();
+    let error = RedisStore::connect("redis://127.0.0.1:1", "test").await.unwrap_err();
     assert!(find_in_chain::<redis::RedisError>(&error).is_some(), "{error:?}");
 }
 

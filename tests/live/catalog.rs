@@ -77,8 +77,7 @@ pub(crate) fn options(server: &RedisServer) -> RedisOptions {
 
 pub(crate) fn options_at(url: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what a test shows.
-    RedisOptions::new(url)
-        .and_then(|options| options.namespace("live"))
+    RedisOptions::new(url, "live")
         .and_then(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")
 }

@@ -172,7 +172,7 @@ async fn a_user_that_is_missing_disabled_or_has_another_password_is_named() {
     allow(&server, &["secret"]);
     let at = |login: &str| {
         let url = format!("redis://{login}@127.0.0.1:{}", server.port());
-        RedisOptions::new(&url).expect("an address").timeout(PATIENCE).expect("a timeout")
+        RedisOptions::new(&url, "test").expect("an address").timeout(PATIENCE).expect("a timeout")
     };
     server.command(&["ACL", "SETUSER", "default", "off"]);
     let admin = || {
@@ -204,7 +204,7 @@ async fn a_wrong_password_causes_no_storm_of_connections() {
     let server = RedisServer::start();
     allow(&server, &["secret"]);
     let url = format!("redis://bw:wrong@127.0.0.1:{}", server.port());
-    let store = RedisOptions::new(&url).expect("an address").connect_lazily();
+    let store = RedisOptions::new(&url, "test").expect("an address").connect_lazily();
     let began = tokio::time::Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
         store.lookup(key(1)).await.expect_err("the password is wrong");
@@ -282,7 +282,7 @@ async fn secrets_are_neither_logged_nor_in_errors() {
 #[test]
 fn secrets_are_not_shown() {
     let server = "redis://user-name:hunter2@127.0.0.1";
-    let options = RedisOptions::new(server).expect("an address");
+    let options = RedisOptions::new(server, "test").expect("an address");
     let credentials = RedisCredentials::new("user-name", "hunter2");
     let provided = options.clone().credentials(credentials.clone());
     let store = provided.clone().connect_lazily();

@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(4);
 /// of.
 async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
-    let options = RedisOptions::new(&proxy.url()).expect("options").namespace("live");
+    let options = RedisOptions::new(&proxy.url(), "live");
     let options = options.and_then(|options| options.timeout(TIMEOUT)).expect("options");
     let store = near(options).connect().await.expect("a store");
     let other = other_process(server).await;

@@ -15,8 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
-    let options = RedisOptions::new(&server.url_of_user(&[&RIGHTS[..], more].concat()));
-    let options = options.and_then(|options| options.namespace("live"));
+    let options = RedisOptions::new(&server.url_of_user(&[&RIGHTS[..], more].concat()), "live");
     options.and_then(|options| options.timeout(PATIENCE)).expect("options")
 }
 

@@ -227,7 +227,7 @@ async fn a_dead_connection_is_noticed_while_copies_are_read() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
     let budget = Duration::from_millis(250);
-    let options = RedisOptions::new(&proxy.url()).expect("options").namespace("live");
+    let options = RedisOptions::new(&proxy.url(), "live");
     let options = near(options.and_then(|options| options.timeout(budget)).expect("options"));
     let store = options.connect().await.expect("a store");
     let other = other_process(&server).await;
@@ -243,7 +243,7 @@ async fn a_dead_connection_is_noticed_while_copies_are_read() {
 async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
-    let options = RedisOptions::new(&proxy.url()).expect("options").namespace("live");
+    let options = RedisOptions::new(&proxy.url(), "live");
     let options = options.and_then(|options| options.timeout(MINUTE)).expect("options");
     let store = near(options).connect().await.expect("a store");
     let other = other_process(&server).await;
@@ -341,7 +341,7 @@ async fn the_task_that_guards_copies_ends_with_them() {
 
 #[test]
 fn a_near_tier_out_of_its_range_is_refused_by_name() {
-    let options = RedisOptions::new("redis://localhost").expect("options");
+    let options = RedisOptions::new("redis://localhost", "test").expect("options");
     let error = options.clone().near(1).expect_err("too small").to_string();
     assert!(error.contains("near tier") && error.contains("65536"), "{error}");
     let error = options.near_ttl(Duration::ZERO).expect_err("too short").to_string();

@@ -39,7 +39,7 @@ pub(crate) fn all_rights() -> Vec<&'static str> {
 }
 
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
-    let options = RedisOptions::new(&server.url_of_user(rights)).expect("options");
+    let options = RedisOptions::new(&server.url_of_user(rights), "test").expect("options");
     options.timeout(Duration::from_secs(5)).expect("a timeout")
 }
 
@@ -175,7 +175,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
     let server = RedisServer::start();
     user(&server, &all_rights());
     let url = format!("redis://bw:hunter2@127.0.0.1:{}", server.port());
-    let options = RedisOptions::new(&url).expect("options");
+    let options = RedisOptions::new(&url, "test").expect("options");
     let lazily = options.clone().connect_lazily();
     let error = options.connect().await.expect_err("refused");
     assert!(error.to_string().contains("redis"), "{error}");
@@ -186,7 +186,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_within_the_timeout() {
     let url = format!("redis://127.0.0.1:{}", free_port());
-    let error = RedisStore::connect(&url).await.expect_err("nothing listens");
+    let error = RedisStore::connect(&url, "test").await.expect_err("nothing listens");
     assert!(
         matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::TimedOut),
         "{error:?}"
@@ -198,7 +198,7 @@ async fn a_malformed_address_is_a_misconfiguration() {
     for url in
         ["", "localhost", "http://localhost", "redis://", "redis://:pw@:99999/", "redis://h/x"]
     {
-        let error = RedisStore::connect(url).await.expect_err("no address");
+        let error = RedisStore::connect(url, "test").await.expect_err("no address");
         assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{url:?}: {error}");
     }
 }

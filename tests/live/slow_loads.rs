@@ -22,7 +22,7 @@ async fn callers_in_two_processes_share_one_load_of_seven_seconds() {
     let server = RedisServer::start();
     let loads = Arc::new(AtomicUsize::new(0));
     let process = async || {
-        let store = RedisOptions::new(&server.url()).expect("an address").connect().await;
+        let store = RedisOptions::new(&server.url(), "test").expect("an address").connect().await;
         let loads = Arc::clone(&loads);
         let key_of: fn(&u64) -> Key = |sku| key(*sku);
         ReadThroughLayer::new(store.expect("a store"), key_of)

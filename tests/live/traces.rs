@@ -17,7 +17,7 @@ fn key() -> Key {
 }
 
 async fn store(server: &RedisServer) -> RedisStore {
-    let options = RedisOptions::new(&server.url()).expect("options");
+    let options = RedisOptions::new(&server.url(), "test").expect("options");
     options.timeout(PATIENT).expect("a timeout").connect().await.expect("a store")
 }
 
@@ -43,7 +43,7 @@ async fn told(store: &RedisStore) -> Option<Option<TraceParent>> {
 }
 
 fn lease_name() -> String {
-    format!("bw:default:{{{}}}:lease", key().digest())
+    format!("bw:test:{{{}}}:lease", key().digest())
 }
 
 #[tokio::test]

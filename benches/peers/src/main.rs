@@ -130,7 +130,7 @@ enum Kind {
 
 impl Contender {
     async fn connect(name: &'static str, server: &Server) -> Result<Self, Failure> {
-        let options = || RedisOptions::new(&server.url());
+        let options = || RedisOptions::new(&server.url(), "test");
         let kind = match name {
             "rslock" => Kind::Rslock(LockManager::new(vec![server.url()])),
             "RedisLock by itself" => Kind::Bare(RedisLock::connect(options()?).await?),

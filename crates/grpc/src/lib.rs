@@ -12,7 +12,7 @@
 //! use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 //!
 //! # fn layer() -> Result<(), bellwether::ConfigError> {
-//! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
+//! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
 //! let product = CachedMethod::fresh_for(Duration::from_secs(60));
 //! let layer = GrpcCacheLayer::new(store).method("/catalog.Catalog/Product", product)?;
 //! # let catalog = tonic::service::Routes::default();

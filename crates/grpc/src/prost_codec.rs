@@ -23,7 +23,7 @@ use prost::Message;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
+/// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
 /// let products: Cache<Product, Prost> =
 ///     Cache::builder("product", store).ttl(Duration::from_secs(60)).codec(Prost::default()).build();
 ///

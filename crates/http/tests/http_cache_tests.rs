@@ -25,7 +25,7 @@ async fn the_public_suite_is_passed_from_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_public_suite_is_passed_from_redis() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.expect("a store");
+    let store = RedisStore::connect(&server.url(), "test").await.expect("a store");
     check(&score(HttpCacheLayer::new(store)).await);
 }
 

@@ -65,8 +65,9 @@
 //!   the next request of the session, a third of its timeout later.
 //!
 //! # How a lock is made
-//! All in one way, as the stores are: by `connect` with an address, or with options. `connect_lazily`
-//! connects at the first use. Options connect themselves too, to the lock with their name:
+//! All in one way: by `connect` with options, which have an address and a namespace.
+//! `connect_lazily` connects at the first use. Options connect themselves too, to the lock with
+//! their name:
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "redis", feature = "postgres"))]
@@ -74,13 +75,12 @@
 //! use bellwether::RedisOptions;
 //! use bellwether_lock::{PostgresOptions, RedisLock};
 //!
-//! let lock = RedisLock::connect("redis://127.0.0.1:6379").await?;
-//! let options = RedisOptions::new("redis://127.0.0.1:6379")?.namespace("shop")?;
-//! let shop = RedisLock::connect(options).await?;
+//! let options = RedisOptions::new("redis://127.0.0.1:6379", "shop")?;
+//! let lock = RedisLock::connect(options).await?;
 //!
-//! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop")?.namespace("shop")?;
+//! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop", "shop")?;
 //! let other = options.connect().await?; // or PostgresLock::connect(options).await?
-//! # drop((lock, shop, other));
+//! # drop((lock, other));
 //! # Ok(())
 //! # }
 //! ```

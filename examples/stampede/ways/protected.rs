@@ -24,7 +24,7 @@ pub(super) fn in_memory(loader: Loader) -> Result<Catalog, Fault> {
 }
 
 pub(super) async fn in_redis(url: &str, namespace: &str, loader: Loader) -> Result<Catalog, Fault> {
-    let store = RedisOptions::new(url)?.namespace(namespace)?.near(NEAR)?.connect().await?;
+    let store = RedisOptions::new(url, namespace)?.near(NEAR)?.connect().await?;
     Ok(protect(store, loader)?)
 }
 

@@ -33,7 +33,6 @@ use self::inner::Inner;
 use self::kept::{Change, ChangeTarget};
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
-use crate::config_error::ConfigError;
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::stats::StoreOperation;
@@ -128,15 +127,13 @@ impl RedisOptions {
 }
 
 impl RedisStore {
-    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`].
+    /// Connects to an address, with a namespace and the defaults for everything else. See
+    /// [`RedisOptions::new`] for both, and [`RedisOptions::connect`] for other options.
     ///
     /// # Errors
-    /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
-    pub async fn connect<O>(options: O) -> Result<Self, StoreError>
-    where
-        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
-    {
-        options.try_into().map_err(Into::into)?.connect().await
+    /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
+    pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        RedisOptions::new(url, namespace)?.connect().await
     }
 
     /// A store that connects at its first use, for services that start before their Redis.

@@ -29,7 +29,7 @@ fn what_is_no_address_is_refused() {
         "redis://localhost/0?protocol=resp9",
     ];
     for address in addresses {
-        let refused = RedisOptions::new(address);
+        let refused = RedisOptions::new(address, "test");
         assert!(matches!(refused, Err(ConfigError::Url { .. })), "{address:?} gave {refused:?}");
     }
 }
@@ -37,7 +37,7 @@ fn what_is_no_address_is_refused() {
 #[test]
 fn what_is_an_address_is_accepted() {
     for address in ["redis://localhost", "redis://a:b@[::1]:1/15", "unix:///tmp/redis.sock"] {
-        RedisOptions::new(address).expect(address);
+        RedisOptions::new(address, "test").expect(address);
     }
 }
 
@@ -59,7 +59,7 @@ fn no_refused_address_gives_its_password_away() {
         "unix:///tmp/redis.sock?db=hunter2",
     ];
     for address in addresses {
-        if let Err(error) = RedisOptions::new(address) {
+        if let Err(error) = RedisOptions::new(address, "test") {
             let shown = format!("{error} {error:?}");
             assert!(!shown.contains(PASSWORD), "{address:?} gave {shown:?}");
         }
@@ -71,7 +71,7 @@ fn no_refused_address_gives_its_password_away() {
 #[test]
 fn no_part_of_a_refused_address_is_repeated() {
     for address in ["redis://localhost/hunter2", "redis://localhost?protocol=hunter2"] {
-        let error = RedisOptions::new(address).unwrap_err();
+        let error = RedisOptions::new(address, "test").unwrap_err();
         let shown = format!("{error} {error:?}");
         assert!(!shown.contains(PASSWORD), "{address:?} gave {shown:?}");
     }
@@ -79,7 +79,8 @@ fn no_part_of_a_refused_address_is_repeated() {
 
 #[test]
 fn options_are_shown_without_user_and_password() {
-    let options = RedisOptions::new("redis://operator:hunter2@redis.internal:7000/3").unwrap();
+    let options =
+        RedisOptions::new("redis://operator:hunter2@redis.internal:7000/3", "test").unwrap();
     let shown = format!("{options:?}");
     assert!(shown.contains("redis.internal:7000"), "{shown}");
     assert!(!shown.contains(PASSWORD) && !shown.contains("operator"), "{shown}");
@@ -87,7 +88,8 @@ fn options_are_shown_without_user_and_password() {
 
 #[test]
 fn a_store_is_shown_without_user_and_password() {
-    let options = RedisOptions::new("redis://operator:hunter2@redis.internal:7000/3").unwrap();
+    let options =
+        RedisOptions::new("redis://operator:hunter2@redis.internal:7000/3", "test").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
     let shown = format!("{:?}", options.connect_lazily());
@@ -103,7 +105,7 @@ fn nowhere() -> String {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_without_user_and_password() {
     let options =
-        RedisOptions::new(&nowhere()).unwrap().timeout(Duration::from_millis(20)).unwrap();
+        RedisOptions::new(&nowhere(), "test").unwrap().timeout(Duration::from_millis(20)).unwrap();
     let error = options.connect().await.unwrap_err();
     let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
     assert!(kinds.contains(&error.kind()), "{error:?}");
@@ -113,20 +115,23 @@ async fn a_server_that_is_not_there_is_an_error_without_user_and_password() {
 
 #[tokio::test]
 async fn an_address_that_makes_no_sense_is_an_error_of_connecting_without_its_password() {
-    let error = RedisStore::connect("redis://user:hunter2@localhost:port").await.unwrap_err();
+    let error =
+        RedisStore::connect("redis://user:hunter2@localhost:port", "test").await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
     assert!(!format!("{error} {error:?}").contains(PASSWORD), "{error:?}");
 }
 
+const ADDRESS: &str = "redis://localhost";
+
 fn options() -> RedisOptions {
-    RedisOptions::new("redis://localhost").unwrap()
+    RedisOptions::new(ADDRESS, "test").unwrap()
 }
 
 #[test]
 fn a_namespace_of_other_characters_is_refused() {
     let too_long = "x".repeat(65);
     for namespace in ["", " ", "a b", "a:b", "{a}", "ä", "a\0", "a\n", "*", "a/b", &too_long] {
-        let refused = options().namespace(namespace);
+        let refused = RedisOptions::new(ADDRESS, namespace);
         assert!(
             matches!(refused, Err(ConfigError::Namespace { .. })),
             "{namespace:?}: {refused:?}"
@@ -136,7 +141,7 @@ fn a_namespace_of_other_characters_is_refused() {
 
 #[test]
 fn a_namespace_that_is_refused_is_not_repeated_at_length() {
-    let error = options().namespace(&"x".repeat(1_000_000)).unwrap_err();
+    let error = RedisOptions::new(ADDRESS, &"x".repeat(1_000_000)).unwrap_err();
     assert!(error.to_string().len() < 200);
 }
 
@@ -144,7 +149,7 @@ fn a_namespace_that_is_refused_is_not_repeated_at_length() {
 fn a_namespace_of_letters_digits_and_three_signs_is_accepted() {
     let longest = "x".repeat(64);
     for namespace in ["a", "0", "Shop_2.eu-west-1", &longest] {
-        options().namespace(namespace).expect(namespace);
+        RedisOptions::new(ADDRESS, namespace).expect(namespace);
     }
 }
 
@@ -188,13 +193,13 @@ fn a_probe_interval_out_of_range_is_refused_by_name() {
 fn credentials_for_sentinels_without_sentinels_are_refused() {
     let login = || RedisCredentials::password("secret");
     for address in ["redis://localhost", "redis-cluster://a,b", "unix:///tmp/redis.sock"] {
-        let options = RedisOptions::new(address).unwrap();
+        let options = RedisOptions::new(address, "test").unwrap();
         let error = options.sentinel_credentials(login()).unwrap_err();
         assert!(matches!(error, ConfigError::NoEffect { .. }), "{error:?}");
         let message = error.to_string();
         assert!(message.starts_with("sentinel credentials would have no effect"), "{message}");
     }
-    let options = RedisOptions::new("redis+sentinel://a,b,c/shop").unwrap();
+    let options = RedisOptions::new("redis+sentinel://a,b,c/shop", "test").unwrap();
     options.sentinel_credentials(login()).expect("it has sentinels");
 }
 

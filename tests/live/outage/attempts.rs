@@ -127,7 +127,7 @@ async fn a_connection_that_stalls_while_it_is_made_is_given_up_for_another_one()
             tokio::spawn(greet(client));
         }
     });
-    let options = RedisOptions::new(&url).and_then(|options| options.down_after(NEVER));
+    let options = RedisOptions::new(&url, "test").and_then(|options| options.down_after(NEVER));
     let store = options.expect("options").connect_lazily();
     let began = Instant::now();
     while greeted.load(Ordering::SeqCst) < 3 {

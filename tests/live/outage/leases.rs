@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(10);
 impl Site {
     /// The remaining lease of a key, in milliseconds; negative if there is none.
     fn lease_left(&self, key: &Key) -> i64 {
-        let name = format!("bw:default:{{{}}}:lease", key.digest());
+        let name = format!("bw:test:{{{}}}:lease", key.digest());
         match self.server.command(&["PTTL", &name]) {
             Reply::Integer(left) => left,
             other => panic!("no life: {other:?}"),

@@ -42,7 +42,7 @@ impl Site {
     }
 
     fn options(&self) -> RedisOptions {
-        RedisOptions::new(&self.proxy.url()).expect("an address")
+        RedisOptions::new(&self.proxy.url(), "test").expect("an address")
     }
 
     /// A store whose next probe is far away.

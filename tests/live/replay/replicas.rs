@@ -162,7 +162,7 @@ async fn a_user_that_may_not_wait_is_told_at_the_start() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let options = || RedisOptions::new("redis://localhost").expect("an address");
+    let options = || RedisOptions::new("redis://localhost", "test").expect("an address");
     let second = Duration::from_secs(1);
     let refused = [
         options().replicated(Invalidations, 0, second).err(),

@@ -43,7 +43,7 @@ async fn is_kept_as_it_is(origin: &Catalog, method: &str, fields: &[(&'static st
     let expected = wire(&itself.call(request()).await);
     let before = origin.calls();
     for _ in 0..2 {
-        let store = RedisStore::connect(&redis.url()).await.expect("a store");
+        let store = RedisStore::connect(&redis.url(), "test").await.expect("a store");
         let layer = GrpcCacheLayer::new(store).method(PRODUCT, keeping_errors()).expect("a method");
         let layer = layer.method(RAW, keeping_errors()).expect("a method");
         let cached = Connection::to(layered(origin.clone(), layer).await).await;

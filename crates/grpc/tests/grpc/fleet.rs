@@ -13,7 +13,7 @@ use crate::raw::{Connection, request, with};
 use crate::server::{MINUTE, layered};
 
 async fn layer(server: &RedisServer) -> GrpcCacheLayer {
-    let options = RedisOptions::new(&server.url()).expect("options");
+    let options = RedisOptions::new(&server.url(), "test").expect("options");
     let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
     let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE);
     GrpcCacheLayer::new(options.connect().await.expect("a store"))

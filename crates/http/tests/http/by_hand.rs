@@ -120,7 +120,8 @@ async fn a_layer_that_is_not_clearable_says_so() {
 
 /// A handle over a store that keeps this many invalidations.
 async fn keeping(most: usize, server: &RedisServer) -> HttpHandle {
-    let options = RedisOptions::new(&server.url()).unwrap().kept_invalidations(most).unwrap();
+    let options =
+        RedisOptions::new(&server.url(), "test").unwrap().kept_invalidations(most).unwrap();
     plain(options.connect().await.unwrap()).handle()
 }
 

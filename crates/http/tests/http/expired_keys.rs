@@ -200,7 +200,7 @@ async fn an_expiry_of_a_key_whose_caller_leaves_goes_on() {
 #[tokio::test]
 async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
     let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = RedisOptions::new(&server.url(), "test").unwrap();
     let store = options.timeout(Duration::from_secs(3)).unwrap().connect().await.unwrap();
     let layer = layer(store.clone());
     let cache = with_variants(&layer, &varying()).await;
@@ -218,7 +218,8 @@ async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
 #[tokio::test]
 async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
     let mut server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).unwrap().reassert_window(MINUTE * 10).unwrap();
+    let options =
+        RedisOptions::new(&server.url(), "test").unwrap().reassert_window(MINUTE * 10).unwrap();
     let store = options.timeout(Duration::from_secs(30)).unwrap().connect().await.unwrap();
     let layer = layer(store.clone());
     let cache = with_variants(&layer, &varying()).await;
@@ -238,7 +239,7 @@ async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
 #[tokio::test]
 async fn an_expiry_of_a_key_that_no_replica_has_is_an_error_and_was_executed() {
     let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = RedisOptions::new(&server.url(), "test").unwrap();
     let options = options.timeout(Duration::from_secs(30)).unwrap();
     let short = Duration::from_millis(50);
     let options = options.replicated(ReplicatedWrites::Invalidations, 1, short).unwrap();

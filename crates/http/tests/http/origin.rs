@@ -126,14 +126,14 @@ pub(crate) fn plain(store: impl bellwether::store::Store) -> HttpCacheLayer {
 
 pub(crate) async fn redis() -> (RedisServer, RedisStore) {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = RedisStore::connect(&server.url(), "test").await.unwrap();
     (server, store)
 }
 
 /// The same with a timeout that no slow machine reaches.
 pub(crate) async fn patient_redis() -> (RedisServer, RedisStore) {
     let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = RedisOptions::new(&server.url(), "test").unwrap();
     let options = options.timeout(Duration::from_secs(30)).unwrap();
     (server, options.connect().await.unwrap())
 }

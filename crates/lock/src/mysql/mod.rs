@@ -9,7 +9,7 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key};
+use bellwether::Key;
 
 pub use self::options::MySqlOptions;
 
@@ -22,17 +22,13 @@ use crate::LockError;
 macro_rules! by_sessions {
     ($lock:ident, $database:ident) => {
         impl $lock {
-            /// Connects to a `mysql://` address, or with [`MySqlOptions`]. Creates the tables that
-            /// are missing.
+            /// Connects. Creates the tables that are missing.
             ///
             /// # Errors
-            /// If the address is not valid, or if the server cannot be reached or refuses. If a
+            /// If the server cannot be reached or refuses. If a
             /// table is missing and the user may not create it: the message has the statement.
-            pub async fn connect<O>(options: O) -> Result<Self, LockError>
-            where
-                O: TryInto<MySqlOptions, Error: Into<ConfigError>>,
-            {
-                let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+            pub async fn connect(options: MySqlOptions) -> Result<Self, LockError> {
+                let lock = Self::connect_lazily(options);
                 lock.0.prepare().await?;
                 Ok(lock)
             }

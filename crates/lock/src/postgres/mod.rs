@@ -7,7 +7,7 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key};
+use bellwether::Key;
 
 pub use self::options::PostgresOptions;
 
@@ -61,17 +61,13 @@ use crate::LockError;
 pub struct PostgresLock(Sessions<Advisory>);
 
 impl PostgresLock {
-    /// Connects to a `postgresql://` address, or with [`PostgresOptions`]. Creates the sequence if
-    /// it is missing.
+    /// Connects. Creates the sequence if it is missing.
     ///
     /// # Errors
-    /// If the address is not valid, or if the server cannot be reached or refuses. If the sequence
+    /// If the server cannot be reached or refuses. If the sequence
     /// is missing and the user may not create it: the message has the statement.
-    pub async fn connect<O>(options: O) -> Result<Self, LockError>
-    where
-        O: TryInto<PostgresOptions, Error: Into<ConfigError>>,
-    {
-        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+    pub async fn connect(options: PostgresOptions) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(options);
         lock.0.prepare().await?;
         Ok(lock)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key, RedisOptions};
+use bellwether::{Key, RedisOptions};
 
 use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
@@ -26,7 +26,7 @@ use bellwether::store::{Claim, Renew, Watch};
 /// use bellwether::RedisOptions;
 /// use bellwether_lock::RedisLock;
 ///
-/// let options = RedisOptions::new("redis://127.0.0.1:6379")?.namespace("shop")?;
+/// let options = RedisOptions::new("redis://127.0.0.1:6379", "shop")?;
 /// let lock = RedisLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
@@ -47,17 +47,13 @@ struct SingleLock {
 }
 
 impl RedisLock {
-    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
-    /// server answers and allows what the scripts need.
+    /// Connects. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// If the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect<O>(options: O) -> Result<Self, LockError>
-    where
-        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
-    {
-        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(options);
         lock.0.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)

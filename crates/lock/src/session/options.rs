@@ -35,24 +35,14 @@ pub(crate) use sealed::DatabaseAddress;
 
 impl<A: DatabaseAddress> SessionOptions<A> {
     /// Options for an address: `mysql://` with a database, which has the tables of the locks, or
-    /// `postgresql://`.
+    /// `postgresql://`. Services share locks if they have the same namespace.
     ///
     /// # Errors
     /// If the address is not valid. The message repeats no part of it, because any may be a
-    /// password.
-    pub fn new(url: &str) -> Result<Self, ConfigError> {
+    /// password. If the namespace is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
         let address = A::parse(url).ok_or(ConfigError::Url { reason: A::FORM })?;
-        Ok(Self { address, settings: SessionSettings::default() })
-    }
-
-    /// Sets the namespace of the keys. Services that share locks share a namespace.
-    ///
-    /// Default: `default`, so that one service needs no name.
-    ///
-    /// # Errors
-    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
-    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
+        Ok(Self { address, settings: SessionSettings::new(namespace)? })
     }
 
     /// Sets how long the server may take for an answer, and for a connection. The patience of the
@@ -93,24 +83,6 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// If it is not from 1 to 10,000.
     pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
         Ok(Self { settings: self.settings.connections(connections)?, ..self })
-    }
-}
-
-/// Options for an address, with the defaults for everything else.
-impl<A: DatabaseAddress> TryFrom<&str> for SessionOptions<A> {
-    type Error = ConfigError;
-
-    fn try_from(url: &str) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// As for `&str`.
-impl<A: DatabaseAddress> TryFrom<&String> for SessionOptions<A> {
-    type Error = ConfigError;
-
-    fn try_from(url: &String) -> Result<Self, ConfigError> {
-        Self::new(url)
     }
 }
 

@@ -20,8 +20,13 @@ pub(crate) struct SessionSettings {
 }
 
 impl SessionSettings {
-    pub(crate) fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self { namespace: namespace_of(namespace)?, ..self })
+    pub(crate) fn new(namespace: &str) -> Result<Self, ConfigError> {
+        Ok(Self {
+            namespace: namespace_of(namespace)?,
+            timeout: Duration::from_secs(2),
+            session: Duration::from_secs(6),
+            connections: 64,
+        })
     }
 
     pub(crate) fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
@@ -50,16 +55,5 @@ impl SessionSettings {
     /// How long after a request the next one is sent.
     pub(super) fn pause(&self) -> Duration {
         self.session / 3
-    }
-}
-
-impl Default for SessionSettings {
-    fn default() -> Self {
-        Self {
-            namespace: "default".to_owned(),
-            timeout: Duration::from_secs(2),
-            session: Duration::from_secs(6),
-            connections: 64,
-        }
     }
 }

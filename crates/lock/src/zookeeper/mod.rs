@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{ConfigError, Digest, Key};
+use bellwether::{Digest, Key};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::{Instant, sleep};
@@ -81,17 +81,13 @@ struct Inner {
 type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, LockError>>>;
 
 impl ZooKeeperLock {
-    /// Connects to the servers of an ensemble by their list, or with [`ZooKeeperOptions`], and
-    /// establishes a session.
+    /// Connects to an ensemble, and establishes a session.
     ///
     /// # Errors
-    /// If the list is not valid, if no server can be reached in time, or if they refuse the
+    /// If no server can be reached in time, or if they refuse the
     /// credentials.
-    pub async fn connect<O>(options: O) -> Result<Self, LockError>
-    where
-        O: TryInto<ZooKeeperOptions, Error: Into<ConfigError>>,
-    {
-        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+    pub async fn connect(options: ZooKeeperOptions) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(options);
         lock.0.session().await?;
         Ok(lock)
     }

@@ -15,8 +15,7 @@ use super::node_names::NodeNames;
 /// use std::time::Duration;
 /// use bellwether_lock::ZooKeeperOptions;
 ///
-/// let lock = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps")?
-///     .namespace("shop")?
+/// let lock = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps", "shop")?
 ///     .session_timeout(Duration::from_secs(6))?
 ///     .auth("digest", b"shop:secret")
 ///     .private()
@@ -46,42 +45,33 @@ pub(super) struct NodeSettings {
 
 impl ZooKeeperOptions {
     /// Options for the servers of one ensemble: `host[:port],host[:port]...`. A path after them is
-    /// where our nodes are, instead of the root. It is created if it is missing.
+    /// where our nodes are, instead of the root. It is created if it is missing. All nodes are below
+    /// `/bellwether/<namespace>` there. Services share locks if they have the same namespace.
     ///
     /// There is no TLS: the client's own would bring a C compiler into every build.
     ///
     /// # Errors
-    /// If it is not such a list, or the path is not valid.
-    pub fn new(servers: &str) -> Result<Self, ConfigError> {
+    /// If it is not such a list, or the path is not valid. If the namespace is not 1 to 64 of
+    /// `A-Z a-z 0-9 _ . -`, or if it is `.` or `..`.
+    pub fn new(servers: &str, namespace: &str) -> Result<Self, ConfigError> {
         let (hosts, chroot) = servers.split_at(servers.find('/').unwrap_or(servers.len()));
         let chroot = chroot.trim_end_matches('/');
         if !hosts.split(',').all(is_host) || !chroot.split('/').skip(1).all(is_name) {
             return Err(ConfigError::Url { reason: SERVERS });
         }
-        Ok(Self {
-            hosts: hosts.to_owned(),
-            chroot: chroot.to_owned(),
-            namespace: "default".to_owned(),
-            session_timeout: Duration::from_secs(10),
-            auth: Vec::new(),
-            settings: NodeSettings { timeout: Duration::from_secs(2), private: false },
-        })
-    }
-
-    /// Sets the namespace: all nodes are below `/bellwether/<namespace>`. Services that share locks
-    /// share a namespace.
-    ///
-    /// Default: `default`, so that one service needs no name.
-    ///
-    /// # Errors
-    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`, or if it is `.` or `..`.
-    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         let namespace = namespace_of(namespace)?;
         // A path must not go up.
         if !is_name(&namespace) {
             return Err(ConfigError::Namespace { given: namespace });
         }
-        Ok(Self { namespace, ..self })
+        Ok(Self {
+            hosts: hosts.to_owned(),
+            chroot: chroot.to_owned(),
+            namespace,
+            session_timeout: Duration::from_secs(10),
+            auth: Vec::new(),
+            settings: NodeSettings { timeout: Duration::from_secs(2), private: false },
+        })
     }
 
     /// Sets the session timeout: the servers end the session of a silent process after it, and
@@ -138,24 +128,6 @@ impl ZooKeeperOptions {
     }
 }
 
-/// Options for a list of servers, with the defaults for everything else.
-impl TryFrom<&str> for ZooKeeperOptions {
-    type Error = ConfigError;
-
-    fn try_from(servers: &str) -> Result<Self, ConfigError> {
-        Self::new(servers)
-    }
-}
-
-/// As for `&str`.
-impl TryFrom<&String> for ZooKeeperOptions {
-    type Error = ConfigError;
-
-    fn try_from(servers: &String) -> Result<Self, ConfigError> {
-        Self::new(servers)
-    }
-}
-
 /// Shows the schemes, and no credentials.
 impl fmt::Debug for ZooKeeperOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -197,8 +169,7 @@ mod tests {
 
     #[test]
     fn the_path_after_the_servers_is_where_all_nodes_are() {
-        let options = ZooKeeperOptions::new("zoo1,[::1]:2182/apps/shop/").unwrap();
-        let options = options.namespace("stock").unwrap();
+        let options = ZooKeeperOptions::new("zoo1,[::1]:2182/apps/shop/", "stock").unwrap();
         assert_eq!(options.hosts, "zoo1,[::1]:2182");
         assert_eq!(options.names().root(), "/apps/shop/bellwether/stock");
     }
@@ -207,22 +178,21 @@ mod tests {
     fn what_is_no_list_of_servers_is_refused() {
         let wrong = ["", ",", "zoo1,", ":2181", "zoo1:port", "zoo1:0", "tcp://zoo1", "a:b:1"];
         for servers in wrong.into_iter().chain(["zoo1//apps", "zoo1/./apps", "zoo1/a\0b"]) {
-            assert!(ZooKeeperOptions::new(servers).is_err(), "{servers:?}");
+            assert!(ZooKeeperOptions::new(servers, "shop").is_err(), "{servers:?}");
         }
     }
 
     #[test]
     fn a_namespace_is_one_name() {
-        let options = || ZooKeeperOptions::new("zoo1").unwrap();
         for namespace in ["", ".", "..", "a/b", "ä", &"n".repeat(65)] {
-            assert!(options().namespace(namespace).is_err(), "{namespace:?}");
+            assert!(ZooKeeperOptions::new("zoo1", namespace).is_err(), "{namespace:?}");
         }
-        assert!(options().namespace("a..b").is_ok());
+        assert!(ZooKeeperOptions::new("zoo1", "a..b").is_ok());
     }
 
     #[test]
     fn invalid_times_are_refused() {
-        let options = || ZooKeeperOptions::new("zoo1").unwrap();
+        let options = || ZooKeeperOptions::new("zoo1", "shop").unwrap();
         for wrong in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
             assert!(options().session_timeout(wrong).is_err(), "{wrong:?}");
             assert!(options().timeout(wrong).is_err(), "{wrong:?}");
@@ -231,7 +201,7 @@ mod tests {
 
     #[test]
     fn credentials_are_not_shown() {
-        let options = ZooKeeperOptions::new("zoo1").unwrap().auth("digest", b"shop:secret");
+        let options = ZooKeeperOptions::new("zoo1", "shop").unwrap().auth("digest", b"shop:secret");
         let shown = format!("{options:?}");
         assert!(shown.contains("digest") && !shown.contains("secret"), "{shown}");
     }

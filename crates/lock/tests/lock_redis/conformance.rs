@@ -95,7 +95,7 @@ async fn nothing_is_left_but_one_fence_per_slot_and_not_for_ever() {
         Reply::Array(names) => names.into_iter().map(Reply::text).collect::<Vec<_>>(),
         other => panic!("no list of names: {other:?}"),
     };
-    let is_mark = |name: &String| name.starts_with("bw:default:fence:{");
+    let is_mark = |name: &String| name.starts_with("bw:test:fence:{");
     within(Duration::from_secs(15), || names().iter().all(is_mark)).await;
     let marks = names();
     assert!(!marks.is_empty());

@@ -254,7 +254,7 @@ async fn many_keys_that_were_locked_and_freed_leave_nothing() {
     eprintln!("{count} keys in {:?}, and {grown} bytes more", began.elapsed());
     assert!(grown < 4 << 20, "{grown} bytes more after {count} keys");
     // The largest fence of each slot.
-    let marks = || match server.command(&["KEYS", "bw:default:fence:*"]) {
+    let marks = || match server.command(&["KEYS", "bw:test:fence:*"]) {
         Reply::Array(marks) => i64::try_from(marks.len()).expect("a number"),
         other => panic!("no list of names: {other:?}"),
     };

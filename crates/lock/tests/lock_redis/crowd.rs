@@ -42,7 +42,7 @@ fn claims() -> Vec<Claim> {
 }
 
 fn name(number: u64) -> String {
-    format!("bw:default:{{{}}}:lock", key(number).digest())
+    format!("bw:test:{{{}}}:lock", key(number).digest())
 }
 
 fn scripts(server: &RedisServer) -> u64 {
@@ -128,7 +128,7 @@ async fn one_lock_is_granted_to_one_of_many_claims() {
 async fn an_error_of_one_of_many_claims_is_its_own() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
-    let Reply::Array(counters) = server.command(&["KEYS", "bw:default:fence:*"]) else {
+    let Reply::Array(counters) = server.command(&["KEYS", "bw:test:fence:*"]) else {
         panic!("no names")
     };
     // A counter that cannot count is set again by the claim that finds it.

@@ -16,7 +16,7 @@ async fn lock(server: &RedisServer, silence: Duration) -> FairLock {
 }
 
 fn queue() -> String {
-    format!("bw:default:queue:{{{}}}", key(1).digest())
+    format!("bw:test:queue:{{{}}}", key(1).digest())
 }
 
 fn waiting(server: &RedisServer) -> i64 {
@@ -213,7 +213,7 @@ async fn five_hundred_waiters_are_served_one_after_the_other_in_their_order() {
 
 #[tokio::test]
 async fn a_silence_out_of_range_is_refused() {
-    let options = || FairLockOptions::new("redis://127.0.0.1:1").expect("an address");
+    let options = || FairLockOptions::new("redis://127.0.0.1:1", "test").expect("an address");
     assert!(options().silence(Duration::ZERO).is_err());
     assert!(options().silence(Duration::from_secs(601)).is_err());
     assert!(options().silence(Duration::from_secs(600)).is_ok());

@@ -52,7 +52,7 @@ fn messages(server: &RedisServer) -> u64 {
 
 /// The length of the lock with the marks of waiters.
 fn length(server: &RedisServer) -> Reply {
-    server.command(&["STRLEN", &format!("bw:default:{{{}}}:lock", key(1).digest())])
+    server.command(&["STRLEN", &format!("bw:test:{{{}}}:lock", key(1).digest())])
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ async fn a_wait_without_a_grant_ends_in_time_and_leaves_no_place_in_the_queue() 
 }
 
 async fn leaves_the_queue(server: &RedisServer) {
-    let queue = format!("bw:default:queue:{{{}}}", key(1).digest());
+    let queue = format!("bw:test:queue:{{{}}}", key(1).digest());
     // It is given up in the background.
     within(LONG, || server.command(&["EXISTS", &queue]) == Reply::Integer(0)).await;
 }

@@ -44,7 +44,7 @@ async fn is_notified(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&Re
 
 fn delete(suffix: &'static str) -> impl Fn(&RedisServer) {
     move |server| {
-        let name = format!("bw:default:{{{}}}:{suffix}", key(1).digest());
+        let name = format!("bw:test:{{{}}}:{suffix}", key(1).digest());
         server.command(&["DEL", &name]);
     }
 }

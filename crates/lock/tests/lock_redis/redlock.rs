@@ -54,7 +54,7 @@ impl Nodes {
 }
 
 pub(crate) fn name(number: u64) -> String {
-    format!("bw:default:{{{}}}:redlock", key(number).digest())
+    format!("bw:test:{{{}}}:redlock", key(number).digest())
 }
 
 /// Options of a node that is asked every time, and after a restart soon.

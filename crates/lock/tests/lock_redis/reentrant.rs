@@ -22,7 +22,7 @@ async fn take(lock: &ReentrantLock, claim: &Claim, owner: Owner, lease: Duration
 }
 
 fn name() -> String {
-    format!("bw:default:{{{}}}:holds", key(1).digest())
+    format!("bw:test:{{{}}}:holds", key(1).digest())
 }
 
 #[tokio::test]

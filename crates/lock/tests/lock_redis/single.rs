@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::Renew;
+use bellwether::{RedisOptions, store::Renew};
 use bellwether_lock::{FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
@@ -15,7 +15,7 @@ async fn lock(server: &RedisServer) -> RedisLock {
 }
 
 fn name(number: u64) -> String {
-    format!("bw:default:{{{}}}:lock", key(number).digest())
+    format!("bw:test:{{{}}}:lock", key(number).digest())
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn no_lease_is_so_short_or_so_long_that_it_never_ends_or_is_refused() {
 #[tokio::test]
 async fn namespaces_do_not_exclude_each_other() {
     let server = RedisServer::start();
-    let shop = options(&server).namespace("shop").expect("a namespace");
+    let shop = RedisOptions::new(&server.url(), "shop").expect("options");
     let [shop, other] = [RedisLock::connect_lazily(shop), lock(&server).await];
     take(&shop, &claim(1), LONG).await;
     take(&other, &claim(1), LONG).await;
@@ -100,7 +100,7 @@ async fn names_reveal_nothing_of_a_key_but_its_digest() {
     let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");
     take(&lock, &bellwether::store::Claim::new(secret.clone()), LONG).await;
     let Reply::Array(names) = server.command(&["KEYS", "*:lock"]) else { panic!("no names") };
-    let expected = format!("bw:default:{{{}}}:lock", secret.digest());
+    let expected = format!("bw:test:{{{}}}:lock", secret.digest());
     assert_eq!(names, [Reply::Text(expected)]);
 }
 
@@ -125,7 +125,7 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
     // A server whose clock was a year ahead has left data, which a server with the right clock
     // reads.
     let ahead = 1_u64 << 51;
-    let Reply::Array(marks) = server.command(&["KEYS", "bw:default:fence:*"]) else {
+    let Reply::Array(marks) = server.command(&["KEYS", "bw:test:fence:*"]) else {
         panic!("no names")
     };
     assert_eq!(marks.len(), 1, "{marks:?}");

@@ -19,7 +19,10 @@ pub(crate) fn options(server: &RedisServer) -> RedisOptions {
 }
 
 pub(crate) fn options_of(url: &str) -> RedisOptions {
-    RedisOptions::new(url).expect("options").timeout(Duration::from_secs(5)).expect("a timeout")
+    RedisOptions::new(url, "test")
+        .expect("options")
+        .timeout(Duration::from_secs(5))
+        .expect("a timeout")
 }
 
 pub(crate) fn claim(number: u64) -> Claim {

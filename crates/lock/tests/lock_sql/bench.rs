@@ -66,9 +66,8 @@ impl Kind {
     }
 
     fn mysql(self, url: &str, settings: &LockSettings) -> MySqlOptions {
-        let options = MySqlOptions::new(url).and_then(|options| {
+        let options = MySqlOptions::new(url, &settings.namespace).and_then(|options| {
             options
-                .namespace(&settings.namespace)?
                 .timeout(settings.timeout)?
                 .session_timeout(settings.session)?
                 .connections(settings.connections)
@@ -86,9 +85,8 @@ impl Kind {
 }
 
 fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
-    let options = PostgresOptions::new(url).and_then(|options| {
+    let options = PostgresOptions::new(url, &settings.namespace).and_then(|options| {
         options
-            .namespace(&settings.namespace)?
             .timeout(settings.timeout)?
             .session_timeout(settings.session)?
             .connections(settings.connections)

@@ -100,8 +100,9 @@ async fn a_wrong_password_is_said_without_repeating_it() {
 
 #[test]
 fn secrets_are_not_shown() {
-    let mysql = MySqlOptions::new("mysql://clerk:hunter2@localhost:3307/shop").expect("options");
-    let postgres = PostgresOptions::new("postgresql://clerk:hunter2@localhost:5433/shop");
+    let mysql =
+        MySqlOptions::new("mysql://clerk:hunter2@localhost:3307/shop", "test").expect("options");
+    let postgres = PostgresOptions::new("postgresql://clerk:hunter2@localhost:5433/shop", "test");
     let shown = format!("{mysql:?} {:?}", postgres.expect("options"));
     assert!(shown.contains("localhost:3307") && shown.contains("5433"), "{shown}");
     assert!(!shown.contains("hunter2") && !shown.contains("clerk"), "{shown}");
@@ -111,21 +112,20 @@ fn secrets_are_not_shown() {
 fn what_is_no_address_is_refused_without_repeating_it() {
     let addresses = ["", "hunter2", "http://hunter2", "mysql://hunter2", "mysql://a:hunter2@b:x/c"];
     for address in addresses {
-        let error = MySqlOptions::new(address).expect_err(address).to_string();
+        let error = MySqlOptions::new(address, "test").expect_err(address).to_string();
         assert!(error.contains("mysql://") && !error.contains("hunter2"), "{error}");
     }
     let addresses = ["", "hunter2", "host=a password=hunter2", "postgresql://a:hunter2@b:x/c"];
     for address in addresses {
-        let error = PostgresOptions::new(address).expect_err(address).to_string();
+        let error = PostgresOptions::new(address, "test").expect_err(address).to_string();
         assert!(error.contains("postgresql://") && !error.contains("hunter2"), "{error}");
     }
 }
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let options = || PostgresOptions::new("postgresql://localhost").expect("options");
+    let options = || PostgresOptions::new("postgresql://localhost", "test").expect("options");
     let [none, day] = [Duration::ZERO, Duration::from_secs(24 * 60 * 60)];
-    assert!(options().namespace("").is_err() && options().namespace("a b").is_err());
     assert!(options().timeout(none).is_err() && options().timeout(day).is_err());
     assert!(options().session_timeout(none).is_err() && options().session_timeout(day).is_err());
     assert!(options().connections(0).is_err() && options().connections(10_001).is_err());

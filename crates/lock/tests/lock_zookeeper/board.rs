@@ -38,7 +38,11 @@ impl Board {
 
     /// An answer may take long on a machine that is busy: that is not what fails a test.
     pub(crate) fn options(&self) -> ZooKeeperOptions {
-        let options = ZooKeeperOptions::new(&self.server.hosts()).expect("an address");
+        self.options_for("test")
+    }
+
+    pub(crate) fn options_for(&self, namespace: &str) -> ZooKeeperOptions {
+        let options = ZooKeeperOptions::new(&self.server.hosts(), namespace).expect("an address");
         options.timeout(PATIENCE).expect("a time")
     }
 
@@ -106,7 +110,7 @@ pub(crate) fn prefix(claim: &Claim) -> String {
 
 /// The parent of the queue for a key, in the namespace without a name.
 pub(crate) fn parent(key: &Key) -> String {
-    format!("/bellwether/default/{}", key.digest())
+    format!("/bellwether/test/{}", key.digest())
 }
 
 pub(crate) fn key() -> Key {

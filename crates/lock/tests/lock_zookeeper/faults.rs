@@ -23,7 +23,7 @@ async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
 }
 
 fn options(hosts: &str) -> ZooKeeperOptions {
-    ZooKeeperOptions::new(hosts).unwrap().session_timeout(Duration::from_secs(30)).unwrap()
+    ZooKeeperOptions::new(hosts, "test").unwrap().session_timeout(Duration::from_secs(30)).unwrap()
 }
 
 /// Makes the parent of the key, so that the next claim needs a node only.
@@ -138,7 +138,7 @@ async fn a_release_concurrent_with_its_own_request_leaves_no_node() {
 async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let options = options.session_timeout(Duration::from_secs(4)).unwrap();
     let lock = options.timeout(LIMIT).unwrap().connect().await.unwrap();
     let claim = claim();
@@ -162,7 +162,8 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
 async fn a_server_that_is_not_there_is_an_error_at_once() {
     let began = Instant::now();
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", free_port(), free_port());
-    let error = ZooKeeperLock::connect(&hosts).await.unwrap_err();
+    let options = ZooKeeperOptions::new(&hosts, "test").unwrap();
+    let error = options.connect().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unreachable);
     assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
 }
@@ -172,7 +173,8 @@ async fn a_server_that_is_not_there_is_an_error_at_once() {
 async fn a_server_that_says_nothing_is_an_error_in_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
-    let lock = ZooKeeperOptions::new(&hosts).unwrap().timeout(LIMIT).unwrap().connect_lazily();
+    let lock =
+        ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap().connect_lazily();
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::NoReply);
@@ -230,7 +232,7 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
                 let _ = stream.write_all(&said).await;
             }
         });
-        let options = ZooKeeperOptions::new(&hosts).unwrap().timeout(LIMIT).unwrap();
+        let options = ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap();
         let began = Instant::now();
         options.connect().await.unwrap_err();
         assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());

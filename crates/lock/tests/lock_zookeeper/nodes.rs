@@ -29,7 +29,7 @@ async fn nothing_is_left_of_three_hundred_keys() {
         take(&lock, &claim).await;
         free(&lock, claim).await;
     }
-    has_below(&board.client, "/bellwether/default", 0).await;
+    has_below(&board.client, "/bellwether/test", 0).await;
     let shown = format!("{lock:?}");
     assert!(shown.contains("claims: 0"), "{shown}");
 }
@@ -59,7 +59,7 @@ async fn a_key_with_a_waiter_keeps_its_parent() {
 async fn the_path_below_which_everything_is_is_made() {
     let board = Board::start().await;
     let hosts = format!("{}/very/deep/path", board.server.hosts());
-    let lock = ZooKeeperOptions::new(&hosts).unwrap().connect().await.unwrap();
+    let lock = ZooKeeperOptions::new(&hosts, "test").unwrap().connect().await.unwrap();
     take(&lock, &claim()).await;
     let path = format!("/very/deep/path{}", parent(&key()));
     assert_eq!(board.client.list_children(&path).await.unwrap().len(), 1);
@@ -70,7 +70,7 @@ async fn the_path_below_which_everything_is_is_made() {
 #[tokio::test]
 async fn namespaces_are_apart() {
     let board = Board::start().await;
-    let [shop, other] = ["shop", "other"].map(|name| board.options().namespace(name).unwrap());
+    let [shop, other] = ["shop", "other"].map(|name| board.options_for(name));
     let shop = shop.connect().await.unwrap();
     let other = other.connect().await.unwrap();
     let held = claim();

@@ -18,7 +18,7 @@ fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
 async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than_the_next() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let options = options.session_timeout(SESSION).unwrap();
     let cut_off = locks(options.connect().await.unwrap());
     let other = locks(board.lock().await);

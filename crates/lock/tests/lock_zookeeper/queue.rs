@@ -170,7 +170,7 @@ async fn a_claim_that_stops_asking_loses_its_place_in_the_queue() {
 async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let middle = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
     let lock = board.lock().await;
     let held = claim();

@@ -15,7 +15,7 @@ use crate::board::{
 /// A lock that reaches the server by way of a proxy, and whose session ends soon without it.
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let lock = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
     (proxy, lock)
 }

@@ -53,7 +53,7 @@ impl Member {
         let ours = Targets::new().with_target("bellwether", level);
         tracing_subscriber::registry().with(layer.with_filter(ours)).try_init()?;
         set_trace_context(TraceLinks::default())?;
-        let store = RedisStore::connect(&setup.url).await?;
+        let store = RedisStore::connect(&setup.url, "test").await?;
         let builder = Cache::builder("item", store).ttl(MINUTE);
         let cache = builder.stale_while_revalidate(MINUTE).build();
         let loader = GatedLoader { begun: AtomicUsize::new(0), gate: Semaphore::new(0) };

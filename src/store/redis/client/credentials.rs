@@ -42,7 +42,7 @@ pub struct RedisCredentials {
 ///
 /// # async fn token_of_the_cloud() -> Result<(String, std::time::Duration), bellwether::BoxError> { unimplemented!() }
 /// # fn options() -> Result<(), Box<dyn std::error::Error>> {
-/// let options = RedisOptions::new("redis://cache.example.org")?.credentials(|| async {
+/// let options = RedisOptions::new("redis://cache.example.org", "shop")?.credentials(|| async {
 ///     let (token, lifetime) = token_of_the_cloud().await?;
 ///     // Some servers close a connection when its token expires, so it is renewed well before.
 ///     Ok(RedisCredentials::new("object-id", token).renew_after(lifetime * 3 / 4))

@@ -26,8 +26,7 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// use std::time::Duration;
 /// use bellwether::RedisOptions;
 ///
-/// let store = RedisOptions::new("redis://127.0.0.1:6379")?
-///     .namespace("shop")?
+/// let store = RedisOptions::new("redis://127.0.0.1:6379", "shop")?
 ///     .timeout(Duration::from_millis(100))?
 ///     .connect()
 ///     .await?;
@@ -54,7 +53,12 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for the address of a server or a cluster:
+    /// Options for the address of a server or a cluster, and for a namespace.
+    ///
+    /// All names on the server begin with `bw:<namespace>:`. Services share entries and locks if they
+    /// have the same namespace. It has no default, because two services must not share by accident.
+    ///
+    /// The address is one of these:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
     ///   cluster by one or more of its nodes. The others are discovered;
@@ -71,8 +75,8 @@ impl RedisOptions {
     ///
     /// # Errors
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
-    /// password.
-    pub fn new(url: &str) -> Result<Self, ConfigError> {
+    /// password. If the namespace is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
+    pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
         let url = RedisUrl::parse(url)?;
         let dialer = Dialer {
             login: Login::Fixed(url.login.credentials()),
@@ -84,7 +88,7 @@ impl RedisOptions {
             servers: url.servers,
             dialer,
             sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
-            namespace: "default".to_owned(),
+            namespace: namespace_of(namespace)?,
             name: None,
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -137,17 +141,6 @@ impl RedisOptions {
         }
         self.sentinel_login = Login::provided(provider);
         Ok(self)
-    }
-
-    /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
-    /// share entries share a namespace.
-    ///
-    /// Default: `default`, so that a single service needs no name.
-    ///
-    /// # Errors
-    /// If it is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
-    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(Self { namespace: namespace_of(namespace)?, ..self })
     }
 
     /// Sets how long one request may take, including connecting.
@@ -297,24 +290,6 @@ impl RedisOptions {
     }
 }
 
-/// Options for an address, with the defaults for everything else.
-impl TryFrom<&str> for RedisOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &str) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// As for `&str`.
-impl TryFrom<&String> for RedisOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &String) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
 /// Shows the address of the server, but neither user nor password.
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -340,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_stores_of_a_fleet_probe_at_different_intervals() {
-        let options = RedisOptions::new("redis://localhost").unwrap();
+        let options = RedisOptions::new("redis://localhost", "shop").unwrap();
         let pause = |jitter| options.rules(jitter).pause;
         assert_eq!(pause(0.0), Duration::from_millis(200));
         assert_eq!(pause(1.0), Duration::from_millis(300));

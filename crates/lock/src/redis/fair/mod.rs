@@ -5,7 +5,7 @@ mod options;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key};
+use bellwether::Key;
 
 pub use self::options::FairLockOptions;
 
@@ -38,17 +38,14 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// Connects to an [address](bellwether::RedisOptions::new), or with [`RedisOptions`](bellwether::RedisOptions) or
-    /// [`FairLockOptions`]. Makes sure that the server answers and allows what the scripts need.
+    /// Connects with [`RedisOptions`](bellwether::RedisOptions) or [`FairLockOptions`]. Makes sure
+    /// that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// If the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect<O>(options: O) -> Result<Self, LockError>
-    where
-        O: TryInto<FairLockOptions, Error: Into<ConfigError>>,
-    {
-        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+    pub async fn connect(options: impl Into<FairLockOptions>) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(options);
         lock.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)

@@ -13,7 +13,7 @@ use bellwether::{ConfigError, RedisOptions};
 ///
 /// use bellwether_lock::{FairLock, FairLockOptions};
 ///
-/// let options = FairLockOptions::new("redis://127.0.0.1:6379")?.silence(Duration::from_secs(2))?;
+/// let options = FairLockOptions::new("redis://127.0.0.1:6379", "shop")?.silence(Duration::from_secs(2))?;
 /// let lock = FairLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
@@ -26,15 +26,12 @@ pub struct FairLockOptions {
 }
 
 impl FairLockOptions {
-    /// Options for an [address](RedisOptions::new), or for [`RedisOptions`].
+    /// Options for an address and a namespace, as [`RedisOptions::new`] takes them.
     ///
     /// # Errors
-    /// If the address is invalid.
-    pub fn new<O>(server: O) -> Result<Self, ConfigError>
-    where
-        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
-    {
-        Ok(server.try_into().map_err(Into::into)?.into())
+    /// As there.
+    pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(RedisOptions::new(url, namespace)?.into())
     }
 
     /// Sets after how long a silent waiter counts as dead, and loses its place.
@@ -57,23 +54,5 @@ impl FairLockOptions {
 impl From<RedisOptions> for FairLockOptions {
     fn from(server: RedisOptions) -> Self {
         Self { server, silence: Duration::from_secs(1) }
-    }
-}
-
-/// Options for an address, with the defaults for everything else.
-impl TryFrom<&str> for FairLockOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &str) -> Result<Self, ConfigError> {
-        Self::new(url)
-    }
-}
-
-/// As for `&str`.
-impl TryFrom<&String> for FairLockOptions {
-    type Error = ConfigError;
-
-    fn try_from(url: &String) -> Result<Self, ConfigError> {
-        Self::new(url)
     }
 }

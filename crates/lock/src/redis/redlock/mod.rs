@@ -61,19 +61,12 @@ struct Inner {
 }
 
 impl Redlock {
-    /// Connects to nodes by their addresses, or with [`RedisOptions`] for each. Makes sure that a
-    /// majority answers and allows what the scripts need.
+    /// Connects to nodes. Makes sure that a majority answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If an address is invalid. Those of [`connect_lazily`](Self::connect_lazily). If no majority
-    /// can be reached, or if any node is a node of a cluster or lacks a right.
-    pub async fn connect<O>(nodes: impl IntoIterator<Item = O>) -> Result<Self, LockError>
-    where
-        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
-    {
-        let nodes: Result<Vec<_>, ConfigError> =
-            nodes.into_iter().map(|node| node.try_into().map_err(Into::into)).collect();
-        let lock = Self::connect_lazily(nodes?)?;
+    /// Those of [`connect_lazily`](Self::connect_lazily). If no majority can be reached, or if any node is a node of a cluster or lacks a right.
+    pub async fn connect(nodes: impl IntoIterator<Item = RedisOptions>) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(nodes)?;
         let proved = lock.0.nodes.iter().map(|node| async {
             node.check_commands(&COMMANDS).await?;
             prove_single(node, &lock.0.renew).await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key, RedisOptions};
+use bellwether::{Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{prove, script};
@@ -32,17 +32,13 @@ pub struct ReentrantLock {
 }
 
 impl ReentrantLock {
-    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
-    /// server answers and allows what the scripts need.
+    /// Connects. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// If the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect<O>(options: O) -> Result<Self, LockError>
-    where
-        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
-    {
-        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
+    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
+        let lock = Self::connect_lazily(options);
         lock.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)

@@ -89,7 +89,7 @@ impl Pair {
 }
 
 async fn store(url: &str) -> RedisStore {
-    let options = RedisOptions::new(url).expect("a URL");
+    let options = RedisOptions::new(url, "test").expect("a URL");
     let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
     options.connect().await.expect("a store")
 }

@@ -21,7 +21,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
-    let options = RedisOptions::new(&redis.url()).expect("a URL");
+    let options = RedisOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(timeout).expect("a timeout");
     Locks::new(RedisLock::connect_lazily(options)).lease(LEASE).expect("a lease")
 }

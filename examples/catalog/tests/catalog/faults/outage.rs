@@ -31,7 +31,7 @@ const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
                       redis.call('SET', name, 'of another program') end";
 
 async fn connect(redis: &RedisServer) -> RedisStore {
-    let options = RedisOptions::new(&redis.url()).expect("a URL");
+    let options = RedisOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(Duration::from_secs(20)).expect("a timeout");
     let options = options.kept_invalidations(KEPT).expect("a number");
     options.connect().await.expect("a store")

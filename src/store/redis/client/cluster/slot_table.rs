@@ -280,7 +280,7 @@ mod tests {
 
     /// A cluster that no request is sent to.
     fn cluster() -> Arc<Cluster> {
-        let options = RedisOptions::new("redis-cluster://h:1").expect("options");
+        let options = RedisOptions::new("redis-cluster://h:1", "shop").expect("options");
         let client = RedisClient::new(options, [], Watchers::default());
         client.0.routing.cluster().expect("a cluster")
     }

@@ -19,7 +19,7 @@ use crate::config_error::ConfigError;
 /// let tls = RedisTls::new()
 ///     .ca_file("/etc/redis-tls/ca.crt")
 ///     .client_files("/etc/redis-tls/tls.crt", "/etc/redis-tls/tls.key");
-/// let options = RedisOptions::new("rediss://cache.example.org")?.tls(tls)?;
+/// let options = RedisOptions::new("rediss://cache.example.org", "shop")?.tls(tls)?;
 /// # let _ = options;
 /// # Ok(())
 /// # }
