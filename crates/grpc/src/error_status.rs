@@ -10,18 +10,23 @@ use bellwether::{CacheError, CacheErrorKind, Error};
 use bellwether_body::is_unreachable;
 use tonic::{Code, Status};
 
-/// The status of an error of the service behind the cache: its own if it has one, or else
-/// `UNAVAILABLE`. Its message is not sent, since it may hold secrets.
+/// The status of an error of the service behind the cache: its own if it has one, or else one
+/// without its text.
 pub(super) fn status_of(error: BoxError) -> Status {
     let is_of_source = is_unreachable(&*error);
-    let mut status = Status::try_from_error(error).unwrap_or_else(|error| {
-        tracing::debug!(target: "bellwether::grpc", %error, "the service behind the cache failed");
-        Status::unavailable("the service failed")
-    });
+    let mut status = status_in(&*error).unwrap_or_else(|| status_without_text(error));
     if is_of_source {
         status.set_source(Arc::new(Unreachable));
     }
     status
+}
+
+/// The status of an error that is not meant for callers, such as that of a connection. Its text is
+/// logged and not sent, since it may hold secrets.
+pub(super) fn status_without_text(error: BoxError) -> Status {
+    warn_throttled!(target: "bellwether::grpc", %error, "the service behind the cache failed");
+    let code = Status::try_from_error(error).map_or(Code::Unavailable, |status| status.code());
+    Status::new(code, SERVICE_FAILED)
 }
 
 /// Whether a status stands for a service that cannot be reached, for any request.
@@ -46,9 +51,9 @@ pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
     match error {
         Error::Load(error) => match error.get() {
             Some(status) => status.clone(),
-            None => Status::internal("the service failed"),
+            None => Status::internal(SERVICE_FAILED),
         },
-        Error::Cache(error) => Status::new(code(error), error.to_string()),
+        Error::Cache(error) => status_of_cache(error),
     }
 }
 
@@ -68,8 +73,8 @@ pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
 /// ```
 pub trait IntoStatus {
     /// The status: `NOT_FOUND` for an error of that [class](bellwether::ErrorClass); the loader's
-    /// own status if its error is one or was caused by one; `UNAVAILABLE` for its other errors, whose
-    /// text is logged and not sent; and for errors of the cache as the [crate](crate) says.
+    /// own status if its error is one or was caused by one; `UNAVAILABLE` for its other errors; and
+    /// for errors of the cache as the [crate](crate) says. The text of an error is logged and not sent.
     fn into_status(self) -> Status;
 }
 
@@ -79,7 +84,7 @@ impl<E> IntoStatus for Error<E> {
         match self {
             Self::Cache(error) => error.into_status(),
             Self::Load(error) => status_in(&*error).unwrap_or_else(|| match is_not_found {
-                true => Status::not_found("there is no such thing"),
+                true => Status::not_found(NOT_FOUND),
                 false => {
                     warn_throttled!(target: "bellwether::grpc", %error, "a load failed");
                     Status::unavailable("the source failed")
@@ -91,7 +96,7 @@ impl<E> IntoStatus for Error<E> {
 
 impl IntoStatus for CacheError {
     fn into_status(self) -> Status {
-        Status::new(code(&self), self.to_string())
+        status_of_cache(&self)
     }
 }
 
@@ -107,25 +112,41 @@ fn status_in(error: &(dyn std::error::Error + 'static)) -> Option<Status> {
     None
 }
 
-fn code(error: &CacheError) -> Code {
-    match error.kind() {
-        CacheErrorKind::DeadlineExceeded | CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
-        CacheErrorKind::Full => Code::ResourceExhausted,
-        CacheErrorKind::NotFound => Code::NotFound,
-        CacheErrorKind::WaitTimedOut
-        | CacheErrorKind::Contended
-        | CacheErrorKind::LoadFailed(_)
-        | CacheErrorKind::LoadLost
-        | CacheErrorKind::Store(_) => Code::Unavailable,
-        // A key that is too long, a loader that panicked, no runtime, or a key that another layer
-        // uses for another type.
-        _ => Code::Internal,
+/// The status of an error of the cache. Its text may name hosts, users and files, and a failure in
+/// another process, so it is logged and not sent.
+fn status_of_cache(error: &CacheError) -> Status {
+    warn_throttled!(target: "bellwether::grpc", %error, "the cache has no answer");
+    let (code, text) = reason(error.kind());
+    Status::new(code, text)
+}
+
+fn reason(kind: CacheErrorKind) -> (Code, &'static str) {
+    match kind {
+        CacheErrorKind::DeadlineExceeded | CacheErrorKind::LoadTimedOut => {
+            (Code::DeadlineExceeded, TOOK_TOO_LONG)
+        }
+        CacheErrorKind::WaitTimedOut => (Code::Unavailable, TOOK_TOO_LONG),
+        CacheErrorKind::Full => (Code::ResourceExhausted, "too many requests are under way"),
+        CacheErrorKind::NotFound => (Code::NotFound, NOT_FOUND),
+        CacheErrorKind::Contended => (Code::Unavailable, "another caller requests the same answer"),
+        CacheErrorKind::LoadFailed(_) => (Code::Unavailable, "the service failed a moment ago"),
+        CacheErrorKind::LoadLost => (Code::Unavailable, SERVICE_FAILED),
+        CacheErrorKind::LoaderPanicked => (Code::Internal, SERVICE_FAILED),
+        CacheErrorKind::Store(_) => (Code::Unavailable, "the store of the cache failed"),
+        // A key that is too long, no runtime, or a key that another layer uses for another type.
+        _ => (Code::Internal, "the cache is misconfigured"),
     }
 }
 
+const SERVICE_FAILED: &str = "the service failed";
+
+const TOOK_TOO_LONG: &str = "the answer took too long";
+
+const NOT_FOUND: &str = "there is no such thing";
+
 #[cfg(test)]
 mod tests {
-    use bellwether::SharedError;
+    use bellwether::{FailureCause, SharedError, StoreErrorKind};
 
     use super::*;
 
@@ -157,6 +178,33 @@ mod tests {
         let missing: Error<fmt::Error> =
             CacheError::new(CacheErrorKind::NotFound, "there is none").into();
         assert_eq!(missing.into_status().code(), Code::NotFound);
+    }
+
+    #[test]
+    fn no_text_of_an_error_of_the_cache_is_sent() {
+        let kinds = [
+            CacheErrorKind::Contended,
+            CacheErrorKind::DeadlineExceeded,
+            CacheErrorKind::Full,
+            CacheErrorKind::KeyTooLong,
+            CacheErrorKind::LoadFailed(FailureCause::Error),
+            CacheErrorKind::LoadLost,
+            CacheErrorKind::LoadTimedOut,
+            CacheErrorKind::LoaderPanicked,
+            CacheErrorKind::NoRuntime,
+            CacheErrorKind::NotFound,
+            CacheErrorKind::Store(StoreErrorKind::Unreachable),
+            CacheErrorKind::TooManyTags,
+            CacheErrorKind::WaitTimedOut,
+        ];
+        for kind in kinds {
+            let error = CacheError::new(kind, "db7.internal");
+            let of_layer = status_for_caller(&error.clone().into());
+            for status in [of_layer, error.into_status()] {
+                let text = status.message();
+                assert!(!text.is_empty() && !text.contains("db7"), "{kind:?}: {text}");
+            }
+        }
     }
 
     #[test]

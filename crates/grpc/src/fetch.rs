@@ -24,7 +24,7 @@ use tower::Service;
 use super::answer::GrpcAnswer;
 use super::classify::{classify, status};
 use super::early_answer::EarlyAnswer;
-use super::error_status::status_of;
+use super::error_status::{status_of, status_without_text};
 use super::message::{ReadBody, ReadUntil, read};
 use super::method::CachedMethod;
 
@@ -86,7 +86,7 @@ where
         Box::pin(async move {
             let response = answered.await.map_err(|error| status_of(error.into()))?;
             let read = answer(response, &method, most, early).await;
-            read.map_err(|error| status_of(error.into()))
+            read.map_err(|error| status_without_text(error.into()))
         })
     }
 }

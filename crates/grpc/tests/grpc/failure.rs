@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bellwether::store::faulty::FaultyStore;
-use bellwether::{MemoryStore, StoreErrorKind, WhenStoreFails};
+use bellwether::{MemoryStore, RedisOptions, StoreErrorKind, WhenStoreFails};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_testkit::servers::RedisServer;
 use http::Request;
 use tokio::time::advance;
 use tonic::body::Body;
@@ -176,16 +177,55 @@ async fn an_error_of_the_service_is_unavailable_and_says_nothing_of_itself() {
     assert!(!format!("{seen:?}").contains("secret"));
 }
 
+/// The message of the status that its caller gets.
+fn message_of(seen: &Seen) -> String {
+    Status::from_header_map(&seen.headers).expect("a status").message().to_owned()
+}
+
 #[tokio::test]
 async fn a_panic_is_internal() {
     let seen = of_service(layer(), async || -> Result<_, BoxError> { panic!("on purpose") }).await;
-    assert_eq!(seen.grpc_status(), 13);
+    assert_eq!((seen.grpc_status(), &*message_of(&seen)), (13, "the service failed"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_takes_too_long_is_a_deadline_that_was_exceeded() {
     let never = async || std::future::pending::<Result<_, BoxError>>().await;
-    assert_eq!(of_service(layer(), never).await.grpc_status(), 4);
+    let seen = of_service(layer(), never).await;
+    assert_eq!((seen.grpc_status(), &*message_of(&seen)), (4, "the answer took too long"));
+}
+
+#[tokio::test]
+async fn no_text_of_redis_reaches_a_caller() {
+    let server = RedisServer::start();
+    let denied = server.url_of_user(&["+ping"]);
+    let mut gone = RedisServer::start();
+    let refused = gone.url();
+    gone.kill();
+    let silent = RedisServer::start();
+    silent.stop();
+    for url in [denied, refused, silent.url()] {
+        let store = RedisOptions::new(&url).unwrap().connect_lazily();
+        let method = CachedMethod::fresh_for(MINUTE);
+        let layer = GrpcCacheLayer::new(store).method(PRODUCT, method).unwrap();
+        let service = layer.when_store_fails(WhenStoreFails::Fail).layer(Catalog::numbered());
+        let seen = ask(&service, request(PRODUCT, "a")).await;
+        assert_eq!(
+            (seen.grpc_status(), &*message_of(&seen)),
+            (14, "the store of the cache failed")
+        );
+    }
+}
+
+/// An error with a text that tonic would send.
+#[tokio::test]
+async fn no_text_of_a_connection_to_the_service_reaches_a_caller() {
+    let refused = async || {
+        let reason = std::io::Error::other("db7.internal").into();
+        Err(BoxError::from(tonic::ConnectError(reason)))
+    };
+    let seen = of_service(layer(), refused).await;
+    assert_eq!((seen.grpc_status(), &*message_of(&seen)), (14, "the service failed"));
 }
 
 #[tokio::test]
@@ -199,7 +239,9 @@ async fn a_body_that_breaks_off_is_unavailable() {
         let response = http::Response::builder().header("content-type", "application/grpc");
         Ok::<_, BoxError>(response.body(Body::new(body)).unwrap())
     };
-    assert_ne!(of_service(layer(), broken).await.grpc_status(), 0);
+    let seen = of_service(layer(), broken).await;
+    assert_ne!(seen.grpc_status(), 0);
+    assert_eq!(message_of(&seen), "the service failed");
 }
 
 #[tokio::test]
