@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bellwether::stats::CacheStats;
 use bellwether::{CacheError, ConfigError, ExpireTag, Handle, Key, Tag};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
-use super::key::keys;
+use super::authority::normal_authority;
+use super::key::{CallParts, keys};
 use super::message::PREFIX;
-use super::method::{Methods, no_metadata};
+use super::method::{Methods, metadata_name, no_metadata};
 
 /// A handle to the stored answers. Clones are handles to the same store.
 ///
@@ -43,7 +44,7 @@ impl GrpcHandle {
             return Err(ConfigError::Key { given: method, reason: "this method is not cached" });
         }
         let message = [&[0; PREFIX], message.as_ref()].concat();
-        Ok(GrpcCall { method, message, metadata: HeaderMap::new() })
+        Ok(GrpcCall { method, authority: None, message, metadata: HeaderMap::new() })
     }
 
     /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`]. Returns whether
@@ -149,17 +150,19 @@ impl GrpcHandle {
     }
 
     fn keys(&self, call: &GrpcCall) -> Vec<Key> {
-        let GrpcCall { method, message, metadata } = call;
-        let known = self.methods.get(method);
-        known.map(|cached| keys(method, cached, metadata, message)).unwrap_or_default()
+        let GrpcCall { method: path, authority, message, metadata: headers } = call;
+        let authority = authority.as_deref();
+        let keys_by = |method| keys(&CallParts { path, method, authority, headers, message });
+        self.methods.get(path).map(|method| keys_by(method)).unwrap_or_default()
     }
 }
 
 /// Calls that have the same answer: of one method, with the same message, and with the same metadata
-/// if that is part of the key. Made by [`GrpcHandle::call`].
+/// and authority if these are part of the key. Made by [`GrpcHandle::call`].
 #[derive(Clone)]
 pub struct GrpcCall {
     method: String,
+    authority: Option<String>,
     message: Vec<u8>,
     metadata: HeaderMap,
 }
@@ -171,9 +174,22 @@ impl GrpcCall {
     /// # Errors
     /// If the name or the value is not valid for metadata.
     pub fn metadata(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        let named = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_metadata(name))?;
+        let named = metadata_name(name)?;
         let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name))?;
         self.metadata.append(named, value);
+        Ok(self)
+    }
+
+    /// Sets the authority of the calls, as in `shop.example`. It has no effect if it is not
+    /// [part of the key](super::CachedMethod::authority), and is needed if it is.
+    ///
+    /// # Errors
+    /// If this is not an authority, or has user information.
+    pub fn authority(mut self, name: &str) -> Result<Self, ConfigError> {
+        let normal = normal_authority(name);
+        let reason = "this is not an authority, as in `shop.example`";
+        let refused = || ConfigError::Key { given: name.to_owned(), reason };
+        self.authority = Some(normal.ok_or_else(refused)?);
         Ok(self)
     }
 }

@@ -6,34 +6,33 @@ use http::{HeaderMap, HeaderValue};
 use super::message::{PREFIX, is_compressed};
 use super::method::CachedMethod;
 
-/// The key of a call. `message` is as it is sent, with its prefix.
+/// What the key of a call is made of, but for the encodings.
+pub(super) struct CallParts<'a> {
+    pub(super) path: &'a str,
+    pub(super) method: &'a CachedMethod,
+    /// As [`authority`](super::authority::authority) gives it.
+    pub(super) authority: Option<&'a str>,
+    pub(super) headers: &'a HeaderMap,
+    /// As it is sent, with its prefix.
+    pub(super) message: &'a [u8],
+}
+
+/// The key of a call.
 ///
 /// A key has a bound and a message may be longer, so the key has the digest of the message.
-pub(super) fn key(path: &str, method: &CachedMethod, headers: &HeaderMap, message: &[u8]) -> Key {
-    let encoding = headers.get(GRPC_ENCODING).filter(|_| is_compressed(message));
-    key_accepting(path, method, headers, message, &accepted(headers), encoding)
+pub(super) fn key(call: &CallParts<'_>) -> Key {
+    let encoding = call.headers.get(GRPC_ENCODING).filter(|_| is_compressed(call.message));
+    key_accepting(call, &accepted(call.headers), encoding)
 }
 
 /// All keys that the answers to an uncompressed message may have: one per sequence of encodings that
 /// a caller can accept.
-pub(super) fn keys(
-    path: &str,
-    method: &CachedMethod,
-    metadata: &HeaderMap,
-    message: &[u8],
-) -> Vec<Key> {
-    let ways = ways_to_accept();
-    ways.iter().map(|way| key_accepting(path, method, metadata, message, way, None)).collect()
+pub(super) fn keys(call: &CallParts<'_>) -> Vec<Key> {
+    ways_to_accept().iter().map(|way| key_accepting(call, way, None)).collect()
 }
 
-fn key_accepting(
-    path: &str,
-    method: &CachedMethod,
-    headers: &HeaderMap,
-    message: &[u8],
-    accepted: &[&str],
-    encoding: Option<&HeaderValue>,
-) -> Key {
+fn key_accepting(call: &CallParts<'_>, accepted: &[&str], encoding: Option<&HeaderValue>) -> Key {
+    let CallParts { path, method, authority, headers, message } = *call;
     let call = Key::of("call")
         .with(encoding.map(HeaderValue::as_bytes))
         .with(&message[PREFIX.min(message.len())..])
@@ -43,6 +42,11 @@ fn key_accepting(
         let call = call.with(name.as_str()).with(values.len());
         values.into_iter().fold(call, |call, value| call.with(value))
     });
+    // No metadata is called so.
+    let call = match method.is_by_authority() {
+        true => call.with("host").with(authority),
+        false => call,
+    };
     Key::of("grpc").with(path).with(call.digest().as_bytes())
 }
 
@@ -110,6 +114,14 @@ mod tests {
         headers
     }
 
+    fn call<'a>(
+        method: &'a CachedMethod,
+        headers: &'a HeaderMap,
+        message: &'a [u8],
+    ) -> CallParts<'a> {
+        CallParts { path: PATH, method, authority: None, headers, message }
+    }
+
     fn by_tenant() -> CachedMethod {
         CachedMethod::fresh_for(Duration::from_secs(1)).metadata("x-tenant").unwrap()
     }
@@ -118,13 +130,13 @@ mod tests {
     fn each_sequence_of_accepted_encodings_has_one_of_the_16_keys() {
         let method = by_tenant();
         let tenant = headers(&[("x-tenant", "a")]);
-        let found = keys(PATH, &method, &tenant, b"\0\0\0\0\x01m");
+        let found = keys(&call(&method, &tenant, b"\0\0\0\0\x01m"));
         assert_eq!(found.len(), 16);
         for accepted in
             ["gzip", "zstd, gzip", "identity,deflate,gzip", "", "snappy,gzip", "deflate,zstd,gzip"]
         {
             let sent = headers(&[("x-tenant", "a"), (GRPC_ACCEPT_ENCODING, accepted)]);
-            let key = key(PATH, &method, &sent, b"\0\0\0\0\x01m");
+            let key = key(&call(&method, &sent, b"\0\0\0\0\x01m"));
             assert_eq!(found.iter().filter(|found| **found == key).count(), 1, "{accepted}");
         }
     }
@@ -132,7 +144,7 @@ mod tests {
     #[test]
     fn everything_that_the_answer_depends_on_is_part_of_the_key() {
         let method = by_tenant();
-        let key = |fields: &[_], message| key(PATH, &method, &headers(fields), message);
+        let key = |fields: &[_], message| key(&call(&method, &headers(fields), message));
         let all = [
             key(&[], b"\0\0\0\0\x01m"),
             key(&[], b"\0\0\0\0\x01n"),
@@ -167,7 +179,8 @@ mod tests {
     fn the_longest_message_and_path_make_a_key_that_is_short_enough() {
         let path = format!("/a/{}", "b".repeat(509));
         assert!(super::super::method::check(&path).is_ok());
-        let key = key(&path, &by_tenant(), &HeaderMap::new(), &[0; 1 << 20]);
+        let (method, none) = (by_tenant(), HeaderMap::new());
+        let key = key(&CallParts { path: &path, ..call(&method, &none, &[0; 1 << 20]) });
         assert!(key.byte_len() <= Key::MAX_BYTES);
     }
 }

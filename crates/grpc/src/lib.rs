@@ -17,7 +17,7 @@
 //! let layer = GrpcCacheLayer::new(store).method("/catalog.Catalog/Product", product)?;
 //! # let catalog = tonic::service::Routes::default();
 //!
-//! let server = tonic::transport::Server::builder().layer(layer);
+//! let server = tonic::transport::Server::builder().layer(layer); // below what authenticates callers
 //! # let _ = { let mut server = server; server.add_routes(catalog) };
 //! # Ok(())
 //! # }
@@ -67,10 +67,11 @@
 //! accepts. The answer is that of the handler, byte for byte: initial metadata, message (compressed,
 //! if it was) and trailers.
 //!
-//! A request bypasses the cache if it has `authorization` or `cookie` metadata that is not part of
-//! the key. A request also bypasses it if it has more than one message, a compressed message, one
-//! longer than [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over
-//! gRPC.
+//! A request bypasses the cache if it has [credentials](CachedMethod::credentials) that are not part of
+//! the key. **Authenticate callers above the layer**, as the [guide](guide#name-the-methods) shows: an
+//! interceptor below it sees only loads. A request also bypasses the cache if it has more than one
+//! message, a compressed message, one longer than
+//! [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over gRPC.
 //!
 //! An answer with more than one message, or larger than
 //! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), passes through to its caller. Its waiters
@@ -94,7 +95,7 @@
 //! | `NOT_FOUND` | shared with the waiters of its process, and not stored. Other processes call one after another |
 //! | any other | its caller gets it. The waiters of each process cause one more call, with the request of one of them, and share its answer. Processes call one after another. Not stored |
 //!
-//! Failures of the cache are statuses too: `DEADLINE_EXCEEDED` if there was no answer by the caller's
+//! Failures of the cache are statuses too, with fixed messages: `DEADLINE_EXCEEDED` if there was no answer by the caller's
 //! deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL` if the
 //! handler panicked, and `UNAVAILABLE` for any other failure.
 //!
@@ -104,6 +105,7 @@
 //! | `prost` | no | `Prost`: a codec that keeps messages of prost in any [`Cache`](bellwether::Cache) |
 
 mod answer;
+mod authority;
 mod classify;
 mod deadline;
 mod early_answer;

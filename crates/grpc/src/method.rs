@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Lifetimes, Tag};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use tonic::Code;
 
+use super::authority::authority;
 use super::message::{PREFIX, is_compressed};
 
 /// How the answers of one method are cached, for
@@ -34,6 +35,9 @@ pub struct CachedMethod {
     statuses: Vec<(Code, Duration)>,
     /// Metadata that is part of the key, in the order of the names.
     metadata: Vec<HeaderName>,
+    is_by_authority: bool,
+    /// Metadata with which a request bypasses the cache.
+    credentials: Vec<HeaderName>,
     ignores_credentials: bool,
     takes_compressed: bool,
     tags_of: Option<TagsOfMessage>,
@@ -57,6 +61,8 @@ impl CachedMethod {
             lifetimes: Lifetimes::fresh_for(ttl),
             statuses: Vec::new(),
             metadata: Vec::new(),
+            is_by_authority: false,
+            credentials: CREDENTIALS.into(),
             ignores_credentials: false,
             takes_compressed: false,
             tags_of: None,
@@ -97,10 +103,9 @@ impl CachedMethod {
     /// Default: none. The key is the method, the message, and the encodings that the caller accepts.
     ///
     /// # Errors
-    /// If this is not a valid name of metadata.
+    /// If this is not a valid name of metadata. `host` is none: see [`authority`](Self::authority).
     pub fn metadata(mut self, name: &str) -> Result<Self, ConfigError> {
-        let named = HeaderName::from_bytes(name.as_bytes());
-        let name = named.map_err(|_| no_metadata(name))?;
+        let name = metadata_name(name)?;
         if !self.metadata.contains(&name) {
             self.metadata.push(name);
             self.metadata.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -108,11 +113,40 @@ impl CachedMethod {
         Ok(self)
     }
 
-    /// Caches requests with credentials (`authorization` or `cookie`) like any other. Use it only for
-    /// methods that give all their callers the same answer.
+    /// Makes the authority of a request part of the key: its `:authority` (or `host`), in lower case
+    /// and without the ports 80 and 443. A request whose `host` contradicts its `:authority` bypasses
+    /// the cache.
+    ///
+    /// Default: off. Set it if the answer depends on the host name by which a client calls.
+    #[must_use]
+    pub fn authority(mut self) -> Self {
+        self.is_by_authority = true;
+        self
+    }
+
+    /// Metadata that counts as credentials too: a request that has it bypasses the cache, unless it is
+    /// [part of the key](Self::metadata).
+    ///
+    /// Default: `authorization`, `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`.
+    /// These always count, as the usual names.
+    ///
+    /// # Errors
+    /// If one is not a valid name of metadata.
+    pub fn credentials<'a>(
+        mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ConfigError> {
+        for name in names {
+            self.credentials.push(metadata_name(name)?);
+        }
+        Ok(self)
+    }
+
+    /// Caches requests with [credentials](Self::credentials) like any other. Use it only for methods
+    /// that give all their callers the same answer, and authenticate callers above the layer: see the
+    /// [guide](crate::guide#name-the-methods).
     ///
     /// Default: such a request bypasses the cache, since its answer may be for its caller only.
-    /// Credentials that are [part of the key](Self::metadata) do not count.
     #[must_use]
     pub fn ignoring_credentials(mut self) -> Self {
         self.ignores_credentials = true;
@@ -186,6 +220,17 @@ impl CachedMethod {
         &self.metadata
     }
 
+    /// Whether the authority is part of the key.
+    pub(super) fn is_by_authority(&self) -> bool {
+        self.is_by_authority
+    }
+
+    /// The authority of a request if it is part of the key. The outer `None` stands for one that is
+    /// uncertain.
+    pub(super) fn authority_of(&self, parts: &Parts) -> Option<Option<String>> {
+        if self.is_by_authority { authority(parts) } else { Some(None) }
+    }
+
     /// The lifetimes of an answer with this status. `None` if it is not stored.
     pub(super) fn lifetimes_of(&self, code: Code) -> Option<Lifetimes> {
         let named = self.statuses.iter().find(|(named, _)| *named == code).map(|(_, ttl)| *ttl);
@@ -202,7 +247,10 @@ impl CachedMethod {
             let content_type = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
             content_type.is_some_and(|given| PROTOBUF.contains(&given))
         };
-        parts.method == Method::POST && is_grpc() && !self.is_personal(&parts.headers)
+        parts.method == Method::POST
+            && is_grpc()
+            && !self.is_personal(&parts.headers)
+            && self.authority_of(parts).is_some()
     }
 
     /// Whether a request with this message may be answered from the cache.
@@ -212,7 +260,7 @@ impl CachedMethod {
 
     fn is_personal(&self, headers: &HeaderMap) -> bool {
         let unkeyed = |name| headers.contains_key(name) && !self.metadata.contains(name);
-        !self.ignores_credentials && [AUTHORIZATION, COOKIE].iter().any(unkeyed)
+        !self.ignores_credentials && self.credentials.iter().any(unkeyed)
     }
 }
 
@@ -235,6 +283,14 @@ pub(super) fn lasting(ttl: Duration, lifetimes: &Lifetimes) -> Lifetimes {
 
 /// The methods that are cached, by their paths.
 pub(super) type Methods = HashMap<String, Arc<CachedMethod>>;
+
+pub(super) fn metadata_name(name: &str) -> Result<HeaderName, ConfigError> {
+    if name.eq_ignore_ascii_case(HOST.as_str()) || name == ":authority" {
+        let reason = "over HTTP/2 the host is not metadata: use `authority()`";
+        return Err(ConfigError::Key { given: name.to_owned(), reason });
+    }
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_metadata(name))
+}
 
 pub(super) fn no_metadata(name: &str) -> ConfigError {
     ConfigError::Key { given: name.to_owned(), reason: "this is not valid metadata" }
@@ -259,6 +315,15 @@ pub(super) fn check(path: &str) -> Result<(), ConfigError> {
         }
     }
 }
+
+/// Metadata that is credentials by default.
+const CREDENTIALS: [HeaderName; 5] = [
+    AUTHORIZATION,
+    PROXY_AUTHORIZATION,
+    COOKIE,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-auth-token"),
+];
 
 /// The content types of protobuf messages. Other formats, such as grpc-web, have other frames.
 const PROTOBUF: [&[u8]; 2] = [b"application/grpc", b"application/grpc+proto"];

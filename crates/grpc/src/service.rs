@@ -27,7 +27,7 @@ use super::early_answer::EarlyAnswer;
 use super::error_status::status_for_caller;
 use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::future::{GrpcResponseFuture, bypass_response};
-use super::key::{accept_known, key};
+use super::key::{CallParts, accept_known, key};
 use super::message::{ReadBody, ReadUntil, read};
 use super::method::{CachedMethod, Methods};
 
@@ -167,7 +167,14 @@ where
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
         let TaggedMessage { data: message, trailers, tags } = message;
-        let key = key(parts.uri.path(), &method, &parts.headers, &message);
+        let authority = method.authority_of(&parts).flatten();
+        let key = key(&CallParts {
+            path: parts.uri.path(),
+            method: &method,
+            authority: authority.as_deref(),
+            headers: &parts.headers,
+            message: &message,
+        });
         let ask = match deadline {
             Some(deadline) => Lookup::of(key).deadline(deadline),
             None => Lookup::of(key),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bellwether::MemoryStore;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use futures_util::future::join_all;
+use prost::Message;
 use tokio::sync::Semaphore;
-use tonic::{Code, Response, Status};
+use tonic::service::interceptor::InterceptedService;
+use tonic::{Code, Request, Response, Status};
 use tower::Layer;
 
-use crate::catalog::{Catalog, PRODUCT, Product};
+use crate::catalog::{Catalog, PRODUCT, Product, Wanted};
 use crate::raw::{Connection, ask, request, with};
 use crate::server::{MINUTE, layer, layered, of};
 
@@ -91,7 +93,7 @@ async fn metadata_that_was_named_tells_callers_apart() {
 
 #[tokio::test]
 async fn requests_with_credentials_go_past_the_cache() {
-    for name in ["authorization", "cookie"] {
+    for name in ["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"] {
         let fields: [&[_]; 4] = [&[(name, "a")], &[(name, "a")], &[], &[(name, "a")]];
         assert_eq!(calls(layer(), &fields).await, 4, "{name}");
         let keyed = CachedMethod::fresh_for(MINUTE).metadata(name).unwrap();
@@ -99,6 +101,76 @@ async fn requests_with_credentials_go_past_the_cache() {
         let ignoring = CachedMethod::fresh_for(MINUTE).ignoring_credentials();
         assert_eq!(calls(of(ignoring), &fields).await, 1, "{name}");
     }
+}
+
+#[tokio::test]
+async fn metadata_that_the_program_calls_credentials_goes_past_the_cache() {
+    let fields: [&[_]; 2] = [&[("x-session", "a")], &[("x-session", "a")]];
+    assert_eq!(calls(layer(), &fields).await, 1);
+    let method = CachedMethod::fresh_for(MINUTE).credentials(["x-session"]).unwrap();
+    assert_eq!(calls(of(method.clone()), &fields).await, 2);
+    let fields: [&[_]; 2] = [&[("x-api-key", "a")], &[("x-api-key", "a")]];
+    assert_eq!(calls(of(method), &fields).await, 2);
+}
+
+#[tokio::test]
+async fn two_authorities_have_separate_answers_over_http_2() {
+    let method = CachedMethod::fresh_for(MINUTE).authority();
+    let layer = of(method);
+    let cache = layer.handle();
+    let address = layered(Catalog::numbered(), layer).await;
+    let (one, other) = (Connection::to(address).await, Connection::to(address).await);
+    let at = |host: &str| {
+        let mut request = request(PRODUCT, "a");
+        *request.uri_mut() = format!("http://{host}{PRODUCT}").parse().unwrap();
+        request
+    };
+    assert_eq!(one.call(at("a.example")).await.content(), "0");
+    assert_eq!(other.call(at("b.example")).await.content(), "1");
+    assert_eq!(one.call(at("b.example")).await.content(), "1");
+    assert_eq!(other.call(at("A.example:443")).await.content(), "0");
+    // Which of the two is meant is uncertain.
+    let contradictory = || with(at("a.example"), &[("host", "b.example")]);
+    assert_eq!(one.call(contradictory()).await.content(), "2");
+    assert_eq!(one.call(contradictory()).await.content(), "3");
+
+    let message = Wanted { what: "a".to_owned() }.encode_to_vec();
+    let call = cache.call(PRODUCT, message).unwrap().authority("a.example:80").unwrap();
+    assert!(cache.invalidate(&call).await.unwrap());
+    assert_eq!(one.call(at("a.example")).await.content(), "4");
+    assert_eq!(one.call(at("b.example")).await.content(), "1");
+}
+
+/// An interceptor that lets requests with a key pass.
+fn with_key(request: Request<()>) -> Result<Request<()>, Status> {
+    match request.metadata().contains_key("x-api-key") {
+        true => Ok(request),
+        false => Err(Status::unauthenticated("no key")),
+    }
+}
+
+#[tokio::test]
+async fn a_caller_without_a_key_gets_nothing_that_one_with_a_key_has_stored() {
+    let service = layer().layer(InterceptedService::new(Catalog::numbered(), with_key));
+    let keyed = || with(request(PRODUCT, "a"), &[("x-api-key", "alice")]);
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 16);
+    assert_eq!(ask(&service, keyed()).await.content(), "0");
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 16);
+    assert_eq!(ask(&service, keyed()).await.content(), "1");
+}
+
+/// The order of the guide: callers are authenticated first, and share the answer then.
+#[tokio::test]
+async fn an_interceptor_above_the_layer_sees_every_call() {
+    let catalog = Catalog::numbered();
+    let shared = CachedMethod::fresh_for(MINUTE).ignoring_credentials();
+    let service = InterceptedService::new(of(shared).layer(catalog.clone()), with_key);
+    for caller in ["alice", "bob"] {
+        let keyed = with(request(PRODUCT, "a"), &[("x-api-key", caller)]);
+        assert_eq!(ask(&service, keyed).await.content(), "0");
+        assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 16);
+    }
+    assert_eq!(catalog.calls(), 1);
 }
 
 #[tokio::test]
@@ -172,4 +244,9 @@ fn what_is_no_method_or_no_metadata_is_named_where_it_is_given() {
     }
     let refused = CachedMethod::fresh_for(MINUTE).metadata("no name").unwrap_err();
     assert!(refused.to_string().contains("no name"), "{refused}");
+    for name in ["host", ":authority"] {
+        let refused = CachedMethod::fresh_for(MINUTE).metadata(name).unwrap_err().to_string();
+        assert!(refused.contains("authority()"), "{refused}");
+    }
+    assert!(CachedMethod::fresh_for(MINUTE).credentials(["x-a", "no name"]).is_err());
 }
