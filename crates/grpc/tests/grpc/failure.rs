@@ -205,7 +205,7 @@ async fn no_text_of_redis_reaches_a_caller() {
     let silent = RedisServer::start();
     silent.stop();
     for url in [denied, refused, silent.url()] {
-        let store = RedisOptions::new(&url).unwrap().connect_lazily();
+        let store = RedisOptions::new(&url, "test").unwrap().connect_lazily();
         let method = CachedMethod::fresh_for(MINUTE);
         let layer = GrpcCacheLayer::new(store).method(PRODUCT, method).unwrap();
         let service = layer.when_store_fails(WhenStoreFails::Fail).layer(Catalog::numbered());
