@@ -104,7 +104,7 @@ impl WaitState {
 
     async fn ask(&self, digest: &Digest) -> Result<(), StoreError> {
         let ReplicaRules { replicas, within, .. } = self.rules;
-        let (name, _) = self.client.shared_name("replicated", digest);
+        let name = self.client.shared_name("replicated", digest);
         let request = RedisRequest::script(&self.script, [name], [], WAITING);
         let request = request.by_text().over(Route::Waiting).until_replicated(self.rules);
         let read = |reply| match reply {

@@ -15,21 +15,23 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-/// The batches of one script, which takes `N` names and `A` arguments for each claim.
-pub(super) struct Batches<const N: usize, const A: usize>(Arc<ScriptBatches<N, A>>);
+/// The batches of one script, which takes a name and `A` arguments for each claim.
+pub(super) struct Batches<const A: usize>(Arc<ScriptBatches<A>>);
 
-struct ScriptBatches<const N: usize, const A: usize> {
+struct ScriptBatches<const A: usize> {
     client: RedisClient,
     script: RedisScript,
+    /// The name that all claims share, if there is one.
+    shared: Option<Vec<u8>>,
     doing: &'static str,
     /// The requests that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
-    next: Mutex<NextBatch<N, A>>,
+    next: Mutex<NextBatch<A>>,
 }
 
 #[derive(Default)]
-struct NextBatch<const N: usize, const A: usize> {
-    requests: Vec<BatchedClaim<N, A>>,
+struct NextBatch<const A: usize> {
+    requests: Vec<BatchedClaim<A>>,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
     /// How many batches were before it.
@@ -37,8 +39,8 @@ struct NextBatch<const N: usize, const A: usize> {
 }
 
 /// The part of one claim in a script.
-struct BatchedClaim<const N: usize, const A: usize> {
-    names: [Vec<u8>; N],
+struct BatchedClaim<const A: usize> {
+    name: Vec<u8>,
     args: [Vec<u8>; A],
     caller: BatchCaller,
 }
@@ -53,34 +55,35 @@ struct BatchCaller {
 /// The answer to one claim: a number, or none if the claim has to ask alone.
 type BatchAnswer = Result<Option<i64>, StoreError>;
 
-impl<const N: usize, const A: usize> Batches<N, A> {
+impl<const A: usize> Batches<A> {
     /// Batches of a script that gives a number or `false` for each claim.
-    pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        Self(Arc::new(ScriptBatches { client, script, doing, next: Mutex::default() }))
+    pub(super) fn new(
+        client: RedisClient,
+        script: RedisScript,
+        shared: Option<Vec<u8>>,
+        doing: &'static str,
+    ) -> Self {
+        Self(Arc::new(ScriptBatches { client, script, shared, doing, next: Mutex::default() }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
-    pub(super) async fn ask(&self, names: [Vec<u8>; N], args: [Vec<u8>; A]) -> BatchAnswer {
+    pub(super) async fn ask(&self, name: Vec<u8>, args: [Vec<u8>; A]) -> BatchAnswer {
         // A cluster refuses the script, because the names are in several slots. While the server is
         // taken to be down, one claim probes it and no other waits for that.
         if self.0.client.is_cluster() || self.0.client.is_down() {
             return Ok(None);
         }
-        let Some(answer) = self.join(names, args) else { return Ok(None) };
+        let Some(answer) = self.join(name, args) else { return Ok(None) };
         // Each caller gets an answer, also if its task is dropped with its runtime.
         answer.await.unwrap_or(Ok(None))
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join(
-        &self,
-        names: [Vec<u8>; N],
-        args: [Vec<u8>; A],
-    ) -> Option<oneshot::Receiver<BatchAnswer>> {
+    fn join(&self, name: Vec<u8>, args: [Vec<u8>; A]) -> Option<oneshot::Receiver<BatchAnswer>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let caller = BatchCaller { answer: Some(answer), is_sent: false };
@@ -89,7 +92,7 @@ impl<const N: usize, const A: usize> Batches<N, A> {
             return None;
         }
         next.runtime = Some(runtime.id());
-        next.requests.push(BatchedClaim { names, args, caller });
+        next.requests.push(BatchedClaim { name, args, caller });
         let number = next.number;
         let is_first = next.requests.len() == 1;
         let full = (next.requests.len() >= AT_ONCE).then(|| next.take());
@@ -107,32 +110,33 @@ impl<const N: usize, const A: usize> Batches<N, A> {
     }
 }
 
-impl<const N: usize, const A: usize> NextBatch<N, A> {
+impl<const A: usize> NextBatch<A> {
     /// The requests, of which there are none after it.
-    fn take(&mut self) -> Vec<BatchedClaim<N, A>> {
+    fn take(&mut self) -> Vec<BatchedClaim<A>> {
         self.runtime = None;
         self.number += 1;
         mem::take(&mut self.requests)
     }
 }
 
-impl<const N: usize, const A: usize> ScriptBatches<N, A> {
-    async fn send(&self, mut batch: Vec<BatchedClaim<N, A>>) {
+impl<const A: usize> ScriptBatches<A> {
+    async fn send(&self, mut batch: Vec<BatchedClaim<A>>) {
         // A claim that is given up meanwhile may be released next, and must not be granted after.
         batch.retain(|request| !request.caller.is_gone());
         if batch.is_empty() {
             return;
         }
-        let mut names = Vec::with_capacity(batch.len() * N);
+        let mut names = Vec::with_capacity(batch.len() + 1);
         let mut args = Vec::with_capacity(batch.len() * A);
         let mut callers = Vec::with_capacity(batch.len());
         for request in batch {
-            names.extend(request.names);
+            names.push(request.name);
             args.extend(request.args);
             let mut caller = request.caller;
             caller.is_sent = true;
             callers.push(caller);
         }
+        names.extend(self.shared.clone());
         let request = RedisRequest::script(&self.script, names, args, self.doing).once();
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
         let answers = match self.client.run(&request, |reply| numbers(reply).filter(all)).await {
@@ -148,7 +152,7 @@ impl<const N: usize, const A: usize> ScriptBatches<N, A> {
         }
     }
 
-    fn next(&self) -> MutexGuard<'_, NextBatch<N, A>> {
+    fn next(&self) -> MutexGuard<'_, NextBatch<A>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -192,13 +196,13 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
 
 /// The task that sends a batch, unless it is full before. If it is dropped before, the claims ask
 /// alone.
-struct BatchFlush<const N: usize, const A: usize> {
-    state: Arc<ScriptBatches<N, A>>,
+struct BatchFlush<const A: usize> {
+    state: Arc<ScriptBatches<A>>,
     number: u64,
     was_taken: bool,
 }
 
-impl<const N: usize, const A: usize> BatchFlush<N, A> {
+impl<const A: usize> BatchFlush<A> {
     async fn run(mut self) {
         yield_now().await;
         self.was_taken = true;
@@ -207,13 +211,13 @@ impl<const N: usize, const A: usize> BatchFlush<N, A> {
     }
 
     /// Its batch. Empty if that was sent already.
-    fn take(&self) -> Vec<BatchedClaim<N, A>> {
+    fn take(&self) -> Vec<BatchedClaim<A>> {
         let mut next = self.state.next();
         if next.number == self.number { next.take() } else { Vec::new() }
     }
 }
 
-impl<const N: usize, const A: usize> Drop for BatchFlush<N, A> {
+impl<const A: usize> Drop for BatchFlush<A> {
     fn drop(&mut self) {
         if !self.was_taken {
             // This wakes the callers, after the lock.

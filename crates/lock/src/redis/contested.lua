@@ -1,4 +1,5 @@
--- contested: the second part of take.lua, for a lock that is not free.
+-- contested: the second part of take.lua, for a lock that is not free, or whose fence is not simply
+-- the time.
 --
 -- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
 -- common case ends before the functions of the preludes are created.
@@ -11,6 +12,6 @@ if held and not is_ours and not is_from then
   local fence, renewed = holder(held)
   return {2, redis.call('PTTL', KEYS[1]), fence, renewed}
 end
-local fence = is_ours and holder(held) or next_fence(counter)
-write(KEYS[1], ARGV[1], fence, server_time(), ARGV[2], marks_of(held))
+local fence = is_ours and holder(held) or next_fence(counter, now, last)
+write(KEYS[1], ARGV[1], fence, now, ARGV[2], marks_of(held))
 return {1, fence}

@@ -19,20 +19,20 @@
 //! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
 //!   queue. Where the server reports no changes, the marks of the processes that wait, 16 bytes each.
 //!   After a release, nothing.
-//! - For all keys of a namespace that share a hash slot: one counter of fences,
-//!   `bw:<namespace>:fence:{<tag>}`. So there are at most 16,384 of them.
+//! - For all keys of a namespace: one counter of fences, `bw:<namespace>:fence:{<tag>}`. In a cluster,
+//!   each hash slot has its own, so there are at most 16,384 of them.
 //!
-//! A counter starts with the server's time in microseconds. So fences grow over a restart without
-//! data, over a failover that lost the last fences, and when the clock is put back within [a
-//! day](FENCE_TTL) after the last grant. They may not grow when both happen at once: when a replica
-//! is promoted that does not have the largest fence, and whose clock is behind as well.
+//! A fence is the server's time of its grant in microseconds, or one more than the counter if that is
+//! not below the time. So fences grow over a restart without data or with older data, over a failover
+//! that lost the last fences, and when the clock is put back within [a day](FENCE_TTL) after the last
+//! grant. They may not grow when both happen at once: when grants are lost, and the clock is behind as
+//! well.
 //!
 //! The server tracks the name of a key as long as a caller waits for it. When the last waiter has
 //! gone, it tracks none.
 //!
 //! # What a free lock costs
-//! Taking it is one script of two commands, and releasing it is another script. The first grant in
-//! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
+//! Taking it is one script of three commands, and releasing it is another script. A waiter costs more: its request reads the name of the lock, so
 //! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
 //! for up to 16 of them.
 //!
@@ -81,9 +81,9 @@
 //!
 //! | lock | commands in its scripts |
 //! |---|---|
-//! | [`RedisLock`] | `+get +getex +set +incr +pexpire +pttl +time +del` |
-//! | [`FairLock`] | those of a `RedisLock`, and `+zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore` |
-//! | [`ReentrantLock`] | `+getex +set +incr +pexpire +pttl +time +del +hgetall +hset +hdel` |
+//! | [`RedisLock`] | `+get +getex +set +pttl +time +del` |
+//! | [`FairLock`] | those of a `RedisLock`, and `+pexpire +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore` |
+//! | [`ReentrantLock`] | `+getex +set +pexpire +pttl +time +del +hgetall +hset +hdel` |
 //! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
 //!
 //! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
@@ -113,7 +113,7 @@ use super::{Claim, Lock, Request};
 use crate::LockError;
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript};
 
-/// How long the counter of a slot is kept after the last grant: a day. Clocks are put back by less.
+/// How long a counter of fences is kept after the last grant: a day. Clocks are put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A script of these parts, after the preludes.

@@ -6,14 +6,6 @@ local function is_there(name)
   return peek(name) and true or false
 end
 
--- Whether an error of INCR says that there is no number that can be counted.
-local function is_damaged(said)
-  for _, words in ipairs({'WRONGTYPE', 'not an integer', 'overflow'}) do
-    if string.find(said, words, 1, true) then return true end
-  end
-  return false
-end
-
 -- The length of a lock that is held: token, 16 bytes, fence, 8, and when it was renewed in ms, 8. The
 -- marks of the processes that wait for it follow, if the server does not report changes to them.
 local lock_length = 32
@@ -49,21 +41,13 @@ local function holder(held)
   return fence_at(held, 17), fence_at(held, 25)
 end
 
--- How long a counter of fences is kept, in ms.
-local fence_life = 90000000
-
--- A fence above all that were given before. The counter starts with the server's time in microseconds,
--- and grows by one per grant. So fences grow when the counter is lost, because the clock has grown by
--- more; and when the clock is put back, because the counter remains.
-local function next_fence(counter)
-  local fence = redis.pcall('INCR', counter)
-  local is_number = type(fence) == 'number'
-  if not is_number and not is_damaged(fence.err) then error(fence.err) end
-  if is_number and fence >= 1e12 and fence < 9007199254740992 then
-    redis.call('PEXPIRE', counter, fence_life)
-    return fence
-  end
-  fence = server_time()
-  redis.call('SET', counter, string.format('%.0f', fence), 'PX', fence_life)
+-- A fence above all that were given before: the time in us, or one more than the last one, if the clock
+-- stands still or was put back. So fences grow when the counter is lost or an older one comes back,
+-- because the clock has grown by more. `last` is what the counter was, or nil to read it. The counter is
+-- kept for a day and the hour in which its life is not set again.
+local function next_fence(counter, now, last)
+  if type(last) ~= 'string' then last = peek(counter) end
+  local fence = math.max(now, (last and #last == 8 and fence_at(last, 1) or 0) + 1)
+  redis.call('SET', counter, struct.pack('>I8', fence), 'PX', '90000000')
   return fence
 end

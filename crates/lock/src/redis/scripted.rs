@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bellwether::{Digest, Key, RedisOptions};
-use tokio::time::Instant;
 
 use super::batches::Batches;
-use super::{FENCE_TTL, millis, prove_single, reply, token};
+use super::{millis, prove_single, reply, token};
 use crate::{Attempt, Claim, LockError, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
@@ -19,9 +17,8 @@ pub(super) struct Scripted {
     /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
     scripts: LockScripts,
-    made_at: Instant,
-    /// When the life of each slot's counter is prolonged next, in seconds after `made_at`.
-    prolong_at: Box<[AtomicU32]>,
+    /// The counter of fences, unless each slot has its own.
+    counter: Option<Vec<u8>>,
 }
 
 /// The scripts of a kind of lock.
@@ -44,8 +41,9 @@ impl Scripted {
         let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let client = RedisClient::new(options, all.cloned(), Watchers::default());
-        let prolong_at = (0..RedisClient::SLOTS).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
+        let all_keys = Key::of("bellwether.fence").digest();
+        let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));
+        Arc::new(Self { client, suffix, scripts, counter })
     }
 
     /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what
@@ -72,41 +70,19 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// The counter of fences for the slot of a key, and the number of the slot.
-    pub(super) fn counter(&self, key: &Key) -> (Vec<u8>, u16) {
-        self.client.shared_name("fence", &key.digest())
-    }
-
-    /// Whether the life of a slot's counter is to be prolonged. That is once an hour: an hour more
-    /// of life costs less than a command with each grant.
-    pub(super) fn is_prolonging_due(&self, slot: u16) -> bool {
-        let (prolong_at, now) = self.prolong_at(slot);
-        prolong_at.load(Ordering::Relaxed) <= now
-    }
-
-    /// The argument by which a script prolongs the life of a slot's counter, or nothing.
-    fn life_of_counter(&self, slot: u16) -> Vec<u8> {
-        let (prolong_at, now) = self.prolong_at(slot);
-        let at = prolong_at.load(Ordering::Relaxed);
-        let next = now.saturating_add(PROLONGED_EVERY.as_secs() as u32);
-        let is_ours = at <= now
-            && prolong_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_ours { millis(FENCE_TTL + PROLONGED_EVERY) } else { Vec::new() }
-    }
-
-    /// When the life of a slot's counter is prolonged next, and the time now.
-    fn prolong_at(&self, slot: u16) -> (&AtomicU32, u32) {
-        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
-        (&self.prolong_at[usize::from(slot) % RedisClient::SLOTS], now)
+    /// The counter of fences, unless each slot has its own.
+    pub(super) fn counter(&self) -> Option<Vec<u8>> {
+        self.counter.clone()
     }
 
     /// Batches of a script over the connection of this lock.
-    pub(super) fn batches<const N: usize, const A: usize>(
+    pub(super) fn batches<const A: usize>(
         &self,
         script: RedisScript,
+        shared: Option<Vec<u8>>,
         doing: &'static str,
-    ) -> Batches<N, A> {
-        Batches::new(self.client.clone(), script, doing)
+    ) -> Batches<A> {
+        Batches::new(self.client.clone(), script, shared, doing)
     }
 
     /// Asks for the lock. The server reports changes of the first of the names. `more` is the
@@ -119,9 +95,9 @@ impl Scripted {
     ) -> LockFuture<Attempt> {
         let lock = Arc::clone(self);
         let claim = request.claim.clone();
-        let (counter, slot) = self.counter(claim.key());
-        names.push(counter);
-        let rare = [self.life_of_counter(slot), more, self.client.mark()];
+        let of_slot = || self.client.shared_name("fence", &claim.key().digest());
+        names.push(self.counter().unwrap_or_else(of_slot));
+        let rare = [more, self.client.mark()];
         let mut args = vec![token(&claim), millis(request.lease)];
         if rare.iter().any(|arg| !arg.is_empty()) {
             args.extend(rare);
@@ -197,17 +173,21 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// How often the life of a counter is prolonged.
-const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);
-
 #[cfg(test)]
 mod tests {
+    use super::super::FENCE_TTL;
     use super::*;
 
     #[test]
-    fn the_scripts_keep_counters_for_the_same_time() {
-        let life = (FENCE_TTL + PROLONGED_EVERY).as_millis();
-        let prelude = include_str!("prelude.lua");
-        assert!(prelude.contains(&format!("local fence_life = {life}\n")));
+    fn the_scripts_keep_counters_for_a_day_after_the_hour_in_which_their_life_is_set() {
+        let hour = Duration::from_secs(60 * 60);
+        let in_an_hour = format!("now - now % {} then", hour.as_micros());
+        let life = format!("'PX', '{}')", (FENCE_TTL + hour).as_millis());
+        for script in [include_str!("take.lua"), include_str!("fair/take.lua")] {
+            assert!(script.contains(&in_an_hour), "{script}");
+        }
+        for script in [include_str!("take_many.lua"), include_str!("prelude.lua")] {
+            assert!(script.contains(&life), "{script}");
+        }
     }
 }

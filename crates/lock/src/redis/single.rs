@@ -42,8 +42,8 @@ pub struct RedisLock(Arc<SingleLock>);
 struct SingleLock {
     lock: Arc<Scripted>,
     under_way: RequestCount,
-    takes: Batches<2, 2>,
-    releases: Batches<1, 1>,
+    takes: Batches<2>,
+    releases: Batches<1>,
 }
 
 impl RedisLock {
@@ -71,13 +71,13 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua"), TELL[0], TELL[1]]),
-            commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
+            commands: &["get", "getex", "set", "pttl", "time", "del"],
         };
         let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
         let release_many = RedisScript::new(&[include_str!("release_many.lua"), TELL[0], TELL[1]]);
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
-        let takes = lock.batches(take_many, "taking locks");
-        let releases = lock.batches(release_many, "freeing locks");
+        let takes = lock.batches(take_many, lock.counter(), "taking locks");
+        let releases = lock.batches(release_many, None, "freeing locks");
         Self(Arc::new(SingleLock { lock, under_way: RequestCount::default(), takes, releases }))
     }
 }
@@ -87,14 +87,11 @@ impl SingleLock {
         let counted = self.under_way.enter();
         let key = request.claim.key();
         if counted.is_large && !request.is_repeated {
-            let (counter, slot) = self.lock.counter(key);
-            if !self.lock.is_prolonging_due(slot) {
-                let args = [token(&request.claim), millis(request.lease)];
-                let fence = self.takes.ask([self.lock.name(key), counter], args).await?;
-                let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
-                if let Some(granted) = granted {
-                    return Ok(granted);
-                }
+            let args = [token(&request.claim), millis(request.lease)];
+            let fence = self.takes.ask(self.lock.name(key), args).await?;
+            let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
+            if let Some(granted) = granted {
+                return Ok(granted);
             }
         }
         self.lock.acquire(&request, vec![self.lock.name(key)], Vec::new()).await
@@ -103,8 +100,8 @@ impl SingleLock {
     async fn release(&self, claim: Claim) -> Result<Released, LockError> {
         let counted = self.under_way.enter();
         if counted.is_large {
-            let names = [self.lock.name(claim.key())];
-            let freed = self.releases.ask(names, [token(&claim)]).await?;
+            let name = self.lock.name(claim.key());
+            let freed = self.releases.ask(name, [token(&claim)]).await?;
             let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
             if let Some(freed) = freed {
                 return Ok(freed);

@@ -19,7 +19,7 @@ const CLAIMS: u64 = 64;
 
 async fn lock(server: &RedisServer) -> RedisLock {
     let lock = RedisLock::connect(options(server)).await.expect("a lock");
-    // The first grant in a slot sets the counter, which each claim does alone.
+    // The first grant sets the counter, which a claim does alone.
     for number in 0..CLAIMS {
         let ours = claim(number);
         take(&lock, &ours, LONG).await;
@@ -28,7 +28,7 @@ async fn lock(server: &RedisServer) -> RedisLock {
     lock
 }
 
-/// Takes and releases many locks at the same time, twice: the first time sets the counters.
+/// Takes and releases many locks at the same time, twice: the first time sets the counter.
 pub(crate) async fn visit(lock: &RedisLock) {
     for _ in 0..2 {
         let ours = claims();

@@ -17,10 +17,8 @@ use tokio::time::timeout;
 use crate::world::{LONG, busy, claim, free, key, options, options_of, queue_up, take};
 
 /// What a `RedisLock` needs without client tracking and without messages.
-const RIGHTS: [&str; 11] = [
-    "~bw:*", "+evalsha", "+eval", "+get", "+getex", "+set", "+incr", "+pexpire", "+pttl", "+time",
-    "+del",
-];
+const RIGHTS: [&str; 10] =
+    ["~bw:*", "+evalsha", "+eval", "+get", "+getex", "+set", "+pexpire", "+pttl", "+time", "+del"];
 
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
     options_of(&server.url_of_user(&[&RIGHTS[..], more].concat()))

@@ -11,10 +11,10 @@ use crate::world::options_of;
 
 const OF_ALL: &str = "~bw:* +evalsha +eval";
 const TRACKING: &str = "+client|tracking";
-const SINGLE: &str = "+get +getex +set +incr +pexpire +pttl +time +del";
-const FAIR: &str = "+get +getex +set +incr +pexpire +pttl +time +del +zadd +zcard +zrange \
-                    +zrangebyscore +zrank +zrem +zscore";
-const REENTRANT: &str = "+getex +set +incr +pexpire +pttl +time +del +hgetall +hset +hdel";
+const SINGLE: &str = "+get +getex +set +pttl +time +del";
+const FAIR: &str = "+get +getex +set +pexpire +pttl +time +del +zadd +zcard +zrange +zrangebyscore \
+                    +zrank +zrem +zscore";
+const REENTRANT: &str = "+getex +set +pexpire +pttl +time +del +hgetall +hset +hdel";
 const REDLOCK: &str = "+get +getex +set +pttl +del";
 
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {

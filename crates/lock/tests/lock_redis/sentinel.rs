@@ -2,10 +2,10 @@
 
 use bellwether::store::Renew;
 use bellwether_lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, conformance};
-use bellwether_testkit::servers::SentinelFleet;
+use bellwether_testkit::servers::{RedisServer, SentinelFleet};
 use bellwether_testkit::wait::until;
 
-use crate::world::{LONG, claim, options, options_of, take};
+use crate::world::{LONG, claim, fenced, grants, options, options_of, take};
 
 /// A resource that remembers the largest fence it has seen, and refuses smaller ones.
 struct Resource {
@@ -50,6 +50,32 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
     assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
     assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);
+}
+
+#[tokio::test]
+async fn a_replica_that_lacks_the_last_grants_gives_larger_fences_when_it_is_promoted() {
+    let mut fleet = SentinelFleet::start().await;
+    let locks = fenced(&fleet.primary).await;
+    let mut lost = [0; 3];
+    for (lock, last) in locks.iter().zip(&mut lost) {
+        *last = grants(&**lock, 0, 3).await;
+    }
+    let offset = |server: &RedisServer| server.info("replication", "master_repl_offset");
+    let has_all = || offset(&fleet.replica) == offset(&fleet.primary);
+    until("the replica has the counter", has_all).await;
+    fleet.replica.stop();
+    fleet.primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    for (lock, last) in locks.iter().zip(&mut lost) {
+        *last = grants(&**lock, *last, 5).await;
+    }
+    fleet.primary.kill();
+    fleet.replica.resume();
+    fleet.replica_is_named().await;
+    let is_primary = || fleet.replica.info("replication", "role").as_deref() == Some("master");
+    until("the replica is promoted", is_primary).await;
+    for (lock, last) in fenced(&fleet.replica).await.iter().zip(lost) {
+        grants(&**lock, last, 3).await;
+    }
 }
 
 #[tokio::test]

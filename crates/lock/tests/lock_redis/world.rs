@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bellwether::RedisOptions;
 use bellwether::store::Claim;
-use bellwether_lock::{Attempt, Busy, Grant, Lock, LockError, Released, Request};
+use bellwether_lock::{
+    Attempt, Busy, FairLock, Grant, Lock, LockError, RedisLock, ReentrantLock, Released, Request,
+};
 use bellwether_testkit::locks;
 use bellwether_testkit::servers::RedisServer;
 
@@ -23,6 +25,28 @@ pub(crate) fn options_of(url: &str) -> RedisOptions {
         .expect("options")
         .timeout(Duration::from_secs(5))
         .expect("a timeout")
+}
+
+/// A lock of each kind that gives fences.
+pub(crate) async fn fenced(server: &RedisServer) -> [Box<dyn Lock>; 3] {
+    [
+        Box::new(RedisLock::connect(options(server)).await.expect("a lock")),
+        Box::new(FairLock::connect(options(server)).await.expect("a lock")),
+        Box::new(ReentrantLock::connect(options(server)).await.expect("a lock")),
+    ]
+}
+
+/// Takes a free key and gives it back, several times. Returns the last fence; each is above the one
+/// before.
+pub(crate) async fn grants(lock: &dyn Lock, mut last: u64, count: usize) -> u64 {
+    for _ in 0..count {
+        let ours = claim(1);
+        let fence = take(lock, &ours, LONG).await.fence.expect("a fence");
+        assert!(fence > last, "{fence} after {last}, {lock:?}");
+        last = fence;
+        free(lock, &ours).await;
+    }
+    last
 }
 
 pub(crate) fn claim(number: u64) -> Claim {

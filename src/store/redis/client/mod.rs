@@ -210,7 +210,8 @@ impl RedisClient {
         request: &RedisRequest<'_>,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
+        let is_routed = self.is_cluster() && request.key.is_some();
+        debug_assert!(!is_routed || request.is_of_one_slot(), "{request:?}");
         let deadline = self.deadline() + request.extra_time();
         request.read(self.0.routing.run(request, deadline).await?, read)
     }
@@ -322,9 +323,8 @@ impl RedisClient {
         self.0.names.unwatched_name(what, digest)
     }
 
-    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share, and the
-    /// number of that slot, below [`SLOTS`](Self::SLOTS).
-    pub fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
+    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
+    pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.0.names.shared_name(what, digest)
     }
 
@@ -334,7 +334,7 @@ impl RedisClient {
     }
 
     /// The number of hash slots.
-    pub const SLOTS: usize = slot::SLOTS;
+    pub(crate) const SLOTS: usize = slot::SLOTS;
 
     /// The number of attempts to connect.
     pub(super) fn attempts(&self) -> u64 {

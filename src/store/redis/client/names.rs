@@ -28,10 +28,9 @@ impl Names {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
     }
 
-    /// A name that all keys of a slot share, and the number of the slot.
-    pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
-        let slot = digest.slot();
-        (self.name_in_slot(what, slot), slot)
+    /// A name that all keys of a slot share.
+    pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.name_in_slot(what, digest.slot())
     }
 
     /// A name in a slot, of no key.
@@ -102,7 +101,7 @@ mod tests {
         let names = Names::new("shop");
         let digest = Key::of("item").digest();
         let foreign = Names::new("shop2").name(&digest, "");
-        let (shared, _) = names.shared_name("fence", &digest);
+        let shared = names.shared_name("fence", &digest);
         let unwatched = names.unwatched_name("queue", &digest);
         let others: [&[u8]; 4] = [b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"];
         for name in [&foreign[..], &shared, &unwatched].into_iter().chain(others) {
@@ -140,11 +139,11 @@ mod tests {
         let names = Names::new("shop");
         for sku in 0..100 {
             let digest = Key::of("item").with(sku).digest();
-            let (shared, slot) = names.shared_name("fence", &digest);
+            let shared = names.shared_name("fence", &digest);
             let unwatched = names.unwatched_name("queue", &digest);
             let of_key = SUFFIXES.map(|suffix| names.name(&digest, suffix));
             for name in of_key.iter().chain([&shared, &unwatched]) {
-                assert_eq!(name.slot(), slot);
+                assert_eq!(name.slot(), digest.slot());
             }
         }
     }

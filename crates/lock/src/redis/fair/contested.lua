@@ -1,27 +1,28 @@
--- contested: the second part of take.lua, for a lock that is held or has waiters.
+-- contested: the second part of take.lua, for a lock that is held or has waiters, or whose fence is not
+-- simply the time.
 --
 -- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
 -- common case ends before the functions of the preludes are created.
-local seen, clock_us = KEYS[4] or ARGV[8], server_time()
-local dropped = drop_silent(lock, queue, seen, math.floor(clock_us / 1000))
+local seen = KEYS[4] or ARGV[7]
+local dropped = drop_silent(lock, queue, seen, math.floor(now / 1000))
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
 local turn = first(queue)
 if is_ours or not held and (not turn or turn == ARGV[1]) then
-  local fence = is_ours and holder(held) or next_fence(counter)
-  write(lock, ARGV[1], fence, clock_us, ARGV[2], marks_of(held))
+  local fence = is_ours and holder(held) or next_fence(counter, now, last)
+  write(lock, ARGV[1], fence, now, ARGV[2], marks_of(held))
   leave(lock, queue, seen, ARGV[1])
   return {1, fence}
 end
 if dropped > 0 and not held then call(lock, turn) end
-local silence, ahead = tonumber(ARGV[4]), 0
+local silence, ahead = tonumber(ARGV[3]), 0
 if silence > 0 then
-  wait(queue, seen, ARGV[1], clock_us, silence)
-  if ARGV[5] ~= '' then redis.pcall('SET', KEYS[1], ARGV[5], 'PX', silence) end
+  wait(queue, seen, ARGV[1], now, silence)
+  if ARGV[4] ~= '' then redis.pcall('SET', KEYS[1], ARGV[4], 'PX', silence) end
   ahead = redis.call('ZRANK', queue, ARGV[1])
 else
   leave(lock, queue, seen, ARGV[1])
-  leave_mark(lock, held, ARGV[5])
+  leave_mark(lock, held, ARGV[4])
   ahead = is_there(queue) and redis.call('ZCARD', queue) or 0
 end
 watch(KEYS[1])

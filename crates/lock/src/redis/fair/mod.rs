@@ -133,11 +133,10 @@ impl Lock for FairLock {
 impl Fenced for FairLock {}
 
 /// The commands of the scripts.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 14] = [
     "get",
     "getex",
     "set",
-    "incr",
     "pexpire",
     "pttl",
     "time",

@@ -1,10 +1,9 @@
 -- acquire: take the lock if it is free, or if its owner has it.
 --
--- KEYS   1 lock   2 counter of fences for the slot of the lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 see take.lua; here each fence prolongs the life
---            of the counter   4 owner, 16 bytes
---        5 the mark to leave at a lock that the caller waits for, or ''
---        6 counter, if it is not among the KEYS
+-- KEYS   1 lock   2 counter of fences
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 owner, 16 bytes
+--        4 the mark to leave at a lock that the caller waits for, or ''
+--        5 counter, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
 --        {2, the rest of the last lease in ms, fence of the holder,
 --            when it was renewed in ms}                               busy
@@ -12,18 +11,19 @@
 -- One script, because another owner could take the lock between the read and the write, and because the
 -- release of another hold would free a hold that is not counted yet. Reading the holds subscribes to
 -- their change.
-local now = math.floor(server_time() / 1000)
+local clock_us = server_time()
+local now = math.floor(clock_us / 1000)
 local found = holds(KEYS[1], now)
-local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[4]
+local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[3]
 if found.is_foreign or not is_ours then
-  local marks = not found.is_foreign and add_mark(found.marks, ARGV[5])
+  local marks = not found.is_foreign and add_mark(found.marks, ARGV[4])
   if marks then redis.pcall('HSET', KEYS[1], 'marks', marks) end
   return {2, redis.call('PTTL', KEYS[1]), tonumber(found.fence or -1), tonumber(found.renewed or 0)}
 end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
-  found.fence = digits(next_fence(KEYS[2] or ARGV[6]))
-  redis.call('HSET', KEYS[1], 'owner', ARGV[4], 'fence', found.fence)
+  found.fence = digits(next_fence(KEYS[2] or ARGV[5], clock_us))
+  redis.call('HSET', KEYS[1], 'owner', ARGV[3], 'fence', found.fence)
   if found.marks ~= '' then redis.call('HSET', KEYS[1], 'marks', found.marks) end
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end

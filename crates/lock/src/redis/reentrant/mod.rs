@@ -98,5 +98,5 @@ impl Fenced for ReentrantLock {}
 impl Reentrant for ReentrantLock {}
 
 /// The commands of the scripts.
-const COMMANDS: [&str; 10] =
-    ["getex", "set", "incr", "pexpire", "pttl", "time", "del", "hgetall", "hset", "hdel"];
+const COMMANDS: [&str; 9] =
+    ["getex", "set", "pexpire", "pttl", "time", "del", "hgetall", "hset", "hdel"];
