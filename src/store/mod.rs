@@ -1,8 +1,10 @@
 //! Stores: where entries and leases live.
 //!
 //! # The contract
-//! 1. At most one unexpired lease per key. Only its token can renew it, commit by it or abandon it.
-//! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose token still holds it may
+//! 1. At most one unexpired lease per key. Only its token can abandon it, and only its token and its
+//!    fence can renew it or commit by it. A claim that asks again while its lease holds is granted
+//!    that lease, and later one with a new fence: a copy of its request may arrive late.
+//! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose lease still holds may
 //!    store. A lease that has lapsed or was taken over stores under three conditions: its fence is
 //!    above the watermark, its fence is above the stored entry's fence, and it is younger than
 //!    [`WATERMARK_TTL`]. Without this, a load slower than its lease would never be stored. Such a

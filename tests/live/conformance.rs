@@ -6,7 +6,7 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
     conformance,
 };
-use bellwether::{Key, MemoryStore, Tag, Tags};
+use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
 use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;
@@ -62,6 +62,7 @@ enum Promise {
     GrantsOnce,
     InvalidateRemoves,
     InvalidateTells,
+    LeasesAreToldApart,
     LookFinds,
     RenewProlongs,
     RenewTakesItsTerm,
@@ -128,7 +129,12 @@ impl Store for Broken {
                 }
             });
         }
-        let committed = self.store.commit(lease, draft);
+        let store = self.store.clone();
+        let is_by_token = self.breaks(Promise::LeasesAreToldApart);
+        let committed = async move {
+            let lease = if is_by_token { current(&store, lease).await? } else { lease };
+            store.commit(lease, draft).await
+        };
         let lies = self.breaks(Promise::CommitTellsSuperseded);
         Box::pin(async move {
             let committed = committed.await?;
@@ -139,6 +145,13 @@ impl Store for Broken {
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         if self.breaks(Promise::FailRemembers) {
             return self.store.abandon(lease.into_claim());
+        }
+        if self.breaks(Promise::LeasesAreToldApart) {
+            let store = self.store.clone();
+            return Box::pin(async move {
+                let lease = current(&store, lease).await?;
+                store.fail(lease, failure).await
+            });
         }
         self.store.fail(lease, failure)
     }
@@ -187,6 +200,15 @@ impl Store for Broken {
     }
 }
 
+/// The lease that the token of this one has by now.
+async fn current(store: &MemoryStore, lease: Lease) -> Result<Lease, StoreError> {
+    let claim = lease.claim().clone();
+    match store.acquire(claim, lease.term(), Accept::Nothing).await? {
+        Acquire::Lead { lease: current, .. } => Ok(current),
+        _ => Ok(lease),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_breaks_a_promise_is_found_out() {
     let table = [
@@ -198,6 +220,8 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::GrantsOnce, "of_many_concurrent_claims_one_leads"),
         (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
         (Promise::InvalidateTells, "an_invalidation_tells_whether_there_was_an_entry"),
+        (Promise::LeasesAreToldApart, "a_claim_that_asks_again_does_not_revive_a_lease"),
+        (Promise::LeasesAreToldApart, "a_load_from_before_an_invalidation_cannot_fail"),
         (Promise::LookFinds, "an_entry_runs_out"),
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
         (Promise::RenewTakesItsTerm, "a_renewed_lease_holds_for_the_term_of_its_renewal"),

@@ -2,8 +2,8 @@
 
 use super::payload::{Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
 use super::rules::{Rules, Serves, Without};
-use super::storing::{self, Committed};
-use super::world::{Age, FailureRecord, StoredEntry, Violated, World};
+use super::storing::{self, Asked, Committed};
+use super::world::{Age, Message, StoredEntry, Violated, World};
 use crate::read_through::step::{
     Blame, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, State,
 };
@@ -19,6 +19,7 @@ pub(super) fn act(
     next: &mut Vec<World>,
 ) -> Result<(), Violated> {
     let mut to = Successors { rules, world, at, next };
+    to.send_twice(state);
     match state.clone() {
         State::Acquiring { memory } => to.acquire(memory),
         State::LookingUp { memory, .. } => to.look_up(memory),
@@ -41,10 +42,11 @@ pub(super) fn act(
         }
         State::Marking { lease, marker } => {
             let mut done = world.clone();
-            storing::store(rules, &mut done, at, lease, marker)?;
+            let ModelFlight { id, seen, .. } = world.flights[at];
+            storing::store(rules, &mut done, (id, seen), lease, marker)?;
             to.give_up(done);
         }
-        State::Reporting { failure: before, .. } => to.report(before),
+        State::Reporting { lease, failure: before } => to.report(lease, before)?,
         State::Releasing { .. } => to.release(),
         State::CoolingDown { failure, until, hold } => {
             to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
@@ -96,20 +98,36 @@ impl Successors<'_> {
         self.happen(done, Event::Released);
     }
 
-    fn report(&mut self, before: u8) {
+    /// The request of a state is sent twice, and the second copy is under way until the network
+    /// delivers it.
+    fn send_twice(&mut self, state: &State<Modelled>) {
+        let ModelFlight { id, seen, .. } = *self.flight();
+        let is_asking = !self.rules.is_tagged || seen.is_some();
+        let message = match *state {
+            State::Acquiring { memory } if is_asking => {
+                Message::Acquire { id, accept: memory.accept, seen }
+            }
+            State::Committing { lease, draft, .. } if is_asking => {
+                Message::Commit { id, lease, draft, seen }
+            }
+            State::Marking { lease, marker } => Message::Commit { id, lease, draft: marker, seen },
+            State::Reporting { lease, failure } => Message::Report { id, lease, before: failure },
+            State::Releasing { .. } => Message::Release { id },
+            _ => return,
+        };
+        self.world.send_twice(message, self.next);
+    }
+
+    fn report(&mut self, lease: Grant, before: u8) -> Result<(), Violated> {
         let mut done = self.world.clone();
-        if done.store.lease == Some(self.flight().id) {
-            let record = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
-            done.store.failed = record;
-            done.store.lease = None;
-        }
+        storing::report(self.rules, &mut done.store, self.flight().id, lease, before)?;
         self.give_up(done);
+        Ok(())
     }
 
     fn release(&mut self) {
         let mut done = self.world.clone();
-        let id = self.flight().id;
-        done.store.lease = done.store.lease.filter(|holder| *holder != id);
+        storing::give_up(&mut done.store, self.flight().id);
         if self.world.left.failures > 0 {
             let mut lost = self.world.clone();
             lost.left.failures -= 1;
@@ -147,51 +165,47 @@ impl Successors<'_> {
         let flight = self.flight();
         let asked = flight.generations;
         let found = storing::acquired(self.rules, &self.world.store, flight.seen);
-        if let Some(entry) = found.filter(|entry| entry.answers(memory.accept)) {
-            return self.found(asked, entry, memory);
-        }
         let value =
             |entry: StoredEntry| Some(ModelFallback { version: entry.draft.version()?, asked });
         let fallback = found.and_then(value).filter(|_| !flight.is_forced);
         let meanwhile = self.meanwhile(found, fallback);
         let usable = fallback.filter(|_| self.rules.stale != Serves::Never);
-        let wants_any = memory.accept == Wanted::Nothing;
         let store = &mut done.store;
-        if store.is_held_up(flight.id) && !wants_any {
-            let until = (!flight.is_forced).then_some(());
-            let memory = Memory { fallback, ..memory };
-            return vec![match usable {
+        let ended = match storing::ask(self.rules, store, flight.id, memory.accept, flight.seen) {
+            Asked::Found(entry) => return self.found(asked, entry, memory),
+            Asked::HeldUp => match usable {
                 Some(ModelFallback { version, .. }) => Event::InCooldownStale {
                     asked,
                     stale: Given::value(version),
                     until: (),
-                    memory,
+                    memory: Memory { fallback, ..memory },
                 },
-                None => Event::InCooldown { failure: Given::FAILURE, until },
-            }];
-        }
-        if store.lease.is_some_and(|holder| holder != flight.id) {
-            let other = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
-            let accept = if wants_any { other } else { memory.accept };
-            let memory = Memory { accept, fallback, ..memory };
-            return vec![Event::Busy { asked, left: (), meanwhile, memory }];
-        }
-        let before = u8::from(store.failed != FailureRecord::No);
-        let probe = (store.failed == FailureRecord::Due && !wants_any).then_some(Given::FAILURE);
-        if store.failed == FailureRecord::Once {
-            store.failed = FailureRecord::No;
-        }
-        store.fence += 1;
-        store.lease = Some(flight.id);
-        let replaces = before > 0 || fallback.is_some();
-        let epoch = flight.seen.unwrap_or_default();
-        let lease = Grant { fence: store.fence, before, replaces, epoch };
-        let meanwhile = match (probe, usable) {
-            (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
-            _ => meanwhile,
+                None => {
+                    let until = (!flight.is_forced).then_some(());
+                    Event::InCooldown { failure: Given::FAILURE, until }
+                }
+            },
+            Asked::Busy => {
+                let other = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
+                let wants_any = memory.accept == Wanted::Nothing;
+                let accept = if wants_any { other } else { memory.accept };
+                let memory = Memory { accept, fallback, ..memory };
+                Event::Busy { asked, left: (), meanwhile, memory }
+            }
+            Asked::Granted { fence, before, is_probe } => {
+                let replaces = before > 0 || fallback.is_some();
+                let epoch = flight.seen.unwrap_or_default();
+                let lease = Grant { fence, before, replaces, epoch };
+                let probe = is_probe.then_some(Given::FAILURE);
+                let meanwhile = match (probe, usable) {
+                    (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
+                    _ => meanwhile,
+                };
+                let memory = Memory { fallback, ..memory };
+                Event::Granted { asked, lease, probe, meanwhile, memory }
+            }
         };
-        let memory = Memory { fallback, ..memory };
-        vec![Event::Granted { asked, lease, probe, meanwhile, memory }]
+        vec![ended]
     }
 
     fn meanwhile(
@@ -247,9 +261,11 @@ impl Successors<'_> {
         self.happen(self.world.clone(), event);
     }
 
-    /// Waits for the end of another lease. An earlier request would change nothing.
+    /// Waits for the end of another lease. An earlier request would change nothing. A copy of its own
+    /// request may have taken the lease meanwhile.
     fn wait(&mut self, memory: ModelMemory) {
-        if self.world.store.lease.is_none() {
+        let store = &self.world.store;
+        if store.lease.is_none() || store.is_leased_to(self.flight().id) {
             let memory = Memory { waited: true, ..memory };
             self.happen(self.world.clone(), Event::Waited { memory });
         }

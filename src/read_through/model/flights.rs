@@ -19,7 +19,7 @@ impl World {
     /// A flight closes: the remaining waiters ask again, or load individually.
     pub(super) fn close(&mut self, at: usize) -> Result<(), Violated> {
         let flight = self.flights.remove(at);
-        if self.store.lease == Some(flight.id) && !flight.is_release_lost {
+        if self.store.is_leased_to(flight.id) && !flight.is_release_lost {
             return Err(Violated("a flight is closed while it has the lease"));
         }
         if self.has_waiter(flight.id, |_, opener| opener) && !flight.is_releasing_at_close {
@@ -181,7 +181,7 @@ impl World {
                 other.doing,
                 Doing::Acting(State::Loading { hold: LeaseHold::Lease(_), .. })
             );
-            loads && other.id != id && self.store.lease == Some(other.id)
+            loads && other.id != id && self.store.is_leased_to(other.id)
         };
         if matches!(state, State::Loading { hold: LeaseHold::Nothing, .. })
             && !self.is_uncacheable

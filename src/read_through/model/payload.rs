@@ -102,7 +102,8 @@ pub(super) struct ModelFlight {
     pub(super) callers_look_up: bool,
     pub(super) is_in_background: bool,
     pub(super) is_releasing_at_close: bool,
-    /// A request that releases its lease was lost, so the lease has to lapse.
+    /// A request that releases its lease was lost, or one that takes it came again, so the lease has
+    /// to lapse.
     pub(super) is_release_lost: bool,
     /// The stale fallback of the waiters that joined before a generation.
     pub(super) fallback: Option<(u8, Version)>,

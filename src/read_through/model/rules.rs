@@ -36,6 +36,8 @@ pub(super) enum Without {
     Nothing,
     Watermarks,
     SecondWitnesses,
+    /// A lease holds for its token, whatever its fence.
+    FencesOfLeases,
     /// A commit does not compare the epoch of the tag.
     EpochsAtCommits,
     /// An acquire does not compare it with that of an entry.

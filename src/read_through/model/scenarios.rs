@@ -31,6 +31,7 @@ const NONE: Budget = Budget {
     leaves: 0,
     kills: 0,
     forgets: 0,
+    copies: 0,
 };
 
 const PLAIN: Rules = Rules {
@@ -46,7 +47,7 @@ const PLAIN: Rules = Rules {
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
-    [shared(), stale(), not_shared(), left(), tagged(), kept()]
+    [shared(), stale(), not_shared(), left(), tagged(), kept(), sent_twice()]
         .into_iter()
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
@@ -227,6 +228,38 @@ fn kept() -> Vec<Parts> {
             "an invalidation of a tag fails, and the tag is forgotten",
             full(ONE_EACH, Budget { forgets: 1, ..fails(1, 1) }),
             tagged,
+        ),
+    ]
+}
+
+/// A request is sent twice, and the second copy arrives at any later time.
+fn sent_twice() -> Vec<Parts> {
+    let writes = Budget { writes: 1, copies: 1, ..NONE };
+    let fails = Budget { failed_loads: 1, ..writes };
+    let full = |left| World::new([FORCED, Reader::Over, READER], left).with(VALUE, Age::Fresh);
+    let old = World::new(ONE_EACH, writes).with(Drafted::Value(1), Age::Stale);
+    let marks = Rules { answers: &[VALUE, Drafted::Nothing, Drafted::PrivateOnce], ..PLAIN };
+    let revalidating =
+        Rules { stale: Serves::WhileRevalidating, ages: &[Some(Age::Stale)], ..PLAIN };
+    vec![
+        ("a request comes twice", World::new(ONE_EACH, Budget { lapses: 1, ..writes }), PLAIN),
+        ("a request of a failing load comes twice", World::new(ONE_EACH, fails), PLAIN),
+        (
+            "a request of a forced refresh comes twice",
+            full(Budget { failures: 1, ..writes }),
+            PLAIN,
+        ),
+        (
+            "a request after failures comes twice",
+            World::new(ONE_EACH, fails).after_failures(),
+            PLAIN,
+        ),
+        ("a request of a refresh comes twice", old, revalidating),
+        ("a request comes twice, and answers are not kept", World::new(ONE_EACH, writes), marks),
+        (
+            "a request of a tagged load comes twice",
+            World::new(ONE_EACH, writes),
+            Rules { is_tagged: true, ..PLAIN },
         ),
     ]
 }

@@ -1,8 +1,87 @@
-//! The store of the model: commits, and the epochs of the tag.
+//! The store of the model: leases, commits, and the epochs of the tag.
 
-use super::payload::{Drafted, Grant};
+use super::payload::{Drafted, Grant, ModelFlight, Wanted};
 use super::rules::{Rules, Without};
-use super::world::{Age, FailureRecord, ModelStore, StoredEntry, Violated, World};
+use super::world::{Age, FailureRecord, ModelLease, ModelStore, StoredEntry, Violated, World};
+
+/// The outcome of an acquire.
+pub(super) enum Asked {
+    Found(StoredEntry),
+    /// The key is in cooldown.
+    HeldUp,
+    Busy,
+    Granted {
+        fence: u8,
+        /// How many loads had failed in a row.
+        before: u8,
+        is_probe: bool,
+    },
+}
+
+/// The store executes an acquire of a flight that has read this epoch before.
+pub(super) fn ask(
+    rules: &Rules,
+    store: &mut ModelStore,
+    id: u8,
+    accept: Wanted,
+    seen: Option<u8>,
+) -> Asked {
+    let found = acquired(rules, store, seen);
+    if let Some(entry) = found.filter(|entry| entry.answers(accept)) {
+        return Asked::Found(entry);
+    }
+    let wants_any = accept == Wanted::Nothing;
+    if store.is_held_up(id) && !wants_any {
+        return Asked::HeldUp;
+    }
+    if store.lease.is_some_and(|lease| lease.holder != id) {
+        return Asked::Busy;
+    }
+    let before = u8::from(store.failed != FailureRecord::No);
+    let is_probe = store.failed == FailureRecord::Due && !wants_any;
+    if store.failed == FailureRecord::Once {
+        store.failed = FailureRecord::No;
+    }
+    let fence = match store.lease {
+        Some(own) => own.fence,
+        None => {
+            store.fence += 1;
+            store.fence
+        }
+    };
+    store.lease = Some(ModelLease { holder: id, fence });
+    Asked::Granted { fence, before, is_probe }
+}
+
+/// Whether a lease holds. Under its token, the store may have granted another one since.
+fn holds(rules: &Rules, store: &ModelStore, id: u8, lease: Grant) -> bool {
+    let is_same =
+        |held: ModelLease| held.fence == lease.fence || rules.without == Without::FencesOfLeases;
+    store.lease.is_some_and(|held| held.holder == id && is_same(held))
+}
+
+/// The store gives up the lease of a flight.
+pub(super) fn give_up(store: &mut ModelStore, id: u8) {
+    store.lease = store.lease.filter(|lease| lease.holder != id);
+}
+
+/// The store gives up a lease, and remembers that its load has failed.
+pub(super) fn report(
+    rules: &Rules,
+    store: &mut ModelStore,
+    id: u8,
+    lease: Grant,
+    before: u8,
+) -> Result<(), Violated> {
+    if holds(rules, store, id, lease) {
+        if lease.fence <= store.watermark {
+            return Err(Violated("a failure is remembered that is older than an invalidation"));
+        }
+        store.failed = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
+    }
+    give_up(store, id);
+    Ok(())
+}
 
 /// How far a commit has come.
 pub(super) enum Committed {
@@ -21,9 +100,10 @@ pub(super) fn commit(
     lease: Grant,
     draft: Drafted,
 ) -> Result<Committed, Violated> {
-    let is_compared = !rules.is_tagged || world.flights[at].seen.is_some();
+    let ModelFlight { id, seen, .. } = world.flights[at];
+    let is_compared = !rules.is_tagged || seen.is_some();
     if is_compared {
-        let is_stored = store(rules, world, at, lease, draft)?;
+        let is_stored = store(rules, world, (id, seen), lease, draft)?;
         return Ok(if is_stored { Committed::Stored } else { Committed::Superseded });
     }
     let epoch = touch(rules, &mut world.store);
@@ -32,29 +112,29 @@ pub(super) fn commit(
     if epoch == lease.epoch || is_ignored {
         return Ok(Committed::Begun);
     }
-    let id = world.flights[at].id;
-    world.store.lease = world.store.lease.filter(|holder| *holder != id);
+    give_up(&mut world.store, id);
     Ok(Committed::Superseded)
 }
 
-/// The store stores a draft, unless that is refused. Returns whether it does.
+/// The store stores a draft of a flight that has read an epoch before, unless that is refused.
+/// Returns whether it does.
 pub(super) fn store(
     rules: &Rules,
     world: &mut World,
-    at: usize,
+    (id, seen): (u8, Option<u8>),
     lease: Grant,
     draft: Drafted,
 ) -> Result<bool, Violated> {
     let store = &mut world.store;
     let above_watermark = lease.fence > store.watermark || rules.without == Without::Watermarks;
     let above_entry = store.entry.is_none_or(|entry| lease.fence > entry.fence);
-    if store.lease == Some(world.flights[at].id) {
-        store.lease = None;
-    } else if !(above_watermark && above_entry) {
+    let holds = holds(rules, store, id, lease);
+    give_up(store, id);
+    if !holds && !(above_watermark && above_entry) {
         return Ok(false);
     }
     let epoch = match rules.without {
-        Without::EpochsBeforeLoads => world.flights[at].seen.unwrap_or(lease.epoch),
+        Without::EpochsBeforeLoads => seen.unwrap_or(lease.epoch),
         _ => lease.epoch,
     };
     // An entry of an earlier epoch is as good as none.

@@ -2,7 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::payload::{Drafted, ModelFlight, Version, Wanted};
+use super::payload::{Drafted, Grant, ModelFlight, Version, Wanted};
+use super::rules::Rules;
+use super::storing::{self, Asked};
 
 pub(super) const READERS: usize = 3;
 
@@ -34,6 +36,8 @@ pub(super) struct World {
     pub(super) store: ModelStore,
     pub(super) readers: [Reader; READERS],
     pub(super) flights: Vec<ModelFlight>,
+    /// The second copy of a request, which is under way.
+    pub(super) copy: Option<Message>,
     pub(super) opened: u8,
     /// How many loads have failed.
     pub(super) witnesses: u8,
@@ -58,6 +62,18 @@ pub(super) struct Budget {
     pub(super) kills: u8,
     /// The store forgets the tag.
     pub(super) forgets: u8,
+    /// A request is sent twice.
+    pub(super) copies: u8,
+}
+
+/// A request to the store, of a flight or of the writer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Message {
+    Acquire { id: u8, accept: Wanted, seen: Option<u8> },
+    Commit { id: u8, lease: Grant, draft: Drafted, seen: Option<u8> },
+    Report { id: u8, lease: Grant, before: u8 },
+    Release { id: u8 },
+    Invalidate,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,8 +86,7 @@ pub(super) enum Writer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ModelStore {
     pub(super) entry: Option<StoredEntry>,
-    /// Which flight has the lease.
-    pub(super) lease: Option<u8>,
+    pub(super) lease: Option<ModelLease>,
     pub(super) watermark: u8,
     pub(super) fence: u8,
     pub(super) failed: FailureRecord,
@@ -79,6 +94,13 @@ pub(super) struct ModelStore {
     pub(super) epoch: Option<u8>,
     /// The highest epoch so far.
     pub(super) epochs: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ModelLease {
+    /// The flight whose token it has.
+    pub(super) holder: u8,
+    pub(super) fence: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,12 +152,16 @@ impl ModelStore {
         self.epochs
     }
 
+    pub(super) fn is_leased_to(&self, flight: u8) -> bool {
+        self.lease.is_some_and(|lease| lease.holder == flight)
+    }
+
     /// Whether the key is in cooldown for the flight that asks.
     pub(super) fn is_held_up(&self, asker: u8) -> bool {
         match self.failed {
             FailureRecord::No | FailureRecord::Once => false,
             FailureRecord::Shared => true,
-            FailureRecord::Due => self.lease.is_some_and(|holder| holder != asker),
+            FailureRecord::Due => self.lease.is_some_and(|lease| lease.holder != asker),
         }
     }
 }
@@ -169,6 +195,7 @@ impl World {
             },
             readers,
             flights: vec![],
+            copy: None,
             opened: 0,
             witnesses: 0,
             is_uncacheable: false,
@@ -196,12 +223,49 @@ impl World {
         readers[..2].sort_unstable();
         let Self { source, invalidated, required, writer, store, flights, .. } = self;
         (source, invalidated, required, writer, store, readers, flights).hash(hasher);
-        (self.kept, self.replayed).hash(hasher);
+        (self.kept, self.replayed, self.copy).hash(hasher);
         (self.opened, self.witnesses, self.is_uncacheable, self.left).hash(hasher);
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.readers.iter().all(|reader| *reader == Reader::Over) && self.flights.is_empty()
+    }
+
+    /// The second copy of a request stays under way.
+    pub(super) fn send_twice(&self, message: Message, next: &mut Vec<Self>) {
+        if self.left.copies > 0 {
+            let mut world = self.clone();
+            world.left.copies -= 1;
+            world.copy = Some(message);
+            next.push(world);
+        }
+    }
+
+    /// The copy arrives, and the store executes it. The reply reaches no flight.
+    pub(super) fn deliver(&self, rules: &Rules, next: &mut Vec<Self>) -> Result<(), Violated> {
+        let Some(message) = self.copy else { return Ok(()) };
+        let mut world = self.clone();
+        world.copy = None;
+        match message {
+            Message::Acquire { id, accept, seen } => {
+                let asked = storing::ask(rules, &mut world.store, id, accept, seen);
+                if let Asked::Granted { .. } = asked {
+                    // The flight may have released its lease by now. This one lapses.
+                    let of_it = world.flights.iter_mut().filter(|flight| flight.id == id);
+                    of_it.for_each(|flight| flight.is_release_lost = true);
+                }
+            }
+            Message::Commit { id, lease, draft, seen } => {
+                storing::store(rules, &mut world, (id, seen), lease, draft)?;
+            }
+            Message::Report { id, lease, before } => {
+                storing::report(rules, &mut world.store, id, lease, before)?;
+            }
+            Message::Release { id } => storing::give_up(&mut world.store, id),
+            Message::Invalidate => world.invalidate(rules),
+        }
+        next.push(world);
+        Ok(())
     }
 
     /// The store forgets the tag, as when it evicts it.
@@ -216,9 +280,9 @@ impl World {
 
     pub(super) fn lapse(&self, next: &mut Vec<Self>) {
         // A lease without a flight always lapses, since its holder is gone.
-        let holder = self.store.lease;
-        let is_orphan = holder.is_some_and(|id| self.flights.iter().all(|flight| flight.id != id));
-        if holder.is_some() && (is_orphan || self.left.lapses > 0) {
+        let Some(ModelLease { holder, .. }) = self.store.lease else { return };
+        let is_orphan = self.flights.iter().all(|flight| flight.id != holder);
+        if is_orphan || self.left.lapses > 0 {
             let mut world = self.clone();
             world.store.lease = None;
             world.left.lapses -= u8::from(!is_orphan);

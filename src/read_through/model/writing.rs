@@ -4,7 +4,7 @@
 use super::acting::failures;
 use super::payload::{Modelled, Version};
 use super::rules::{Rules, Without};
-use super::world::{FailureRecord, PROCESSES, Reader, WRITING, World, Writer};
+use super::world::{FailureRecord, Message, PROCESSES, Reader, WRITING, World, Writer};
 use crate::read_through::step::{Event, LeaseHold, State};
 
 impl World {
@@ -19,6 +19,7 @@ impl World {
                 world.writer = Writer::Written;
             }
             Writer::Written => {
+                self.send_twice(Message::Invalidate, next);
                 self.fail_to_invalidate(rules, next);
                 world.invalidate(rules);
                 world.writer = Writer::Invalidated;
@@ -59,7 +60,7 @@ impl World {
     }
 
     /// The store executes an invalidation.
-    fn invalidate(&mut self, rules: &Rules) {
+    pub(super) fn invalidate(&mut self, rules: &Rules) {
         let store = &mut self.store;
         if rules.is_tagged {
             store.bump();

@@ -158,6 +158,17 @@ pub(super) async fn only_the_holder_of_the_lease_can_fail(on: StoreSubject) -> C
     Ok(())
 }
 
+pub(super) async fn a_load_from_before_an_invalidation_cannot_fail(on: StoreSubject) -> Checked {
+    let claim = on.claim();
+    let ended = on.lead_by(&claim).await?;
+    on.store.invalidate(on.key()).await?;
+    let _next = on.lead_by(&claim).await?;
+    on.fail(ended, LONG).await?;
+    let acquired = on.acquire(&on.claim(), LONG).await?;
+    ensure!(!matches!(acquired, Acquire::Failed { .. }), "its failure is remembered");
+    Ok(())
+}
+
 pub(super) async fn a_caller_that_accepts_nothing_is_not_told_of_failures(
     on: StoreSubject,
 ) -> Checked {

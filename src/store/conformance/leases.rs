@@ -34,13 +34,24 @@ pub(super) async fn of_many_concurrent_claims_one_leads(on: StoreSubject) -> Che
 
 pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked {
     let claim = on.claim();
-    let first = on.acquire(&claim, LONG).await?;
-    let second = on.acquire(&claim, LONG).await?;
-    let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
-        return Err(Deviation::new("a claim was blocked by its own lease"));
-    };
-    ensure!(on.commit(lease, "value").await? == Commit::Stored, "it could not be used");
+    let first = on.lead_by(&claim).await?;
+    let again = on.lead_by(&claim).await?;
+    let renewed = on.store.renew(&first, LONG).await?;
+    ensure!(renewed == Renew::Held, "the first grant was lost by a copy of its request");
+    ensure!(on.commit(again, "value").await? == Commit::Stored, "it could not be used");
     Ok(())
+}
+
+pub(super) async fn a_claim_that_asks_again_does_not_revive_a_lease(on: StoreSubject) -> Checked {
+    let claim = on.claim();
+    let ended = on.lead_by(&claim).await?;
+    on.store.invalidate(on.key()).await?;
+    let _next = on.lead_by(&claim).await?;
+    let renewed = on.store.renew(&ended, LONG).await?;
+    ensure!(renewed == Renew::Lost, "it was renewed");
+    let commit = on.commit(ended, "old").await?;
+    ensure!(commit == Commit::Superseded, "after an invalidation it was {commit:?}");
+    on.ensure_text(None).await
 }
 
 pub(super) async fn a_dropped_request_can_be_abandoned(on: StoreSubject) -> Checked {

@@ -40,6 +40,14 @@ impl StoreSubject {
         self.lead_unless(term, Accept::Fresh).await
     }
 
+    /// Takes the lease of a key that is free, or whose lease this claim has.
+    pub(super) async fn lead_by(&self, claim: &Claim) -> Result<Lease, Deviation> {
+        match self.acquire(claim, LONG).await? {
+            Acquire::Lead { lease, .. } => Ok(lease),
+            other => Err(Deviation::new(format!("gave no lease to a claim, but {other:?}"))),
+        }
+    }
+
     pub(super) async fn lead_unless(
         &self,
         term: Duration,

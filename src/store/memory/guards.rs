@@ -44,6 +44,7 @@ pub(super) struct RecentFailure {
 
 pub(super) struct ActiveLease {
     pub(super) token: Token,
+    pub(super) fence: u64,
     pub(super) until: Instant,
     pub(super) trace: Option<TraceParent>,
     /// The tags of the claim, which are not forgotten while it holds.
@@ -77,9 +78,16 @@ impl Guards {
         lease.filter(|granted| granted.until > now.instant)
     }
 
-    pub(super) fn granted_mut(&mut self, key: &Key, now: Moment) -> Option<&mut ActiveLease> {
-        let lease = self.of_keys.get_mut(key)?.lease.as_mut();
-        lease.filter(|granted| granted.until > now.instant)
+    /// The lease that a claim was granted with this fence.
+    pub(super) fn held(
+        &mut self,
+        claim: &Claim,
+        fence: u64,
+        now: Moment,
+    ) -> Option<&mut ActiveLease> {
+        let lease = self.of_keys.get_mut(claim.key())?.lease.as_mut();
+        let is_same = |held: &ActiveLease| held.token == claim.token() && held.fence == fence;
+        lease.filter(|held| held.until > now.instant && is_same(held))
     }
 
     /// Whether the lease of a key is that of this claim, even if it has lapsed.
@@ -209,8 +217,13 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted =
-                ActiveLease { token: claim.token(), until, trace: None, _tags: Vec::new() };
+            let granted = ActiveLease {
+                token: claim.token(),
+                fence: 1,
+                until,
+                trace: None,
+                _tags: Vec::new(),
+            };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

@@ -189,9 +189,9 @@ impl Store for MemoryStore {
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
-        let claim = lease.claim().clone();
+        let (claim, fence) = (lease.claim().clone(), lease.fence());
         self.answer(move |store, now| {
-            store.shard(claim.key(), |shard| shard.renew(&claim, term, now))
+            store.shard(claim.key(), |shard| shard.renew(&claim, fence, term, now))
         })
     }
 
@@ -213,9 +213,8 @@ impl Store for MemoryStore {
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.answer(move |store, now| {
-            let claim = lease.into_claim();
-            if store.shard(claim.key(), |shard| shard.fail(&claim, failure, now)) {
-                store.tell(claim.key());
+            if store.shard(lease.key(), |shard| shard.fail(&lease, failure, now)) {
+                store.tell(lease.key());
             }
         })
     }

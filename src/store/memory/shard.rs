@@ -116,8 +116,10 @@ impl MemoryShard {
             Some(entry) if accept.admits(&entry) => return Acquire::Found(entry),
             entry => entry,
         };
-        let busy =
-            self.guards.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
+        let granted = self.guards.granted(claim.key(), now);
+        let own = granted.filter(|granted| granted.token == claim.token());
+        let own = own.map(|granted| (granted.fence, granted.until));
+        let busy = granted.filter(|_| own.is_none());
         let trace = busy.and_then(|granted| granted.trace.clone());
         let busy = busy.map(|granted| now.until(granted.until));
         let failed = self.guards.failed(claim.key(), now);
@@ -132,13 +134,14 @@ impl MemoryShard {
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));
         let probe = probe.map(|failed| failed.failure.clone());
-        let fence = self.next_fence(claim.key(), stale.as_ref(), now);
-        let until = now.after(term);
+        let next = || (self.next_fence(claim.key(), stale.as_ref(), now), now.instant);
+        let (fence, until) = own.unwrap_or_else(next);
+        let until = until.max(now.after(term));
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let _tags = tags.into_iter().map(|view| view.tag).collect();
         let guard = self.guards.at(claim.key(), now);
         let trace = claim.trace().cloned();
-        guard.lease = Some(ActiveLease { token: claim.token(), until, trace, _tags });
+        guard.lease = Some(ActiveLease { token: claim.token(), fence, until, trace, _tags });
         if probe.is_none() {
             guard.failed = None;
         }
@@ -147,13 +150,19 @@ impl MemoryShard {
         Acquire::Lead { lease, stale, failures, probe }
     }
 
-    pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Moment) -> Renew {
-        match self.guards.granted_mut(claim.key(), now) {
-            Some(granted) if granted.token == claim.token() => {
-                granted.until = now.after(term);
+    pub(super) fn renew(
+        &mut self,
+        claim: &Claim,
+        fence: u64,
+        term: Duration,
+        now: Moment,
+    ) -> Renew {
+        match self.guards.held(claim, fence, now) {
+            Some(held) => {
+                held.until = now.after(term);
                 Renew::Held
             }
-            _ => Renew::Lost,
+            None => Renew::Lost,
         }
     }
 
@@ -165,15 +174,12 @@ impl MemoryShard {
         now: Moment,
     ) -> Commit {
         let key = lease.key();
-        let holds =
-            self.guards.granted(key, now).is_some_and(|granted| granted.token == lease.token());
+        let holds = self.guards.held(lease.claim(), lease.fence(), now).is_some();
+        self.abandon(lease.claim());
         if !holds && !self.may_still_store(lease, now) {
             return Commit::Superseded;
         }
         self.guards.forget_failure(key);
-        if holds {
-            self.guards.end_lease(key);
-        }
         if !draft.lifetimes().life().is_zero() {
             self.insert(lease, draft, tags, now);
         } else if let Some(slot) = self.slots.get(key).copied() {
@@ -183,15 +189,12 @@ impl MemoryShard {
     }
 
     /// As [`abandon`](Self::abandon), and remembers why the load failed.
-    pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Moment) -> bool {
-        let granted = self.guards.granted(claim.key(), now);
-        let ours = granted.is_some_and(|lease| lease.token == claim.token());
-        if ours {
+    pub(super) fn fail(&mut self, lease: &Lease, failure: Failure, now: Moment) -> bool {
+        if self.guards.held(lease.claim(), lease.fence(), now).is_some() {
             let failed = RecentFailure { failure, at: now.instant };
-            self.guards.at(claim.key(), now).failed = Some(failed);
-            self.guards.end_lease(claim.key());
+            self.guards.at(lease.key(), now).failed = Some(failed);
         }
-        ours
+        self.abandon(lease.claim())
     }
 
     /// Ends the lease that was granted to a claim. Returns whether there was one.

@@ -14,7 +14,9 @@
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
 local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
-local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
+local is_ours = lease and string.sub(lease, 1, 16) == ARGV[1]
+-- If a late copy of the acquire has taken a lease under this token, its fence is another one.
+local holds = is_ours and lease_fence(lease) == tonumber(ARGV[4])
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
   newer = string.byte(entry, 4) > latest
@@ -40,8 +42,8 @@ elseif not superseded then
     set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   end
 end
-if holds then redis.call('DEL', KEYS[2]) end
+if is_ours then redis.call('DEL', KEYS[2]) end
 if not superseded then redis.call('DEL', failed_name) end
-if holds or not (superseded or set.err) then tell_waiters(KEYS[2], lease) end
+if is_ours or not (superseded or set.err) then tell_waiters(KEYS[2], lease) end
 if set.err then return set end
 return superseded and 0 or 1

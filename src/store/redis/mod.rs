@@ -193,9 +193,10 @@ impl Store for RedisStore {
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let inner = Arc::clone(&self.0);
-        let claim = lease.claim().clone();
+        let (claim, fence) = (lease.claim().clone(), lease.fence());
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Renew, inner.renew(&claim, term)).await
+            let renewing = inner.renew(&claim, fence, term);
+            inner.operations.counted(StoreOperation::Renew, renewing).await
         })
     }
 
@@ -212,10 +213,7 @@ impl Store for RedisStore {
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
-                .await
+            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease, failure)).await
         })
     }
 

@@ -151,16 +151,17 @@ impl Inner {
         })
     }
 
-    pub(super) async fn renew(&self, claim: &Claim, term: Duration) -> Result<Renew, StoreError> {
+    pub(super) async fn renew(
+        &self,
+        claim: &Claim,
+        fence: u64,
+        term: Duration,
+    ) -> Result<Renew, StoreError> {
         self.unacknowledged.note_term(term);
         let names = [self.lease_name(&claim.key().digest())];
-        let args = [token(claim.token()), number(millis(term))];
+        let args = [token(claim.token()), number(millis(term)), number(fence)];
         let request = RedisRequest::script(&self.scripts.renew, names, args, "renewing the lease");
-        let read = |reply| match reply {
-            RedisValue::Int(1) => Some(Renew::Held),
-            RedisValue::Int(_) => Some(Renew::Lost),
-            _ => None,
-        };
+        let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
         self.client.run(&request.of(claim.key()), read).await
     }
 
@@ -189,11 +190,7 @@ impl Inner {
         ];
         let names = self.names(&digest);
         let request = RedisRequest::script(&self.scripts.commit, names, args, "storing the entry");
-        let read = |reply| match reply {
-            RedisValue::Int(1) => Some(Commit::Stored),
-            RedisValue::Int(_) => Some(Commit::Superseded),
-            _ => None,
-        };
+        let read = |reply| Some(if is_done(reply)? { Commit::Stored } else { Commit::Superseded });
         let committed = self.client.run(&request.of(key).tracked(TRACKED), read).await;
         self.forget(&digest);
         reminder.settle(committed)
@@ -201,17 +198,18 @@ impl Inner {
 
     pub(super) async fn fail(
         self: &Arc<Self>,
-        claim: &Claim,
+        lease: &Lease,
         failure: Failure,
     ) -> Result<(), StoreError> {
-        let reminder = Reminder::new(self, claim, LeaseCommand::Release);
-        let digest = claim.key().digest();
+        let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
+        let digest = lease.key().digest();
         let names = [self.lease_name(&digest), self.failed_name(&digest)];
         let life = number(millis(failure.life()));
-        let args = [token(claim.token()), record::write(&failure), life];
+        let fence = number(lease.fence());
+        let args = [token(lease.token()), record::write(&failure), life, fence];
         let request =
             RedisRequest::script(&self.scripts.fail, names, args, "remembering a failure");
-        reminder.settle(self.client.run(&request.of(claim.key()), any).await)
+        reminder.settle(self.client.run(&request.of(lease.key()), any).await)
     }
 
     pub(super) async fn abandon(self: &Arc<Self>, claim: &Claim) -> Result<(), StoreError> {
@@ -265,11 +263,7 @@ impl Inner {
             Some(key) => request.of(key),
             None => request,
         };
-        let read = |reply| match reply {
-            RedisValue::Int(removed) => Some(removed == 1),
-            _ => None,
-        };
-        let changed = self.client.run(&request, read).await;
+        let changed = self.client.run(&request, is_done).await;
         self.forget(digest);
         changed
     }
@@ -336,6 +330,11 @@ enum UnreadableReply {
         fence: u64,
     },
     Failure,
+}
+
+/// Reads 1 or 0.
+fn is_done(reply: RedisValue) -> Option<bool> {
+    Some(reply.whole()? == 1)
 }
 
 /// Accepts any reply.

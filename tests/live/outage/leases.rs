@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store};
 use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, RedisStore, StoreError};
 use bellwether_testkit::faults::Replacement;
-use bellwether_testkit::servers::Reply;
 use bellwether_testkit::wait::within;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -24,15 +23,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(10);
 
 impl Site {
-    /// The remaining lease of a key, in milliseconds; negative if there is none.
-    fn lease_left(&self, key: &Key) -> i64 {
-        let name = format!("bw:test:{{{}}}:lease", key.digest());
-        match self.server.command(&["PTTL", &name]) {
-            Reply::Integer(left) => left,
-            other => panic!("no life: {other:?}"),
-        }
-    }
-
     /// How often clients and scripts have called a command.
     fn calls(&self, command: &str) -> u64 {
         let calls = self.server.info("commandstats", &format!("cmdstat_{command}"));

@@ -2,6 +2,7 @@
 //! messages, and work again when it is back.
 
 mod attempts;
+mod copies;
 mod deadlines;
 mod leases;
 mod logs;
@@ -14,9 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
-use bellwether::{RedisOptions, RedisStore, StoreError, StoreErrorKind};
+use bellwether::{Key, RedisOptions, RedisStore, StoreError, StoreErrorKind};
 use bellwether_testkit::faults::FaultProxy;
-use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use futures_util::poll;
 use tokio::time::sleep;
@@ -43,6 +44,15 @@ impl Site {
 
     fn options(&self) -> RedisOptions {
         RedisOptions::new(&self.proxy.url(), "test").expect("an address")
+    }
+
+    /// The remaining lease of a key, in milliseconds; negative if there is none.
+    fn lease_left(&self, key: &Key) -> i64 {
+        let name = format!("bw:test:{{{}}}:lease", key.digest());
+        match self.server.command(&["PTTL", &name]) {
+            Reply::Integer(left) => left,
+            other => panic!("no life: {other:?}"),
+        }
     }
 
     /// A store whose next probe is far away.

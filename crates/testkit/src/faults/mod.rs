@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -30,11 +31,34 @@ use crate::servers::free_port;
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
+    upstream: SocketAddr,
     listener: Arc<Listener>,
     /// Every task ends when this sender is dropped.
     faults: watch::Sender<NetworkFaults>,
     damage: Damage,
     replacements: Replacements,
+}
+
+/// A command that a proxy holds back.
+#[derive(Debug)]
+pub struct HeldCommand {
+    upstream: SocketAddr,
+    command: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl HeldCommand {
+    /// Whether it has come.
+    pub fn is_held(&self) -> bool {
+        lock(&self.command).is_some()
+    }
+
+    /// Delivers it over a connection of its own, and waits until the server has executed it.
+    pub async fn deliver(&mut self) {
+        let command = lock(&self.command).take().expect("a command that has come");
+        let mut server = TcpStream::connect(self.upstream).await.expect("a server");
+        server.write_all(&command).await.expect("a server that reads");
+        server.read_u8().await.expect("a reply");
+    }
 }
 
 /// `None` while connections are refused. Held for a call of the system, never across an `.await`.
@@ -62,15 +86,16 @@ impl FaultProxy {
         let (faults, watched) = watch::channel(NetworkFaults::default());
         let damage = Damage::default();
         let replacements = Replacements::default();
+        let server = upstream;
         let upstream = Upstream {
-            address: upstream,
+            address: server,
             faults: watched,
             damage: damage.clone(),
             replacements: replacements.clone(),
             is_resp,
         };
         tokio::spawn(serve(Arc::clone(&listener), upstream));
-        Self { address, listener, faults, damage, replacements }
+        Self { address, upstream: server, listener, faults, damage, replacements }
     }
 
     /// Where it listens.
@@ -162,14 +187,22 @@ impl FaultProxy {
         self.replacements.lose_pushes(true);
     }
 
+    /// Holds back the next command whose words, with a space between any two, hold `needle`. No
+    /// reply comes to it, and later ones pass, so the client waits until its connection is
+    /// [cut](Self::cut).
+    pub fn hold(&self, needle: impl AsRef<[u8]>) -> HeldCommand {
+        let command = self.replacements.hold(needle.as_ref());
+        HeldCommand { upstream: self.upstream, command }
+    }
+
     /// Replaces the replies to some commands that come from now on.
     pub fn replace(&self, replacement: Replacement) -> Replaced {
         self.replacements.add(replacement)
     }
 }
 
-fn lock(listener: &Listener) -> MutexGuard<'_, Option<TcpListener>> {
-    listener.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

@@ -47,11 +47,12 @@ impl Replaced {
     }
 }
 
-/// The replacements of a proxy.
+/// The replacements of a proxy, and the commands that it holds back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replacements {
     /// In the order in which they were said.
     all: Arc<Mutex<Vec<Replacement>>>,
+    holds: Arc<Mutex<Vec<Hold>>>,
     loses_pushes: Arc<AtomicBool>,
 }
 
@@ -76,6 +77,23 @@ impl Replacements {
         resp::is_push(reply) && self.loses_pushes.load(SeqCst)
     }
 
+    pub(super) fn hold(&self, needle: &[u8]) -> Arc<Mutex<Option<Vec<u8>>>> {
+        let command = Arc::default();
+        lock(&self.holds).push(Hold { needle: needle.to_vec(), command: Arc::clone(&command) });
+        command
+    }
+
+    /// Whether a command is held back. It is kept then.
+    fn keeps(&self, command: &[u8]) -> bool {
+        let mut waiting = lock(&self.holds);
+        let words = if waiting.is_empty() { return false } else { resp::words(command) };
+        let Some(at) = waiting.iter().position(|it| holds(&words, &it.needle)) else {
+            return false;
+        };
+        *lock(&waiting.remove(at).command) = Some(command.to_vec());
+        true
+    }
+
     /// The first one for a command, which has been used once more then.
     fn choose(&self, command: &[u8]) -> Option<Replacement> {
         let mut all = self.all();
@@ -88,6 +106,14 @@ impl Replacements {
     fn all(&self) -> MutexGuard<'_, Vec<Replacement>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The next command whose words hold `needle` is held back.
+#[derive(Debug)]
+struct Hold {
+    needle: Vec<u8>,
+    /// The command, once it has come.
+    command: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
 fn holds(words: &[u8], needle: &[u8]) -> bool {
@@ -137,7 +163,7 @@ impl Inspect for Commands {
         let mut passing = Vec::with_capacity(bytes.len());
         self.frames.push(bytes, |command| {
             // An empty line is no command.
-            if !command.trim_ascii().is_empty() {
+            if !command.trim_ascii().is_empty() && !self.replacements.keeps(command) {
                 let replacement = self.replacements.choose(command);
                 let is_done = replacement.as_ref().is_none_or(|it| it.is_done);
                 lock(&self.expected).push_back(replacement);
