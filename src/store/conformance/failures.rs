@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::subject::{LONG, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
@@ -155,6 +155,25 @@ pub(super) async fn only_the_holder_of_the_lease_can_fail(on: StoreSubject) -> C
     let _theirs = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     ensure!(on.is_busy().await?, "the lease of others was ended");
+    Ok(())
+}
+
+pub(super) async fn the_end_of_a_failure_is_reported(on: StoreSubject) -> Checked {
+    for is_expiry in [false, true] {
+        let lease = on.lead(LONG).await?;
+        on.fail(lease, LONG).await?;
+        let mut watch = on.store.watch(&on.key());
+        on.failed().await?;
+        match is_expiry {
+            false => on.store.invalidate(on.key()).await?,
+            true => on.store.expire(on.key()).await?,
+        };
+        // A store that reports no changes gives a silent watch.
+        if !watch.is_silent() {
+            let reported = timeout(Duration::from_secs(5), watch.changed()).await;
+            ensure!(reported.is_ok(), "it was not reported within 5 s");
+        }
+    }
     Ok(())
 }
 

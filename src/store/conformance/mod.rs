@@ -68,6 +68,7 @@ const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     failures::what_is_fresh_is_found_whatever_failed,
     failures::a_commit_forgets_failures,
     failures::an_invalidation_forgets_failures,
+    failures::the_end_of_a_failure_is_reported,
     leases::a_lease_is_given_to_one_at_a_time,
     leases::of_many_concurrent_claims_one_leads,
     leases::the_same_claim_is_granted_again,

@@ -8,7 +8,7 @@
 --        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
 --            caller does not know that clock
 --        5 tokens whose leases this caller may take over, 16 bytes each
---        6 the mark to leave at a lease that the caller waits for, or ''
+--        6 the mark to leave at a lease or a failure that the caller waits for, or ''
 --        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
@@ -66,7 +66,8 @@ elseif lease_fence(lease) then
     leave_mark(KEYS[2], lease, ARGV[6])
   end
 end
-local failed, failures, shared = peek(failed_name), 0, false
+local failed, waiting = split_failure(peek(failed_name))
+local failures, shared = 0, false
 if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local times, cooldown, window, life = struct.unpack('>I4I8I8I8', failed, 6)
   local age = life - redis.call('PTTL', failed_name)
@@ -76,6 +77,7 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
     watch(KEYS[1])
     watch(KEYS[2])
+    if not busy then leave_mark_at_failure(failed_name, failed, waiting, ARGV[6]) end
     return {4, now, failed, held_up, entry, remaining}
   end
   if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
@@ -101,6 +103,7 @@ local term = is_again and math.max(ARGV[2], redis.call('PTTL', KEYS[2])) or ARGV
 -- becomes the watermark then, and a lapsed lease stores nothing.
 if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
 local taken = token .. struct.pack('>I8I8', fence, term) .. trace
-redis.call('SET', KEYS[2], taken .. marks, 'PX', term)
+-- The end of the lease is told to those as well that wait since a cooldown.
+redis.call('SET', KEYS[2], taken .. (marks == '' and waiting or marks), 'PX', term)
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

@@ -10,12 +10,16 @@
 local watermark_name, failed_name = KEYS[3] or ARGV[3], KEYS[4] or ARGV[4]
 local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
 watermark = math.max(watermark, server_time(), lease_fence(lease) or 0)
+local failed, waiting = split_failure(peek(failed_name))
 local stale = 0
 if readable(entry) then
   watermark = math.max(watermark, fence_at(entry, 29))
   stale = stale_window(entry)
 end
 redis.call('SET', watermark_name, struct.pack('>I8', watermark), 'PX', ARGV[1])
+-- Callers of a key in cooldown are subscribed to the entry and the lease. There may be neither, and
+-- then this is the change that is reported to them.
+if failed and not lease then redis.pcall('SET', KEYS[2], '', 'PX', 1) end
 redis.call('DEL', KEYS[2], failed_name)
 if ARGV[2] == '1' and stale > 0 then
   -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set
@@ -26,4 +30,5 @@ else
   redis.call('DEL', KEYS[1])
 end
 tell_waiters(KEYS[2], lease)
+tell(KEYS[2], waiting)
 return readable(entry) and 1 or 0

@@ -80,6 +80,22 @@ local function leave_mark(name, lease, mark)
   if add_mark(marks_of(lease), mark) then redis.pcall('SETRANGE', name, #lease, mark) end
 end
 
+-- A failure without its marks, and the marks. Processes without tracking leave them during a
+-- cooldown in which no caller has the lease. They follow the message and a zero byte.
+local function split_failure(failed)
+  local last = failed and string.find(failed, '%z[0-9a-f]+$', 34)
+  if not last or not has_marks(failed, last + 1) then return failed, '' end
+  return string.sub(failed, 1, last - 1), string.sub(failed, last + 1)
+end
+
+-- Adds the mark of a process to a failure. A full server refuses, and then the process asks again
+-- after a second at most.
+local function leave_mark_at_failure(name, failed, marks, mark)
+  local at, before = #failed + 1 + #marks, ''
+  if marks == '' then at, before = #failed, '\0' end
+  if add_mark(marks, mark) then redis.pcall('SETRANGE', name, at, before .. mark) end
+end
+
 -- Tells the processes that have left a mark at a lease that it has ended.
 local function tell_waiters(name, lease)
   if lease and #lease > lease_length and lease_fence(lease) then tell(name, marks_of(lease)) end

@@ -4,7 +4,8 @@
 //! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
 //! ```
 //! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the
-//! cause and the message. The age of a record is its life minus its remaining life.
+//! cause and the message. The age of a record is its life minus its remaining life. Marks may follow,
+//! after a zero byte: of processes that wait for the end of the cooldown. The scripts take them off.
 
 use std::str;
 use std::time::Duration;
