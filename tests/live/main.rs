@@ -15,6 +15,7 @@ mod near;
 mod nodes;
 mod outage;
 mod pressure;
+mod promises;
 mod refusals;
 mod replay;
 mod sentinel;

@@ -1,11 +1,12 @@
 //! `put`: a value that was just written, and what it races against.
 
 use bellwether::{Cache, CacheErrorKind, Cacheability, MemoryStore};
-use bellwether_testkit::caches::{MINUTE, cached, idle, lease};
+use bellwether_testkit::caches::promises::waiters_get_what_was_put;
+use bellwether_testkit::caches::{MINUTE, lease};
 use bellwether_testkit::loaders::{End, Loader};
 
 use super::{ask, asked, builder, cache, ended};
-use crate::support::store::{AtMoment, Moment, Operation, local};
+use crate::support::store::{AtMoment, Moment, Operation, local, processes};
 
 #[tokio::test(start_paused = true)]
 async fn the_next_caller_gets_what_was_put() {
@@ -114,15 +115,7 @@ async fn a_put_ends_the_cooldown_of_a_failing_key() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_of_other_processes_get_what_was_put() {
-    let store = MemoryStore::new(10);
-    let elsewhere = lease(&store, 1, MINUTE).await;
-    let loader = Loader::new();
-    let waiting = bellwether_testkit::caches::ask(&cached(store.clone(), &loader), 1);
-    idle().await;
-    assert!(cache(store).put(1, 42).await.unwrap());
-    let (answer, _) = ended(waiting).await;
-    assert!([1, 42].contains(&answer.unwrap()), "an answer from after the put");
-    drop(elsewhere);
+    assert!(waiters_get_what_was_put(&processes(local, &MemoryStore::new(10))).await);
 }
 
 #[tokio::test(start_paused = true)]

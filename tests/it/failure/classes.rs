@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use bellwether::{
     Cache, CacheErrorKind, CacheStatus, Error, ErrorClass, LoadLocation, MemoryStore,
 };
+use bellwether_testkit::caches::promises::not_found_is_shared;
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, put};
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use futures_util::future::join_all;
 use tower::ServiceExt;
 
-use crate::support::store::remote;
+use crate::support::store::{processes, remote};
 
 type Answered = (Result<usize, Error<Refusal>>, CacheStatus);
 
@@ -55,6 +56,7 @@ async fn not_found_is_an_answer_that_all_callers_of_the_fleet_share() {
         matches!(status, CacheStatus::Collapsed { place: LoadLocation::Remote, .. })
     };
     assert!(calls.iter().any(|(_, status)| is_remote(status)), "{calls:?}");
+    not_found_is_shared(&processes(remote, &MemoryStore::new(10))).await;
 }
 
 /// An entry as the store has it from another process: without the error itself.

@@ -5,15 +5,18 @@ use std::time::Duration;
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
 use bellwether::{CacheErrorKind, CacheStatus, Cacheability, Error, MemoryStore};
 use bellwether_testkit::caches::codec::{Faults, Text};
+use bellwether_testkit::caches::promises::a_cooldown_ends_in_the_fleet;
 use bellwether_testkit::caches::{
-    MINUTE, NO_TIME, SECOND, answer, ask, burst, idle, key, kind_of, lease, put, remembering_layer,
-    settled, tasks, unprobed,
+    MINUTE, SECOND, answer, ask, burst, idle, key, kind_of, lease, put, remembering_layer, settled,
+    tasks, unprobed,
 };
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
-use crate::support::store::{Faulty, Operation, UNREACHABLE, local, losing_push, remote};
+use crate::support::store::{
+    Faulty, Operation, UNREACHABLE, local, losing_push, processes, remote,
+};
 
 const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
@@ -164,17 +167,8 @@ async fn cooldowns_double_until_a_load_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
     for place in PLACES {
-        let loader = failing();
-        let cached = remembering_layer(place(&MemoryStore::new(10))).layer(loader.clone());
-        settled(burst(&cached, 1, 10)).await;
-        settled(burst(&cached, 1, 10)).await;
-        loader.ends_by(End::Answer);
-        assert_eq!(cached.in_flight(), 1, "or there is no cooldown to end");
-        cached.handle().invalidate(&key(1)).await.unwrap();
-        idle().await;
-        assert_eq!(cached.in_flight(), 0);
-        let began = Instant::now();
-        assert_eq!((answer(&cached, 1).await, began.elapsed()), (3, NO_TIME));
+        let memory = MemoryStore::new(100);
+        a_cooldown_ends_in_the_fleet(&processes(place, &memory), MILLI * 2).await;
     }
 }
 

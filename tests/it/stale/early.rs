@@ -1,15 +1,16 @@
 //! An entry that is read often is loaded again before it expires (probabilistic early refresh).
 
 use bellwether::{CacheStatus, MemoryStore};
+use bellwether_testkit::caches::promises::an_early_refresh_is_one_load;
 use bellwether_testkit::caches::{
-    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, layer, remembering_layer, settled,
-    unprobed,
+    MINUTE, SECOND, answer, answers, ask, burst, layer, remembering_layer, settled, unprobed,
 };
 use bellwether_testkit::loaders::{End, Loader};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tower::Layer;
 
 use super::PLACES;
+use crate::support::store::processes;
 
 /// So early that it is due as soon as it is stored: with a load of ten seconds and the largest
 /// beta, on average a thousand seconds before its end.
@@ -18,22 +19,7 @@ const AT_ONCE: f64 = 100.0;
 #[tokio::test(start_paused = true)]
 async fn an_early_refresh_delays_no_caller_and_is_one_load_in_the_fleet() {
     for place in PLACES {
-        let memory = MemoryStore::new(10);
-        let loader = Loader::taking(SECOND * 10);
-        let early = || layer(place(&memory)).refresh_early(AT_ONCE).expect("it makes sense");
-        let fleet = [(); 4].map(|()| early().layer(loader.clone()));
-        answer(&fleet[0], 1).await;
-        let began = Instant::now();
-        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
-        let ended = settled(asked).await;
-        assert!(ended.iter().all(|(_, status)| matches!(status, CacheStatus::Hit { .. })));
-        assert_eq!(began.elapsed(), NO_TIME);
-        loader.has_begun(2).await;
-        sleep(SECOND * 9).await;
-        assert_eq!(loader.loads(), 2);
-        sleep(SECOND * 2).await;
-        assert_eq!(memory.len(), 1);
-        assert_eq!(answer(&fleet[3], 1).await, 2);
+        an_early_refresh_is_one_load(&processes(place, &MemoryStore::new(10))).await;
     }
 }
 

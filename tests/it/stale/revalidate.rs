@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{CacheStatus, Lifetimes, MemoryStore, StaleReason, WhenAbandoned};
+use bellwether_testkit::caches::promises::a_stale_answer_is_replaced_by_one_load;
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
     put_for, remembering_layer, settled, unprobed,
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, revalidating, stale_while_revalidating, why};
-use crate::support::store::{Operation, UNREACHABLE, remote};
+use crate::support::store::{Operation, UNREACHABLE, processes, remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_served_at_once_and_loaded_again_in_the_background() {
@@ -38,20 +39,7 @@ async fn a_stale_answer_is_served_at_once_and_loaded_again_in_the_background() {
 #[tokio::test(start_paused = true)]
 async fn a_fleet_loads_a_stale_answer_again_once() {
     for place in PLACES {
-        let memory = stale_while_revalidating().await;
-        let loader = Loader::taking(SECOND);
-        let fleet = [(); 4].map(|()| revalidating(place(&memory)).layer(loader.clone()));
-        let began = Instant::now();
-        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
-        let ended = settled(asked).await;
-        assert!(ended.iter().all(|ended| why(ended) == StaleReason::Revalidating));
-        assert!(began.elapsed() < SECOND / 2, "they waited {:?}", began.elapsed());
-        sleep(SECOND * 2).await;
-        for process in &fleet {
-            assert_eq!(answer(process, 1).await, 1);
-            assert_eq!(process.in_flight(), 0);
-        }
-        assert_eq!(loader.loads(), 1);
+        a_stale_answer_is_replaced_by_one_load(&processes(place, &MemoryStore::new(10))).await;
     }
 }
 

@@ -1,7 +1,10 @@
 //! Handles to a `MemoryStore` as the processes of a fleet have them, with faults and gates.
 
+use std::sync::Arc;
+
 use bellwether::store::faulty::On;
 use bellwether::{MemoryStore, StoreErrorKind};
+use bellwether_testkit::caches::promises::Fleet;
 
 pub(crate) use bellwether::store::faulty::{FaultyStore, Gate, Operation};
 
@@ -34,6 +37,11 @@ pub(crate) fn local(store: &MemoryStore) -> Faulty {
 /// A store in another process: it has to be asked, and no answer is there at once.
 pub(crate) fn remote(store: &MemoryStore) -> Faulty {
     local(store).remote()
+}
+
+/// The stores of four processes.
+pub(crate) fn processes(place: fn(&MemoryStore) -> Faulty, store: &MemoryStore) -> Fleet {
+    (0..4).map(|_| Arc::new(place(store)) as _).collect()
 }
 
 /// The same handle, all of whose push messages are lost.

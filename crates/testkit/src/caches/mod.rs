@@ -1,6 +1,7 @@
 //! Caches over a scripted loader: layers, requests to them, and what another process does.
 
 pub mod codec;
+pub mod promises;
 
 use std::fmt;
 use std::time::Duration;
