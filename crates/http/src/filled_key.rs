@@ -3,13 +3,18 @@
 use std::fmt;
 
 use bellwether::{ConfigError, Key, KeyPart};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::target::host_of_authority;
 
 /// The key of the requests that the program describes by their values, to invalidate their response.
 /// Made by [`RequestKey::at`](super::RequestKey::at), or by `RequestKey::fill` of a template of axum.
 #[derive(Clone)]
 pub struct FilledKey {
     base: Key,
+    /// The host, if it is part of the key.
+    host: Option<Option<Authority>>,
     /// The parameters of the query, in the order of the key, with their values.
     query: Vec<(String, Vec<String>)>,
     names: Vec<HeaderName>,
@@ -17,9 +22,29 @@ pub struct FilledKey {
 }
 
 impl FilledKey {
-    pub(super) fn new(base: Key, query: &[String], names: &[HeaderName]) -> Self {
+    pub(super) fn new(base: Key, has_host: bool, query: &[String], names: &[HeaderName]) -> Self {
         let query = query.iter().map(|name| (name.clone(), Vec::new())).collect();
-        Self { base, query, names: names.to_vec(), headers: HeaderMap::new() }
+        Self {
+            base,
+            host: has_host.then_some(None),
+            query,
+            names: names.to_vec(),
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// Adds the host, such as `shop.example` or `shop.example:8080`. Without it, this is the key of
+    /// requests that name no host.
+    ///
+    /// # Errors
+    /// If the key does not have the host, or this is none.
+    pub fn host(mut self, authority: &str) -> Result<Self, ConfigError> {
+        if self.host.is_none() {
+            return Err(unknown(authority, "the host is not part of this key"));
+        }
+        let host = host_of_authority(authority);
+        self.host = Some(Some(host.ok_or_else(|| unknown(authority, "this is not a host"))?));
+        Ok(self)
     }
 
     /// Adds a parameter of the query, with its value as clients send it: percent-encoded. Add it once
@@ -54,9 +79,13 @@ impl FilledKey {
 
     /// The key, for a [`Handle`](bellwether::Handle).
     pub fn key(self) -> Key {
-        let Self { base, query, names, headers } = self;
+        let Self { base, host, query, names, headers } = self;
+        let key = match host {
+            Some(host) => with_host(base, host.as_ref()),
+            None => base,
+        };
         let key =
-            query.into_iter().fold(base, |key, (name, values)| with_values(key, &name, values));
+            query.into_iter().fold(key, |key, (name, values)| with_values(key, &name, values));
         names.iter().fold(key, |key, name| with_field(key, &headers, name))
     }
 }
@@ -70,6 +99,11 @@ impl fmt::Debug for FilledKey {
 
 fn unknown(name: &str, reason: &'static str) -> ConfigError {
     ConfigError::Key { given: name.to_owned(), reason }
+}
+
+/// Adds the host to a key.
+pub(super) fn with_host(key: Key, host: Option<&Authority>) -> Key {
+    key.with("host").with(host.map(Authority::as_str))
 }
 
 /// Adds a name to a key, and how many values it has, and each of them.

@@ -82,8 +82,9 @@ impl HttpCacheLayer {
     }
 
     /// Sets the function that makes the target URI of a request, by which its response is stored.
-    /// The request itself is not changed. If the URI has no authority, that of `Host` is used. A
-    /// request for which the function returns `None` bypasses the cache.
+    /// The request itself is not changed. If the URI has no authority, it gets the authority
+    /// and the scheme of the request. A request bypasses the cache if the function returns `None`, or if
+    /// its own URI and `Host` name different hosts.
     ///
     /// Default: the URI as the layer sees it, with [what `Router::nest` took
     /// off](super#where-to-put-it). The layer cannot know what other services took off.

@@ -144,7 +144,8 @@
 //! The layer does not know what other services take off the path. Put it above them, or state the
 //! target by [`target_uri`](HttpCacheLayer::target_uri). The same holds for a nested router without
 //! the feature `axum`. A request bypasses the cache if its prefix is uncertain: a parameter is not
-//! UTF-8, or a parameter name occurs twice.
+//! UTF-8, or a parameter name occurs twice. So does a request over HTTP/2 whose URI middleware has
+//! replaced by a path: its host is uncertain.
 //!
 //! A response that depends on more than the URI, and does not say so in `Vary`, must not be stored.
 //! That holds for everything below the layer. So put middleware that reads a session above the

@@ -132,6 +132,10 @@ impl ProgramRules {
         if status.is_server_error() {
             return StorageDecision::Failure;
         }
+        // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
+        if vary.contains(&header::HOST) && !self.key.has_host() {
+            return StorageDecision::Private(PrivateReason::Vary);
+        }
         if rules::must_be_validated(response) {
             return StorageDecision::Private(PrivateReason::NoCache);
         }

@@ -10,13 +10,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Uri, header};
 
 use super::derived_key::DerivedKey;
-use super::filled_key::{FilledKey, with_field, with_values};
+use super::filled_key::{FilledKey, with_field, with_host, with_values};
 use super::percent_encoding::unescaped;
 use super::target::routed;
 
 /// The key of a request: everything in a request on which the response depends.
 ///
-/// The host and the method are not part of it. HEAD is answered by the stored response to GET.
+/// The method is not part of it, and the [host](Self::host) only if you add it. HEAD is answered by
+/// the stored response to GET.
 ///
 /// # Changes
 /// An unsafe request (PUT, for example) that succeeds removes the response under one key: the one
@@ -36,6 +37,7 @@ use super::target::routed;
 pub struct RequestKey {
     base: Base,
     query: Vec<String>,
+    has_host: bool,
     headers: Vec<HeaderName>,
     ignores_credentials: bool,
 }
@@ -59,7 +61,8 @@ impl RequestKey {
         Self::on(Base::Path)
     }
 
-    /// A key that a function makes. A request without one bypasses the cache.
+    /// A key that a function makes. A request without one bypasses the cache. For the host, add
+    /// [`host`](Self::host): over HTTP/2 there is no field `Host`.
     pub fn by<F>(key_of: F) -> Self
     where
         F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
@@ -94,7 +97,21 @@ impl RequestKey {
     }
 
     fn on(base: Base) -> Self {
-        Self { base, query: Vec::new(), headers: Vec::new(), ignores_credentials: false }
+        Self {
+            base,
+            has_host: false,
+            query: Vec::new(),
+            headers: Vec::new(),
+            ignores_credentials: false,
+        }
+    }
+
+    /// Adds the host that the request is for, with its port unless that is 80 or 443. Without it,
+    /// hosts share their responses. A request whose URI and `Host` name different hosts bypasses the
+    /// cache.
+    #[must_use]
+    pub fn host(self) -> Self {
+        Self { has_host: true, ..self }
     }
 
     /// Adds parameters of the query: each by how often it occurs, and by all of its values as they
@@ -114,11 +131,15 @@ impl RequestKey {
     /// An unsafe request with another value of it [does not remove](Self#changes) the response.
     ///
     /// # Errors
-    /// If this is not a valid name of a header field.
+    /// If this is not a valid name of a header field, or `host`: add the [`host`](Self::host).
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
-        let reason = "this is not a valid name of a header field";
-        let error = |_| ConfigError::Key { given: name.to_owned(), reason };
-        self.headers.push(HeaderName::from_bytes(name.as_bytes()).map_err(error)?);
+        let error = |reason| ConfigError::Key { given: name.to_owned(), reason };
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        let parsed = parsed.map_err(|_| error("this is not a valid name of a header field"))?;
+        if parsed == header::HOST {
+            return Err(error("over HTTP/2 there is no such field: use `RequestKey::host`"));
+        }
+        self.headers.push(parsed);
         Ok(self)
     }
 
@@ -130,8 +151,8 @@ impl RequestKey {
         Self { ignores_credentials: true, ..self }
     }
 
-    /// The key of requests for a URI, with the path and the named parameters of its query as they are
-    /// there: for a key of the [path](Self::path). A [`UriTemplate`](super::UriTemplate) makes the URI
+    /// The key of requests for a URI, with its [host](Self::host), its path and the named parameters of
+    /// its query as they are there: for a key of the [path](Self::path). A [`UriTemplate`](super::UriTemplate) makes the URI
     /// of values.
     ///
     /// ```
@@ -161,6 +182,9 @@ impl RequestKey {
         // A name that is given twice counts twice, with the same values.
         let names: BTreeSet<_> = self.query.iter().collect();
         for name in names {
+        if let Some(authority) = uri.authority().filter(|_| self.has_host) {
+            filled = filled.host(authority.as_str())?;
+        }
             for value in query_values(uri, name) {
                 filled = filled.query(name, value)?;
             }
@@ -206,7 +230,12 @@ impl RequestKey {
     }
 
     fn filled(&self, base: Key) -> FilledKey {
-        FilledKey::new(base, &self.query, &self.headers)
+        FilledKey::new(base, self.has_host, &self.query, &self.headers)
+    }
+
+    /// Whether hosts have responses of their own.
+    pub(super) fn has_host(&self) -> bool {
+        self.has_host
     }
 
     /// Whether the request has credentials that are neither part of the key nor ignored.
@@ -251,6 +280,10 @@ impl RequestKey {
     fn completed(&self, named: DerivedKey, parts: &Parts) -> DerivedKey {
         let DerivedKey::Key(mut key) = named else { return named };
         for name in &self.query {
+        if self.has_host {
+            let Some(host) = host_of(parts) else { return DerivedKey::Nothing };
+            key = with_host(key, host.as_ref());
+        }
             key = with_query(key, &parts.uri, name);
         }
         for name in &self.headers {
@@ -292,6 +325,7 @@ impl fmt::Debug for RequestKey {
         f.debug_struct("RequestKey")
             .field("base", &base)
             .field("query", &self.query)
+            .field("has_host", &self.has_host)
             .field("headers", &self.headers)
             .finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bellwether::{Key, Tag};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, Uri, Version, header};
 
 /// The target URI of a request (RFC 9110, section 7.1). Nothing in its path is decoded, since the
 /// origin may distinguish URIs that differ in their escapes only.
@@ -16,44 +16,38 @@ use http::{HeaderMap, Uri, header};
 pub(super) struct Target {
     /// `None` if the request does not say. Over HTTP/1.1 no request does, not even over TLS.
     scheme: Option<Scheme>,
-    /// In lower case, without the default port.
+    /// In lower case, without the default port. Without a scheme, that of either is the default.
     authority: Option<Authority>,
     path_and_query: PathAndQuery,
 }
 
 impl Target {
-    /// The target of a request. `None` if the URI and `Host` contradict each other: a response
-    /// whose target is uncertain is not stored.
+    /// The target of a request. `None` if it is uncertain: a response to it is not stored.
     fn of(parts: &mut Parts) -> Option<Self> {
         let path_and_query = routed(parts)?;
-        let uri = with_authority(parts);
-        let stated = uri.authority().map(Authority::as_str);
-        let host = host(&parts.headers)?;
-        let scheme = uri.scheme().cloned();
-        let normal =
-            |text: Option<&str>| text.map(|text| normal(text, or_http(&scheme))).transpose();
-        let stated = normal(stated).ok()?;
-        let host = normal(host).ok()?;
-        if stated.is_some() && host.is_some() && stated != host {
-            return None;
-        }
-        Some(Self { scheme, authority: stated.or(host), path_and_query })
+        let (scheme, authority) = stated_by(parts)?;
+        Some(Self { scheme, authority, path_and_query })
     }
 
-    /// The target that the program names. Its authority is that of `Host` if it has none.
-    fn named(uri: &Uri, headers: &HeaderMap) -> Option<Self> {
+    /// The target that the program names. Without an authority of its own, it has that of the request.
+    fn named(uri: &Uri, parts: &Parts) -> Option<Self> {
         let named = Self::of_uri(uri)?;
-        if named.authority.is_some() {
+        let repeats =
+            uri.authority().is_none_or(|it| with_authority(parts).authority() == Some(it));
+        if !repeats {
             return Some(named);
         }
-        let host = host(headers)?.map(|host| normal(host, or_http(&named.scheme)));
-        Some(Self { authority: host.transpose().ok()?, ..named })
+        let (scheme, authority) = stated_by(parts)?;
+        Some(match named.authority {
+            Some(_) => named,
+            None => Self { scheme, authority, ..named },
+        })
     }
 
     /// The target that a URI names.
     pub(super) fn of_uri(uri: &Uri) -> Option<Self> {
         let scheme = uri.scheme().cloned();
-        let authority = uri.authority().map(|named| normal(named.as_str(), or_http(&scheme)));
+        let authority = uri.authority().map(|named| normal(named.as_str(), scheme.as_ref()));
         let authority = authority.transpose().ok()?;
         let path_and_query = uri.path_and_query().cloned();
         let path_and_query = path_and_query.unwrap_or(PathAndQuery::from_static("/"));
@@ -64,7 +58,7 @@ impl Target {
     pub(super) fn uris(&self) -> Vec<Uri> {
         match &self.scheme {
             Some(_) => vec![self.uri()],
-            None => SCHEMES.map(|scheme| self.by(scheme).uri()).into(),
+            None => SCHEMES.map(|scheme| self.by(Some(scheme)).uri()).into(),
         }
     }
 
@@ -81,40 +75,35 @@ impl Target {
     /// The keys under which a response of this target may be stored. Requests over HTTP/1.1 do not
     /// state their scheme, so their responses are stored as by `http`.
     pub(super) fn keys(&self) -> HashSet<Key> {
-        let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).key());
-        by_either.chain([self.key()]).collect()
+        let unstated = [self.key(), self.by(None).key()];
+        SCHEMES.into_iter().map(|scheme| self.by(Some(scheme)).key()).chain(unstated).collect()
     }
 
     /// The origin of a response of this target.
     pub(super) fn origin(&self) -> TargetOrigin {
-        let authority = self.authority.as_ref().map(Authority::as_str);
-        let authority = match self.scheme {
-            Some(_) => authority,
-            None => authority.map(without_usual_port),
-        };
         TargetOrigin {
             scheme: self.scheme.as_ref().map(|scheme| scheme.as_str().to_ascii_lowercase()),
-            authority: authority.map(str::to_owned),
+            authority: self.authority.as_ref().map(ToString::to_string),
         }
     }
 
     /// The origins that responses of the origin of this target may have: if its scheme is known, also
     /// the one without a scheme, and if not, those by either scheme.
     pub(super) fn possible_origins(&self) -> Vec<TargetOrigin> {
-        let unknown = Self { scheme: None, ..self.clone() }.origin();
+        let unstated = self.by(None).origin();
         match self.scheme {
-            Some(_) => vec![self.origin(), unknown],
+            Some(_) => vec![self.origin(), unstated],
             None => {
-                let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).origin());
-                by_either.chain([unknown]).collect()
+                let by_either = SCHEMES.into_iter().map(|scheme| self.by(Some(scheme)).origin());
+                by_either.chain([unstated]).collect()
             }
         }
     }
 
-    fn by(&self, scheme: Scheme) -> Self {
+    fn by(&self, scheme: Option<Scheme>) -> Self {
         let authority = self.authority.as_ref();
-        let authority = authority.and_then(|named| normal(named.as_str(), &scheme).ok());
-        Self { scheme: Some(scheme), authority, path_and_query: self.path_and_query.clone() }
+        let authority = authority.and_then(|named| normal(named.as_str(), scheme.as_ref()).ok());
+        Self { scheme, authority, path_and_query: self.path_and_query.clone() }
     }
 
     /// The key of its stored response.
@@ -132,7 +121,6 @@ impl Target {
 pub(super) struct TargetOrigin {
     /// `None` if the request did not say, as over HTTP/1.1.
     scheme: Option<String>,
-    /// In lower case, without the usual port. Without a scheme, that of either scheme is usual.
     authority: Option<String>,
 }
 
@@ -145,11 +133,6 @@ impl TargetOrigin {
 }
 
 const SCHEMES: [Scheme; 2] = [Scheme::HTTP, Scheme::HTTPS];
-
-fn without_usual_port(authority: &str) -> &str {
-    let bare = authority.strip_suffix(":80").or_else(|| authority.strip_suffix(":443"));
-    bare.unwrap_or(authority)
-}
 
 fn or_http(scheme: &Option<Scheme>) -> &Scheme {
     scheme.as_ref().unwrap_or(&Scheme::HTTP)
@@ -177,7 +160,7 @@ impl TargetUri {
     /// The target of a request, if it is certain.
     pub(super) fn target_of(&self, parts: &mut Parts) -> Option<Target> {
         match &self.0 {
-            Some(uri_of) => Target::named(&uri_of(parts)?, &parts.headers),
+            Some(uri_of) => Target::named(&uri_of(parts)?, parts),
             None => Target::of(parts),
         }
     }
@@ -200,6 +183,35 @@ pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
     #[cfg(feature = "axum")]
     let seen = super::nested::with_prefix(parts, seen)?;
     Some(seen)
+}
+
+/// The scheme and the authority that a request states. `None` if they are uncertain: its URI and
+/// `Host` contradict each other, or middleware has removed the authority of a request over HTTP/2,
+/// which has no `Host`.
+fn stated_by(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
+    let uri = with_authority(parts);
+    let scheme = uri.scheme().cloned();
+    let normal = |text: Option<&str>| text.map(|text| normal(text, scheme.as_ref())).transpose();
+    let stated = normal(uri.authority().map(Authority::as_str)).ok()?;
+    let host = normal(host(&parts.headers)?).ok()?;
+    if stated.is_some() && host.is_some() && stated != host {
+        return None;
+    }
+    let authority = stated.or(host);
+    let is_certain = authority.is_some() || parts.version < Version::HTTP_2;
+    is_certain.then_some((scheme, authority))
+}
+
+/// The host that a request is for, without the default port of either scheme. The outer `None`
+/// stands for one that is uncertain, the inner one for a request that states none.
+pub(super) fn host_of(parts: &Parts) -> Option<Option<Authority>> {
+    let (_, authority) = stated_by(parts)?;
+    authority.map(|host| host_of_authority(host.as_str()).ok_or(())).transpose().ok()
+}
+
+/// The host that an authority names, as in [`host_of`].
+pub(super) fn host_of_authority(authority: &str) -> Option<Authority> {
+    normal(authority, None).ok()
 }
 
 /// The URI of a request, or the original one if only that has an authority: middleware that
@@ -225,12 +237,18 @@ fn host(headers: &HeaderMap) -> Option<Option<&str>> {
     }
 }
 
-fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
+/// An authority in lower case, without the default port of its scheme. Without a scheme, that of
+/// either is left out.
+fn normal(authority: &str, scheme: Option<&Scheme>) -> Result<Authority, ()> {
     let is_lower = !authority.bytes().any(|byte| byte.is_ascii_uppercase());
     let lower: Cow<'_, str> =
         if is_lower { authority.into() } else { authority.to_ascii_lowercase().into() };
-    let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
-    let lower = lower.strip_suffix(usual).unwrap_or(&lower);
+    let defaults: &[&str] = match scheme {
+        None => &[":80", ":443"],
+        Some(scheme) if *scheme == Scheme::HTTPS => &[":443"],
+        Some(_) => &[":80"],
+    };
+    let lower = defaults.iter().find_map(|port| lower.strip_suffix(port)).unwrap_or(&lower);
     let authority: Authority = lower.parse().map_err(|_| ())?;
     // A response to a request with user information in its authority may be for that user only.
     if authority.as_str().contains('@') { Err(()) } else { Ok(authority) }
@@ -257,7 +275,7 @@ mod tests {
         assert!(plain.is_some());
         assert_eq!(plain, key("http://shop.example/a?b", &[]));
         assert_eq!(plain, key("http://SHOP.example:80/a?b", &["shop.EXAMPLE"]));
-        assert_eq!(key("/", &["a:443"]), key("http://a:443/", &[]));
+        assert_eq!(key("/", &["a:443"]), key("/", &["a"]));
     }
 
     #[test]
@@ -275,6 +293,7 @@ mod tests {
     fn what_may_be_kept_of_a_target_is_by_either_scheme_and_by_its_own() {
         let keys = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap().keys();
         assert_eq!(keys("http://a:80/"), keys("https://a:443/"));
+        assert!(keys("http://a:443/").contains(&key("/", &["a:443"]).unwrap()));
         assert_eq!(
             keys("https://a/"),
             [key("/", &["a"]), key("https://a/", &[])].map(Option::unwrap).into()
@@ -304,6 +323,28 @@ mod tests {
         assert_eq!(key("/", &["a", "b"]), None);
         assert_eq!(key("/", &["user@a"]), None);
         assert_eq!(key("/", &["a b"]), None);
+    }
+
+    /// Middleware may have replaced its URI by a path.
+    #[test]
+    fn a_request_over_http_2_without_an_authority_has_no_key() {
+        let request = Request::get("/x").version(Version::HTTP_2).body(()).unwrap();
+        assert_eq!(Target::of(&mut request.into_parts().0), None);
+    }
+
+    #[test]
+    fn a_target_that_the_program_names_has_the_authority_of_the_request_or_its_own() {
+        let named = |named: &'static str, uri: &str, host: &str| {
+            let request = Request::get(uri).header(header::HOST, host).body(()).unwrap();
+            let target = Target::named(&Uri::from_static(named), &request.into_parts().0)?;
+            Some(target.uri().to_string())
+        };
+        let is = |uri: &str| Some(uri.to_owned());
+        assert_eq!(named("/x", "/y", "A:80"), is("http://a/x"));
+        assert_eq!(named("/x", "https://a/y", "a"), is("https://a/x"));
+        assert_eq!(named("/x", "http://a/y", "b"), None);
+        assert_eq!(named("http://a/x", "http://a/y", "b"), None);
+        assert_eq!(named("https://c/x", "http://a/y", "b"), is("https://c/x"));
     }
 
     #[test]

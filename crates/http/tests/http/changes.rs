@@ -109,6 +109,24 @@ async fn a_change_removes_what_its_answer_names_by_a_scheme_that_the_request_did
     assert!(!is_hit(&ask(&cache, "GET", "/item", &host).await));
 }
 
+/// Over HTTP/1.1 a request may name the default port of the scheme that it does not state.
+#[tokio::test(start_paused = true)]
+async fn the_default_port_of_either_scheme_is_none() {
+    let layer = memory();
+    let cache = cached(&layer, &shop(&[]));
+    for host in ["shop:443", "shop:80", "shop"] {
+        let host = [("host", host)];
+        for by_hand in ["https://shop/item", "http://shop/item", "https://shop:443/item"] {
+            ask(&cache, "GET", "/item", &host).await;
+            assert!(is_hit(&ask(&cache, "GET", "/item", &host).await));
+            layer.handle().invalidate(&by_hand.parse().unwrap()).await.unwrap();
+            assert!(!is_hit(&ask(&cache, "GET", "/item", &host).await), "{host:?} by {by_hand}");
+        }
+        ask(&cache, "PUT", "/item", &[("host", "shop")]).await;
+        assert!(!is_hit(&ask(&cache, "GET", "/item", &host).await), "{host:?}");
+    }
+}
+
 /// The client left, and the scheme of the stored response is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_change_invalidates_its_target_by_both_schemes() {

@@ -14,6 +14,7 @@ mod failures;
 mod filled_keys;
 mod groups;
 mod hop_by_hop;
+mod hosts;
 mod keyed;
 mod memory;
 mod not_modified;

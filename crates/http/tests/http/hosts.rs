@@ -1,0 +1,168 @@
+//! Several hosts behind one program, over real connections.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use bellwether::{Key, MemoryStore};
+use bellwether_http::{CachingRules, HttpCacheLayer, KeyedRules, RequestKey};
+use http::header::{CACHE_CONTROL, HOST, VARY};
+use http::{Method, Uri, Version};
+use http_body_util::BodyExt;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
+
+use crate::origin::{Origin, ask, cached, is_hit, memory, page, request, text};
+
+/// Serves the page of the host that a request is for (RFC 9112, section 3.2.2).
+async fn serve<R>(layer: HttpCacheLayer<R>) -> SocketAddr
+where
+    R: CachingRules + Clone + Send + Sync + 'static,
+{
+    serve_with(layer, "accept").await
+}
+
+/// The same, where the page has this `Vary`.
+async fn serve_with<R>(layer: HttpCacheLayer<R>, vary: &'static str) -> SocketAddr
+where
+    R: CachingRules + Clone + Send + Sync + 'static,
+{
+    let page = async move |request: Request| {
+        let authority = request.uri().authority().map(ToString::to_string);
+        let field = request.headers().get(HOST).map(|host| host.to_str().unwrap().to_owned());
+        let host = authority.or(field).unwrap_or_default();
+        ([(CACHE_CONTROL, "max-age=60"), (VARY, vary)], format!("page of {host}"))
+    };
+    let app = Router::new().fallback(page).layer(layer);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+/// The response to a request with this head, over HTTP/1.1.
+async fn by_http_1(address: SocketAddr, head: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("{head}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+/// The content of the response to a GET with this `:authority`, over HTTP/2.
+async fn by_http_2(address: SocketAddr, authority: &str) -> String {
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let (mut client, connection) =
+        http2::handshake::<_, _, Body>(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let uri = format!("http://{authority}/me");
+    let response = client.send_request(request("GET", &uri, &[])).await.unwrap();
+    let content = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(content.to_vec()).unwrap()
+}
+
+async fn hosts_have_their_own<R>(layer: HttpCacheLayer<R>)
+where
+    R: CachingRules + Clone + Send + Sync + 'static,
+{
+    let address = serve(layer).await;
+    for host in ["a.example", "b.example", "a.example"] {
+        assert_eq!(by_http_2(address, host).await, format!("page of {host}"));
+    }
+    let contradiction = "GET http://a.example/me HTTP/1.1\r\nHost: c.example";
+    assert!(by_http_1(address, contradiction).await.ends_with("page of a.example"));
+    for host in ["c.example", "a.example", "b.example"] {
+        let response = by_http_1(address, &format!("GET /me HTTP/1.1\r\nHost: {host}")).await;
+        assert!(response.ends_with(&format!("page of {host}")), "{response}");
+        assert_eq!(response.contains("; hit"), host != "c.example", "{response}");
+    }
+}
+
+#[tokio::test]
+async fn hosts_share_nothing_by_their_targets() {
+    hosts_have_their_own(memory()).await;
+}
+
+#[tokio::test]
+async fn hosts_share_nothing_where_the_program_makes_the_path_of_the_target() {
+    let path = |parts: &http::request::Parts| format!("/api{}", parts.uri.path()).parse().ok();
+    hosts_have_their_own(memory().target_uri(path)).await;
+}
+
+#[tokio::test]
+async fn hosts_share_nothing_where_the_program_repeats_the_target() {
+    hosts_have_their_own(memory().target_uri(|parts| Some(parts.uri.clone()))).await;
+}
+
+fn keyed(key: RequestKey) -> HttpCacheLayer<KeyedRules> {
+    let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key);
+    layer.ttl(Duration::from_secs(60)).jitter(0.0).unwrap()
+}
+
+#[tokio::test]
+async fn hosts_share_nothing_by_keys_with_the_host() {
+    hosts_have_their_own(keyed(RequestKey::path().host())).await;
+    hosts_have_their_own(keyed(RequestKey::by(|_| Some(Key::of("all"))).host())).await;
+    hosts_have_their_own(keyed(RequestKey::extract(|_: Method| Key::of("all")).host())).await;
+}
+
+/// Over HTTP/2 no request has the field, so it selects no variant.
+#[tokio::test]
+async fn a_response_that_varies_by_host_is_for_its_own_host() {
+    let address = serve_with(keyed(RequestKey::path()), "host").await;
+    for host in ["a.example", "b.example", "a.example"] {
+        assert_eq!(by_http_2(address, host).await, format!("page of {host}"));
+    }
+}
+
+/// Middleware that replaces the URI by a path removes the host from requests over HTTP/2.
+#[tokio::test]
+async fn hosts_share_nothing_where_middleware_removes_the_authority() {
+    let origin = Origin::new(async |request: http::Request<Body>, _| {
+        let host = request.extensions().get::<Uri>().unwrap().host().unwrap().to_owned();
+        Ok(page(&[("cache-control", "max-age=60")], host))
+    });
+    let cache = cached(&memory(), &origin);
+    for host in ["a.example", "b.example"] {
+        let mut request = request("GET", "/me", &[]);
+        *request.version_mut() = Version::HTTP_2;
+        request.extensions_mut().insert(format!("https://{host}/").parse::<Uri>().unwrap());
+        let Ok(answer) = cache.clone().oneshot(request).await;
+        assert_eq!(text(answer).await, host);
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_the_host_is_filled_with_it() {
+    let layer = keyed(RequestKey::path().host().query(["q"]));
+    let cache = cached(&layer, &Origin::counting(&[]));
+    let is_stored = async |uri: &str, fields| is_hit(&ask(&cache, "GET", uri, fields).await);
+    let key = RequestKey::path().host().query(["q"]);
+    let at = |uri: &'static str| key.at(&Uri::from_static(uri)).unwrap();
+    let host = [("host", "Shop.example:443")];
+    for filled in [
+        at("https://shop.example/item?q=1").key(),
+        at("/item?q=1").host("SHOP.example").unwrap().key(),
+    ] {
+        is_stored("/item?q=1", &host).await;
+        assert!(is_stored("http://shop.example/item?q=1", &[]).await);
+        layer.handle().invalidate(&at("https://other.example/item?q=1").key()).await.unwrap();
+        layer.handle().invalidate(&at("/item?q=1").key()).await.unwrap();
+        assert!(is_stored("/item?q=1", &host).await);
+        assert!(layer.handle().invalidate(&filled).await.unwrap());
+    }
+    assert!(at("/").host("a b").is_err() && at("/").header("host", "a").is_err());
+    assert!(RequestKey::path().at(&Uri::from_static("/")).unwrap().host("a").is_err());
+}
+
+#[test]
+fn the_field_host_is_no_part_of_a_key() {
+    let error = RequestKey::path().header("Host").unwrap_err().to_string();
+    assert!(error.contains("RequestKey::host"), "{error}");
+}
