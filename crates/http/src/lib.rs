@@ -100,9 +100,8 @@
 //! - **Cookies**: a request with `Cookie` shares only a response that says `public` or `s-maxage`, or
 //!   that states its freshness lifetime ([`HttpCacheLayer::needs_public_with_cookies`]). A guessed
 //!   lifetime does not suffice.
-//! - **`Connection`**: the fields that it names are removed before the key is made. If it names a
-//!   field that is not about the connection, the request bypasses the cache, because the next hop
-//!   may remove that field too.
+//! - **`Connection`**: if it names a field that is not about the connection, the request bypasses the
+//!   cache as it is, because the next hop may remove that field.
 //! - **Variants** (`Vary`): each process stores at most 64 per target. One more evicts one that is
 //!   stale, one that was never used, or else the least used one.
 //! - **Never fresh**: a response with a validator and no freshness lifetime passes through to its

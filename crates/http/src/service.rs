@@ -78,15 +78,11 @@ where
         let fetch = &self.fetch;
         let begun = match &*fetch.shared.mode {
             Mode::Stated(_) => begin_by_target(fetch, parts, body),
-            Mode::Keyed(keyed) => {
-                rules::remove_named(&mut parts.headers);
-                match keyed.key.at_once(&mut parts) {
-                    Some(derived) => begin_by_key(fetch, keyed, parts, body, derived),
-                    None => Beginning::DerivingKey(Box::pin(begin_by_extractor(
-                        fetch.clone(),
-                        parts,
-                        body,
-                    ))),
+            Mode::Keyed(keyed) => match keyed.key.at_once(&mut parts) {
+                Some(derived) => begin_by_key(fetch, keyed, parts, body, derived),
+                None => {
+                    let begun = begin_by_extractor(fetch.clone(), parts, body);
+                    Beginning::DerivingKey(Box::pin(begun))
                 }
             }
         };
@@ -111,11 +107,7 @@ where
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    // Before the fields that `Connection` names are removed: `Host` may be among them, and an unsafe
-    // request has to invalidate the target that the client named.
-    let target = fetch.shared.target.target_of(&mut parts);
-    rules::remove_named(&mut parts.headers);
-    let Some(target) = target else {
+    let Some(target) = fetch.shared.target.target_of(&mut parts) else {
         return forward(fetch, parts, body, "request");
     };
     let demand = fetch.shared.mode.demand(&parts.headers);

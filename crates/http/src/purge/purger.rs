@@ -109,7 +109,6 @@ impl Purger {
             };
             return Ok(target.keys().into_iter().collect());
         };
-        rules::remove_named(&mut parts.headers);
         match keyed.key.extracted(&mut parts).await {
             DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => Ok(vec![key]),
             DerivedKey::Key(_) | DerivedKey::Nothing => refused("this request has no cache key"),

@@ -23,16 +23,10 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 /// Whether `Connection` names a field that is not always about one connection. The next hop may
 /// remove that field, so the response may not suit other requests that have it. A value that cannot
 /// be read may name any field.
+///
+/// The layer itself removes none: a client could remove what middleware above the layer has set.
 pub(crate) fn names_others(request: &HeaderMap) -> bool {
     members(request, &CONNECTION).any(|name| !is_known(name))
-}
-
-/// Removes the fields that `Connection` names, unless they are always about one connection: those
-/// may be part of an upgrade, which the service behind the cache handles.
-pub(crate) fn remove_named(request: &mut HeaderMap) {
-    let others = members(request, &CONNECTION).filter(|name| !is_known(name));
-    let others: Vec<_> = others.filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
-    others.iter().for_each(|name| _ = request.remove(name));
 }
 
 /// Removes the fields that are always about one connection, since a load is for all its waiters.
@@ -69,13 +63,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_removed_and_a_change_of_protocol_is_left() {
-        let mut request =
-            read("connection: upgrade, X-Tenant\nx-tenant: a\nx-tenant: b\nupgrade: h2c\nte: gzip");
-        remove_named(&mut request);
-        let left = read("connection: upgrade, X-Tenant\nupgrade: h2c\nte: gzip");
-        assert_eq!(request, left);
+    fn what_is_about_one_connection_is_removed_for_a_shared_load() {
+        let mut request = read("connection: te, X-Tenant\nx-tenant: a\nupgrade: h2c\nte: gzip");
         remove_hop_by_hop(&mut request);
-        assert_eq!(request, headers(&[]));
+        assert_eq!(request, headers(&[("x-tenant", "a")]));
     }
 }

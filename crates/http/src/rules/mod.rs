@@ -32,7 +32,7 @@ pub(crate) use consent::Consent;
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
 pub(crate) use groups::{CACHE_GROUPS, invalidated_groups, listed, surrogate_keys};
-pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop, remove_named};
+pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop};
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
 pub(crate) use storing::{PrivateReason, Storing, for_others, must_be_validated, storing};

@@ -129,3 +129,17 @@ async fn fields_that_the_connection_of_an_answer_names_are_not_kept() {
     assert!(is_hit(&kept));
     assert!(!kept.headers().contains_key("x-mine") && !kept.headers().contains_key("connection"));
 }
+
+/// Middleware above the layer may have set the field.
+#[tokio::test(start_paused = true)]
+async fn a_field_that_connection_names_reaches_the_service_behind_the_layer() {
+    for method in ["GET", "HEAD", "POST", "OPTIONS"] {
+        let origin = Origin::counting(&[FRESH]);
+        for cache in [cached(&memory(), &origin), cached(&keyed("x-role"), &origin)] {
+            let fields = [("host", "shop"), ("x-role", "customer"), ("connection", "x-role, host")];
+            ask(&cache, method, "/item", &fields).await;
+            assert_eq!(origin.last("x-role").as_deref(), Some("customer"), "{method}");
+            assert_eq!(origin.last("host").as_deref(), Some("shop"), "{method}");
+        }
+    }
+}
