@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::cache_request::FetchRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::complete_response::{CompleteResponse, check_length};
-use super::mode::{self, StorageDecision, StorageTerms};
+use super::mode::{StorageDecision, StorageTerms};
 use super::rules::{PrivateReason, Times};
 use super::shared::LayerState;
 use super::stored_response::StoredResponse;
@@ -166,9 +166,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// responses of two users. A response with `Vary` is not stored, as the key selects no variant.
     fn key_to_validate(&self, headers: &HeaderMap, terms: &StorageTerms) -> Option<Key> {
         let is_tagged = headers.contains_key(header::ETAG);
-        let has_no_credentials =
-            mode::has_no_credentials(&self.fetch_request.cache_request.parts.headers);
-        let is_told = terms.vary.is_empty() && (is_tagged || has_no_credentials);
+        let has_credentials = self.fetch_request.cache_request.has_credentials;
+        let is_told = terms.vary.is_empty() && (is_tagged || !has_credentials);
         is_told.then(|| StoredResponse::key_for_validation(&self.fetch_request.key))
     }
 
@@ -269,7 +268,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         // a shared response is stored already.
         let is_own = is_error
             || self.stored_response.is_shared()
-            || !mode::has_no_credentials(&cache_request.parts.headers)
+            || cache_request.has_credentials
             || why == PrivateReason::RequestNoStore;
         self.shared.note_private(cache_request, response.status(), &why);
         Ok(passing(response, why, origin, is_own))

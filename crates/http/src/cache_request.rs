@@ -8,7 +8,7 @@ use bellwether::{Digest, Key};
 use http::request::Parts;
 
 use super::codec::CachedResponse;
-use super::mode;
+use super::mode::Mode;
 use super::rules::Demand;
 use super::vary_index::VaryIndex;
 
@@ -18,22 +18,24 @@ pub(super) struct CacheRequest {
     /// The key of its target, or the key that the program made. Variants have keys of their own.
     pub(super) primary: Key,
     pub(super) demand: Demand,
+    pub(super) has_credentials: bool,
     /// The response of its own load, if the waiters of that load got a `Vary` index instead.
     own: Mutex<Option<Arc<CachedResponse>>>,
 }
 
 impl CacheRequest {
-    pub(super) fn new(parts: Parts, primary: Key, demand: Demand) -> Self {
-        Self { parts, primary, demand, own: Mutex::new(None) }
+    pub(super) fn new(parts: Parts, primary: Key, demand: Demand, mode: &Mode) -> Self {
+        let has_credentials = mode.credentials().are_in(&parts.headers);
+        Self { parts, primary, demand, has_credentials, own: Mutex::new(None) }
     }
 
     /// Under what private and slow responses are counted: the target, and whether the request has
     /// credentials. Responses to requests with credentials say nothing about those without.
     pub(super) fn coalescing_digest(&self) -> Digest {
         let target = self.primary.digest();
-        match mode::has_no_credentials(&self.parts.headers) {
-            true => target,
-            false => Key::of("http-credentials").with(target.as_bytes()).digest(),
+        match self.has_credentials {
+            true => Key::of("http-credentials").with(target.as_bytes()).digest(),
+            false => target,
         }
     }
 

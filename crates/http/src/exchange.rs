@@ -18,7 +18,7 @@ use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
 use super::vary_index::VaryIndex;
-use super::{answer, mode, refusal};
+use super::{answer, refusal};
 
 /// One request through the cache.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl<S> Exchange<S> {
         fetch_request.forces_refresh = self.forces_refresh;
         // The response to a request without credentials can probably be shared. So after a wait for
         // a private one it asks the cache once more, before it loads for itself.
-        let retries = mode::has_no_credentials(&self.cache_request.parts.headers);
+        let retries = !self.cache_request.has_credentials;
         let options = RequestOptions::default()
             .force_refresh(self.forces_refresh)
             .retry_private(retries)

@@ -8,17 +8,19 @@ use bellwether::adapter::{CacheClient, PrivateKeys, SharedRuns, delegate_load_op
 use bellwether::store::Store;
 use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
-use http::Uri;
 use http::request::Parts;
+use http::{HeaderName, Uri};
+use tokio::sync::Semaphore;
 use tower::Layer;
 
+use super::caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
 use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::{HttpHandle, entries};
-use super::mode::{self, Mode};
+use super::mode::ProgramRules;
 use super::purge::PurgeLayer;
 use super::request_key::RequestKey;
-use super::rules::{Defaults, StaleWindows};
+use super::rules::{Credentials, Defaults, StaleWindows};
 use super::service::HttpCache;
 use super::shared::LayerState;
 use super::tag_fields::TagFields;
@@ -40,14 +42,6 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     tag_fields: TagFields,
     expiring: SharedRuns<()>,
 }
-
-/// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
-#[derive(Clone, Debug)]
-pub struct Rfc9111Rules(Defaults);
-
-/// The rules of the program: it states the key and the lifetimes of responses.
-#[derive(Clone, Debug)]
-pub struct KeyedRules(mode::ProgramRules);
 
 impl HttpCacheLayer {
     /// A layer over a store, for responses that state their freshness lifetime (RFC 9111).
@@ -82,6 +76,28 @@ impl HttpCacheLayer {
     }
 
     /// Sets the function that makes the target URI of a request, by which its response is stored.
+    /// Follows `CDN-Cache-Control` (RFC 9213): its lifetimes override those of `Cache-Control` and
+    /// `Expires`.
+    ///
+    /// Default: off. An origin means the caches of a CDN by this field, which may have keys of their own,
+    /// with the session for example. `private` and `no-store` hold always, in either field.
+    #[must_use]
+    pub fn following_cdn_cache_control(mut self) -> Self {
+        self.rules.0.follows_cdn = true;
+        self
+    }
+
+    /// Ignores `Cache-Control` and `Pragma` of requests, so that a client cannot have a request of its
+    /// own sent to the origin by `no-store` or `no-cache`.
+    ///
+    /// Default: the fields are followed (RFC 9111, section 5.2.1). `If-Match` and `If-Unmodified-Since`
+    /// bypass the cache in any case.
+    #[must_use]
+    pub fn ignoring_request_cache_control(mut self) -> Self {
+        self.rules.0.ignores_request_cache_control = true;
+        self
+    }
+
     /// The request itself is not changed. If the URI has no authority, it gets the authority
     /// and the scheme of the request. A request bypasses the cache if the function returns `None`, or if
     /// its own URI and `Host` name different hosts.
@@ -120,9 +136,10 @@ impl HttpCacheLayer<KeyedRules> {
     /// [the response under its own key](RequestKey#changes).
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
         let zero = Duration::ZERO;
-        let rules = mode::ProgramRules {
+        let rules = ProgramRules {
             key,
             ttl: zero,
+            credentials: Credentials::default(),
             not_found_ttl: zero,
             stale: StaleWindows::default(),
         };
@@ -255,6 +272,26 @@ impl<R> HttpCacheLayer<R> {
 impl<R: CachingRules> HttpCacheLayer<R> {
     /// Sets how long a stale response is served while it is revalidated (RFC 5861, section 3), counted
     /// from when it becomes stale.
+    /// Adds request header fields that are credentials, in addition to `authorization`,
+    /// `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`. The
+    /// [guide](super::guide#users-cookies-and-tokens) says how requests with credentials are answered.
+    ///
+    /// # Errors
+    /// If one is not a valid name of a header field.
+    pub fn credentials<'a>(
+        mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, ConfigError> {
+        let parsed = |name: &str| {
+            let reason = "this is not a valid name of a header field";
+            name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
+        };
+        let names = names.into_iter().map(parsed).collect::<Result<Vec<HeaderName>, _>>()?;
+        let credentials = self.rules.credentials();
+        *credentials = credentials.with(names);
+        Ok(self)
+    }
+
     ///
     /// By the [rules of RFC 9111](Rfc9111Rules), a response can state that time itself, and one that
     /// forbids stale use (`must-revalidate`, for example) is never served stale.
@@ -316,43 +353,8 @@ where
 
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// The rules of a layer: [`Rfc9111Rules`] or [`KeyedRules`]. This trait is sealed.
-pub trait CachingRules: sealed::Sealed {}
-
-impl<R: sealed::Sealed> CachingRules for R {}
-
-mod sealed {
-    #[allow(unnameable_types, reason = "it is sealed: there are two")]
-    pub trait Sealed {
-        #[allow(private_interfaces, reason = "code outside cannot call it")]
-        fn mode(&self) -> super::Mode;
-
-        #[allow(private_interfaces, reason = "code outside cannot call it")]
-        fn stale(&mut self) -> &mut super::StaleWindows;
-    }
-}
-
-#[allow(private_interfaces, reason = "code outside cannot call it")]
-impl sealed::Sealed for Rfc9111Rules {
-    fn mode(&self) -> Mode {
-        Mode::Stated(self.0)
-    }
-
-    fn stale(&mut self) -> &mut StaleWindows {
-        &mut self.0.stale
-    }
-}
-
-#[allow(private_interfaces, reason = "code outside cannot call it")]
-impl sealed::Sealed for KeyedRules {
-    fn mode(&self) -> Mode {
-        Mode::Keyed(self.0.clone())
-    }
-
-    fn stale(&mut self) -> &mut StaleWindows {
-        &mut self.0.stale
-    }
-}
+/// How many unsafe requests are finished at once after their callers have left.
+const MOST_FINISHING: usize = 64;
 
 impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

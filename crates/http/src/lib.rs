@@ -95,7 +95,7 @@
 //!   requests for that target are not coalesced. They get a stored response, or ask the origin: at
 //!   most as many at once as there were such responses in a row. This ends with the first response
 //!   that may be shared, or after [`not_kept_for`](HttpCacheLayer::not_kept_for) without a private
-//!   one. Requests with credentials (`Authorization`, `Cookie`) are counted separately. Requests
+//!   one. Requests with [credentials](HttpCacheLayer::credentials) are counted separately. Requests
 //!   without credentials are still coalesced after a private response to a request with them.
 //! - **Cookies**: a request with `Cookie` shares only a response that says `public` or `s-maxage`, or
 //!   that states its freshness lifetime ([`HttpCacheLayer::needs_public_with_cookies`]). A guessed
@@ -156,6 +156,7 @@ mod answer;
 mod answered_fetch;
 mod bypass;
 mod cache_request;
+mod caching_rules;
 mod codec;
 mod complete_response;
 mod derived_key;
@@ -195,9 +196,10 @@ mod vary_index;
 pub mod guide {}
 
 pub use filled_key::FilledKey;
+pub use caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
 pub use future::HttpResponseFuture;
 pub use handle::{ExpireGroup, HttpHandle};
-pub use layer::{CachingRules, HttpCacheLayer, KeyedRules, Rfc9111Rules};
+pub use layer::HttpCacheLayer;
 pub use purge::{Purge, PurgeFuture, PurgeLayer};
 #[cfg(feature = "axum")]
 pub use rejection::CacheRejection;

@@ -6,7 +6,9 @@ use bellwether::Lifetimes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::request_key::RequestKey;
-use super::rules::{self, Consent, Defaults, Demand, PrivateReason, StaleWindows, Storing, Times};
+use super::rules::{
+    self, Consent, Credentials, Defaults, Demand, PrivateReason, StaleWindows, Storing, Times,
+};
 
 /// By which rules the layer decides what is stored.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(super) enum Mode {
 #[derive(Clone, Debug)]
 pub(super) struct ProgramRules {
     pub(super) key: RequestKey,
+    pub(super) credentials: Credentials,
     pub(super) ttl: Duration,
     pub(super) not_found_ttl: Duration,
     pub(super) stale: StaleWindows,
@@ -73,9 +76,17 @@ impl Mode {
     /// What a request demands of a stored response.
     pub(super) fn demand(&self, request: &HeaderMap) -> Demand {
         match self {
-            Self::Stated(defaults) => Demand::of(request, defaults.needs_public),
+            Self::Stated(defaults) => Demand::of(request, defaults),
             // The program decides, so `Cache-Control` of the request is ignored.
             Self::Keyed(_) => Demand::default(),
+        }
+    }
+
+    /// Which request header fields are credentials.
+    pub(super) fn credentials(&self) -> &Credentials {
+        match self {
+            Self::Stated(defaults) => &defaults.credentials,
+            Self::Keyed(keyed) => &keyed.credentials,
         }
     }
 
@@ -94,7 +105,7 @@ impl Mode {
                     Storing::Keep(terms) => StorageDecision::Keep(terms.into()),
                     Storing::Validate(terms, why) => StorageDecision::Validate(terms.into(), why),
                     Storing::Private(PrivateReason::NotFresh)
-                        if status.is_server_error() && has_no_credentials(request) =>
+                        if status.is_server_error() && !defaults.credentials.are_in(request) =>
                     {
                         StorageDecision::Unconfirmed
                     }
@@ -106,13 +117,9 @@ impl Mode {
     }
 }
 
-/// Whether a request carries no credentials.
-pub(super) fn has_no_credentials(request: &HeaderMap) -> bool {
-    ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
-}
-
 impl ProgramRules {
     /// As `Mode::classify`, with the lifetimes of the program in place of those of the response.
+    /// Credentials are part of the key, or the program has said that they do not matter.
     fn classify(
         &self,
         method: &Method,
@@ -121,20 +128,16 @@ impl ProgramRules {
         response: &HeaderMap,
         times: Times,
     ) -> StorageDecision {
-        // Credentials are part of the key, or the program has said that they do not matter.
-        let mut request = request.clone();
-        request.remove(header::AUTHORIZATION);
-        request.remove(header::COOKIE);
-        let vary = match rules::for_others(method, &request, status, response) {
+        let vary = match rules::for_others(method, request, status, response) {
             Ok(vary) => vary,
             Err(why) => return StorageDecision::Private(why),
         };
-        if status.is_server_error() {
-            return StorageDecision::Failure;
-        }
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
         if vary.contains(&header::HOST) && !self.key.has_host() {
             return StorageDecision::Private(PrivateReason::Vary);
+        }
+        if status.is_server_error() {
+            return StorageDecision::Failure;
         }
         if rules::must_be_validated(response) {
             return StorageDecision::Private(PrivateReason::NoCache);

@@ -12,7 +12,8 @@ use http::{HeaderMap, HeaderName, Uri, header};
 use super::derived_key::DerivedKey;
 use super::filled_key::{FilledKey, with_field, with_host, with_values};
 use super::percent_encoding::unescaped;
-use super::target::routed;
+use super::rules::Credentials;
+use super::target::{host_of, routed};
 
 /// The key of a request: everything in a request on which the response depends.
 ///
@@ -126,7 +127,8 @@ impl RequestKey {
     }
 
     /// Adds a header field of the request: by how many values it has, and by each value byte for
-    /// byte. If it is `authorization` or `cookie`, requests with it no longer bypass the cache.
+    /// byte. If it is a [credential](super::HttpCacheLayer::credentials), requests with it no longer
+    /// bypass the cache.
     ///
     /// An unsafe request with another value of it [does not remove](Self#changes) the response.
     ///
@@ -143,9 +145,10 @@ impl RequestKey {
         Ok(self)
     }
 
-    /// Says that the response does not depend on the caller, though requests may have `Authorization`
-    /// or `Cookie`. Without this, and unless the field is [part of the key](Self::header), a
-    /// request with one of them bypasses the cache, since the response may be for its caller only.
+    /// Says that the response does not depend on the caller, though requests may have
+    /// [credentials](super::HttpCacheLayer::credentials). Without this, and unless the field is [part of
+    /// the key](Self::header), a request with one of them bypasses the cache, since the response may be
+    /// for its caller only.
     #[must_use]
     pub fn ignoring_credentials(self) -> Self {
         Self { ignores_credentials: true, ..self }
@@ -239,10 +242,8 @@ impl RequestKey {
     }
 
     /// Whether the request has credentials that are neither part of the key nor ignored.
-    pub(super) fn is_personal(&self, request: &HeaderMap) -> bool {
-        let credentials = [header::AUTHORIZATION, header::COOKIE];
-        let mut unknown = credentials.iter().filter(|name| !self.headers.contains(name));
-        !self.ignores_credentials && unknown.any(|name| request.contains_key(name))
+    pub(super) fn is_personal(&self, request: &HeaderMap, credentials: &Credentials) -> bool {
+        !self.ignores_credentials && credentials.are_besides(&self.headers, request)
     }
 
     /// The key, unless an asynchronous extractor makes it.

@@ -84,7 +84,7 @@ where
                     let begun = begin_by_extractor(fetch.clone(), parts, body);
                     Beginning::DerivingKey(Box::pin(begun))
                 }
-            }
+            },
         };
         HttpResponseFuture::new(begun, &fetch.shared)
     }
@@ -156,7 +156,9 @@ where
     };
     let demand = fetch.shared.mode.demand(&parts.headers);
     let handling = match Handling::of(&parts, &body, &demand) {
-        Handling::Cached | Handling::StoredOnly if keyed.key.is_personal(&parts.headers) => {
+        Handling::Cached | Handling::StoredOnly
+            if keyed.key.is_personal(&parts.headers, &keyed.credentials) =>
+        {
             Handling::Bypass("bypass")
         }
         handling => handling,
@@ -182,21 +184,22 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     match handling {
-        Handling::Cached => match exchange::cached_answer(&fetch.shared, &parts, &key, &demand) {
-            Some(response) => Beginning::Ready(response),
-            None => {
-                let exchange = Exchange::new(fetch.clone(), CacheRequest::new(parts, key, demand));
-                match fetch.shared.bypass(&exchange.cache_request) {
-                    Some(permit) => {
-                        Beginning::Forwarding(Box::pin(bypass::serve_uncoalesced::<_, ReqB, _>(
-                            exchange, permit,
-                        )))
+    let cache_request = |parts, key| CacheRequest::new(parts, key, demand, &fetch.shared.mode);
+        Handling::Cached => {
+            match exchange::cached_answer(&fetch.shared, &parts, &key, &demand) {
+                Some(response) => Beginning::Ready(response),
+                None => {
+                    let exchange = Exchange::new(fetch.clone(), cache_request(parts, key));
+                    match fetch.shared.bypass(&exchange.cache_request) {
+                        Some(permit) => Beginning::Forwarding(Box::pin(
+                            bypass::serve_uncoalesced::<_, ReqB, _>(exchange, permit),
+                        )),
+                        None => Beginning::Fetching(exchange),
                     }
-                    None => Beginning::Fetching(exchange),
                 }
             }
-        },
-        Handling::StoredOnly => serve_stored(fetch, CacheRequest::new(parts, key, demand), body),
+        }
+        Handling::StoredOnly => serve_stored(fetch, cache_request(parts, key), body),
         Handling::Bypass(why) => forward(fetch, parts, body, why),
         Handling::Unsafe => {
             let OriginFetch { inner, shared } = fetch.clone();

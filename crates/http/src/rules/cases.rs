@@ -54,9 +54,9 @@ const REUSED: &[&str] = &[
     "last-modified: {-86400}\ndate: {0}",
     "cache-control: max-age=3600\nset-cookie2: a=b",
     "cache-control: max-age=3600\ncontent-range: nonsense",
-    // RFC 9213: only the targeted field counts.
+    // RFC 9213: only the targeted field counts, except that a prohibition in either field holds.
     "cdn-cache-control: max-age=3600",
-    "cdn-cache-control: max-age=3600;foo=bar\ncache-control: no-store",
+    "cdn-cache-control: max-age=3600;foo=bar\ncache-control: no-cache",
     "cdn-cache-control: max-age=3600\nexpires: {-10}\ndate: {0}",
     "cdn-cache-control: max-age=3600, no-store=?0",
     "cdn-cache-control: foo, max-age=3600\ncache-control: max-age=0",
@@ -124,12 +124,14 @@ const NOT_REUSED: &[&str] = &[
     "cdn-cache-control: max-age=-1\ncache-control: max-age=3600",
     "cdn-cache-control: max-age=3600\nage: 7200\ndate: {0}",
     "cdn-cache-control: max-age=3600;\ncache-control: max-age=0",
+    "cdn-cache-control: max-age=3600\ncache-control: no-store",
+    "cdn-cache-control: max-age=3600\ncache-control: private",
 ];
 
 fn is_reused(status: u16, response: &'static str) -> bool {
     let status = StatusCode::from_u16(status).expect("a status");
     let response = read(response);
-    let defaults = Defaults::default();
+    let defaults = Defaults { follows_cdn: true, ..Defaults::default() };
     let storing = storing(&Method::GET, &headers(&[]), status, &response, at_once(), &defaults);
     matches!(storing, Storing::Keep(terms) if terms.freshness > PAUSE)
 }

@@ -8,6 +8,7 @@ use http::header::PRAGMA;
 use super::consent::Consent;
 use super::directives::Directives;
 use super::lists::members;
+use super::terms::Defaults;
 
 /// What a request demands of a stored response (RFC 9111, section 5.2.1). `max-stale` is ignored: a
 /// caller gets no stale response only because it would accept one.
@@ -24,9 +25,12 @@ pub(crate) struct Demand {
 
 impl Demand {
     /// Reads `Cache-Control`, and `Pragma` if there is none.
-    pub(crate) fn of(headers: &HeaderMap, needs_public: bool) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, defaults: &Defaults) -> Self {
+        let consent = Consent::needed_by(headers, defaults.needs_public);
+        if defaults.ignores_request_cache_control {
+            return Self { consent, ..Self::default() };
+        }
         let directives = Directives::of(headers);
-        let consent = Consent::needed_by(headers, needs_public);
         if directives.is_empty() {
             return Self { no_cache: asks_for_no_cache(headers), consent, ..Self::default() };
         }
@@ -68,21 +72,24 @@ mod tests {
     }
 
     fn of(line: &str) -> Demand {
-        Demand::of(&headers(&[("cache-control", line)]), false)
+        Demand::of(&headers(&[("cache-control", line)]), &Defaults::default())
     }
 
     #[test]
     fn pragma_counts_only_without_cache_control() {
-        let pragma = Demand::of(&headers(&[("pragma", "foo, No-Cache")]), false);
+        let pragma = Demand::of(&headers(&[("pragma", "foo, No-Cache")]), &Defaults::default());
         assert!(pragma.no_cache);
-        assert!(!Demand::of(&headers(&[("pragma", "unrecognised-extension")]), false).no_cache);
+        assert!(
+            !Demand::of(&headers(&[("pragma", "unrecognised-extension")]), &Defaults::default())
+                .no_cache
+        );
         let both = headers(&[("pragma", "no-cache"), ("cache-control", "max-age=5")]);
-        assert!(!Demand::of(&both, false).no_cache);
+        assert!(!Demand::of(&both, &Defaults::default()).no_cache);
     }
 
     #[test]
     fn what_a_request_does_not_ask_for_it_does_not_demand() {
-        assert_eq!(Demand::of(&headers(&[]), false), Demand::default());
+        assert_eq!(Demand::of(&headers(&[]), &Defaults::default()), Demand::default());
         assert_eq!(of("max-stale=1000"), Demand::default());
         assert!(of("max-stale=1000").accepts(seconds(1_000_000), None));
     }

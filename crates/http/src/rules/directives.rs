@@ -14,6 +14,9 @@ const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control
 /// Directives with a number of seconds. In a Structured Field it must be an integer.
 const OF_SECONDS: [&str; 4] = ["max-age", "s-maxage", "stale-if-error", "stale-while-revalidate"];
 
+/// What a response forbids to every shared cache, whichever field says it.
+const PROHIBITIONS: [&str; 2] = ["private", "no-store"];
+
 /// The longest time that is distinguished from longer ones (RFC 9111, section 1.2.2).
 const LONGEST: u64 = 1 << 31;
 
@@ -34,10 +37,16 @@ impl Directives {
         Self { said, is_targeted: false }
     }
 
-    /// The directives that a shared cache follows: of `CDN-Cache-Control` if it can be read, else of
-    /// `Cache-Control` (RFC 9213, section 2.2).
-    pub(super) fn of_response(headers: &HeaderMap) -> Self {
-        targeted(headers).map_or_else(|| Self::of(headers), |said| Self { said, is_targeted: true })
+    /// The directives of a response: of `Cache-Control`, or, if this cache follows it and it can be
+    /// read, of `CDN-Cache-Control` (RFC 9213, section 2.2). A prohibition in either field holds.
+    pub(super) fn of_response(headers: &HeaderMap, follows_cdn: bool) -> Self {
+        let targeted = targeted(headers).filter(|_| follows_cdn);
+        let is_targeted = targeted.is_some();
+        let mut said = targeted.unwrap_or_else(|| Self::of(headers).said);
+        let other = if is_targeted { CACHE_CONTROL } else { CDN_CACHE_CONTROL };
+        let prohibits = |(name, _): &Directive| PROHIBITIONS.contains(&name.as_str());
+        said.extend(members(headers, &other).map(directive).filter(prohibits));
+        Self { said, is_targeted }
     }
 
     /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.
@@ -187,21 +196,36 @@ mod tests {
     }
 
     #[test]
-    fn a_targeted_field_counts_alone_if_it_can_be_read() {
-        let read = |message| Directives::of_response(&read(message));
-        let targeted = read("cdn-cache-control: max-age=5\ncache-control: no-store");
-        assert!(targeted.is_targeted() && !targeted.has("no-store"));
+    fn a_targeted_field_counts_if_it_is_followed_and_can_be_read() {
+        let of = |targeted, follows| {
+            let fields = [("cdn-cache-control", targeted), ("cache-control", "max-age=9")];
+            let said = Directives::of_response(&headers(&fields), follows);
+            (said.is_targeted(), said.seconds("max-age").map(|time| time.as_secs()))
+        };
+        assert_eq!(of("max-age=5", true), (true, Some(5)));
+        assert_eq!(of("max-age=5", false), (false, Some(9)));
         for unreadable in ["", "max-age=", "Max-Age=5", "max-age=5,"] {
-            let fields = [("cdn-cache-control", unreadable), ("cache-control", "no-store")];
-            let general = Directives::of_response(&headers(&fields));
-            assert!(!general.is_targeted() && general.has("no-store"), "{unreadable:?}");
+            assert_eq!(of(unreadable, true), (false, Some(9)), "{unreadable:?}");
+        }
+    }
+
+    #[test]
+    fn a_prohibition_holds_in_either_field() {
+        for (targeted, general) in
+            [("max-age=5", "No-Store"), ("no-store", "max-age=5"), ("No-Store,", "max-age=5")]
+        {
+            let fields = [("cdn-cache-control", targeted), ("cache-control", general)];
+            for follows in [true, false] {
+                let said = Directives::of_response(&headers(&fields), follows);
+                assert!(said.has("no-store"), "{targeted} {general}");
+            }
         }
     }
 
     #[test]
     fn the_lines_of_a_targeted_field_are_one_dictionary() {
         let lines = read("cdn-cache-control: max-age=5\ncdn-cache-control: no-cache=\"a\"");
-        let said = Directives::of_response(&lines);
+        let said = Directives::of_response(&lines, true);
         assert_eq!(said.seconds("max-age"), Some(Duration::from_secs(5)));
         assert_eq!(said.fields_of("no-cache").collect::<Vec<_>>(), ["a"]);
     }

@@ -29,8 +29,10 @@ pub(crate) fn storable_headers(response: &HeaderMap) -> HeaderMap {
     let mut kept = response.clone();
     let named = members(response, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok());
     named.for_each(|name| _ = kept.remove(name));
-    let directives = Directives::of_response(response);
-    directives.fields_of("no-cache").for_each(|name| _ = kept.remove(name));
+    for follows_cdn in [true, false] {
+        let directives = Directives::of_response(response, follows_cdn);
+        directives.fields_of("no-cache").for_each(|name| _ = kept.remove(name));
+    }
     NEVER_KEPT.iter().for_each(|name| _ = kept.remove(name));
     kept
 }

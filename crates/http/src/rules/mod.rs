@@ -28,7 +28,7 @@ mod vary;
 
 pub(crate) use ages::{Times, on_arrival};
 pub(crate) use conditions::{asks_if_modified, is_not_modified, not_modified_headers};
-pub(crate) use consent::Consent;
+pub(crate) use consent::{Consent, Credentials};
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
 pub(crate) use groups::{CACHE_GROUPS, invalidated_groups, listed, surrogate_keys};

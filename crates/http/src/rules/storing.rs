@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::ages::Times;
@@ -73,12 +73,19 @@ pub(crate) fn storing(
     times: Times,
     defaults: &Defaults,
 ) -> Storing {
-    let vary = match for_others(method, request, status, response) {
-        Ok(vary) => vary,
-        Err(why) => return Storing::Private(why),
-    };
-    let directives = Directives::of_response(response);
+    let directives = Directives::of_response(response, defaults.follows_cdn);
+    let why = forbidden_to_others(method, request, status, response, &directives)
+        .or_else(|| defaults.forbidden_by(request));
+    if let Some(why) = why {
+        return Storing::Private(why);
+    }
+    let Some(vary) = nominated(response) else { return Storing::Private(PrivateReason::Vary) };
     let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
+    // Stricter than RFC 9111, section 3.5: many origins mean "never share" by `must-revalidate`.
+    let is_for_all = terms.consent == Consent::Public && !terms.is_guessed;
+    if !is_for_all && defaults.credentials.authorize(request) {
+        return Storing::Private(PrivateReason::Authorization);
+    }
     if terms.consent < Consent::needed_by(request, defaults.needs_public) {
         return Storing::Private(PrivateReason::Cookie);
     }
@@ -88,7 +95,7 @@ pub(crate) fn storing(
     if terms.for_validation.is_zero() {
         return Storing::Private(PrivateReason::NotFresh);
     }
-    if must_be_validated(response) {
+    if directives.has_for_all_fields("no-cache") {
         return Storing::Validate(terms, PrivateReason::NoCache);
     }
     // The waiters may have a public response without validation, as it is new.
@@ -98,28 +105,29 @@ pub(crate) fn storing(
     }
 }
 
-/// The request header fields by which a response varies, if it may be shared at all. Its lifetime is
-/// not considered here.
+/// The request header fields by which a response varies, if it may be shared at all. Its lifetime and
+/// the credentials of the request are not considered here.
 pub(crate) fn for_others(
     method: &Method,
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
 ) -> Result<Vec<HeaderName>, PrivateReason> {
-    let directives = Directives::of_response(response);
-    let why = forbidden_by_request(method, request, &directives)
-        .or_else(|| forbidden_by_response(status, response, &directives));
+    let directives = Directives::of_response(response, false);
+    let why = forbidden_to_others(method, request, status, response, &directives);
     why.map_or_else(|| nominated(response).ok_or(PrivateReason::Vary), Err)
 }
 
 /// Whether its origin must confirm it before each use (`no-cache`).
 pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
-    Directives::of_response(response).has_for_all_fields("no-cache")
+    Directives::of_response(response, false).has_for_all_fields("no-cache")
 }
 
-fn forbidden_by_request(
+fn forbidden_to_others(
     method: &Method,
     request: &HeaderMap,
+    status: StatusCode,
+    response: &HeaderMap,
     directives: &Directives,
 ) -> Option<PrivateReason> {
     if method != Method::GET {
@@ -128,13 +136,16 @@ fn forbidden_by_request(
     if has_content(request) {
         return Some(PrivateReason::RequestContent);
     }
-    if Directives::of(request).has("no-store") {
-        return Some(PrivateReason::RequestNoStore);
+    forbidden_by_response(status, response, directives)
+}
+
+impl Defaults {
+    /// Why a request forbids that its response is stored.
+    fn forbidden_by(&self, request: &HeaderMap) -> Option<PrivateReason> {
+        let is_heard = !self.ignores_request_cache_control;
+        let forbids = is_heard && Directives::of(request).has("no-store");
+        forbids.then_some(PrivateReason::RequestNoStore)
     }
-    // RFC 9111, section 3.5.
-    let is_for_all =
-        ["public", "s-maxage", "must-revalidate"].iter().any(|name| directives.has(name));
-    (request.contains_key(AUTHORIZATION) && !is_for_all).then_some(PrivateReason::Authorization)
 }
 
 fn has_content(request: &HeaderMap) -> bool {
@@ -230,9 +241,14 @@ mod tests {
         const CREDENTIALS: &str = "authorization: Basic YTpi";
         assert_private(CREDENTIALS, "expires: {3600}\ndate: {0}", PrivateReason::Authorization);
         assert_private(CREDENTIALS, "cache-control: max-age=3600", PrivateReason::Authorization);
+        const MODIFIED: &str = "last-modified: {-86400}\ndate: {0}";
+        for says in ["max-age=3600, must-revalidate", "must-revalidate", "public"] {
+            let response = format!("cache-control: {says}\n{MODIFIED}").leak();
+            assert_private(CREDENTIALS, response, PrivateReason::Authorization);
+        }
         for says in [
             "cache-control: max-age=3600, public",
-            "cache-control: max-age=3600, must-revalidate",
+            "cache-control: max-age=0, public\netag: \"a\"",
             "cache-control: s-maxage=3600",
         ] {
             assert!(matches!(decide(CREDENTIALS, says), Storing::Keep(_)), "{says}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::ages::{self, Times};
-use super::consent::Consent;
+use super::consent::{Consent, Credentials};
 use super::directives::Directives;
 use super::validation::has_validator;
 
@@ -31,6 +31,8 @@ pub(crate) struct Terms {
     pub(crate) vary: Vec<HeaderName>,
     /// How explicitly it permits sharing.
     pub(crate) consent: Consent,
+    /// Whether it is fresh without stating a lifetime.
+    pub(crate) is_guessed: bool,
 }
 
 /// How long a response is served after it has become stale (RFC 5861), counted from then.
@@ -48,8 +50,8 @@ impl StaleWindows {
     }
 }
 
-/// The options of the layer for responses that state nothing.
-#[derive(Clone, Copy, Debug, Default)]
+/// The options of a layer that goes by what responses state.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Defaults {
     /// The freshness lifetime if none is stated and none can be guessed.
     pub(crate) ttl: Option<Duration>,
@@ -57,6 +59,11 @@ pub(crate) struct Defaults {
     pub(crate) stale: StaleWindows,
     /// Whether requests with cookies share only responses that say `public` or `s-maxage`.
     pub(crate) needs_public: bool,
+    /// Whether `CDN-Cache-Control` overrides `Cache-Control`.
+    pub(crate) follows_cdn: bool,
+    /// Whether `Cache-Control` and `Pragma` of requests are ignored.
+    pub(crate) ignores_request_cache_control: bool,
+    pub(crate) credentials: Credentials,
 }
 
 /// The terms of a response, without its selecting header fields.
@@ -83,6 +90,7 @@ pub(super) fn terms(
         for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
         vary: Vec::new(),
         consent,
+        is_guessed: stated.is_none() && !lifetime.is_zero(),
     }
 }
 
@@ -136,20 +144,20 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn decide(response: &'static str, defaults: Defaults) -> Storing {
+    fn decide(response: &'static str, defaults: &Defaults) -> Storing {
         let request = headers(&[]);
         let response = read(response);
-        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &defaults)
+        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), defaults)
     }
 
     #[track_caller]
-    fn terms_of(response: &'static str, defaults: Defaults) -> Terms {
+    fn terms_of(response: &'static str, defaults: &Defaults) -> Terms {
         let storing = decide(response, defaults);
         let Storing::Keep(terms) = storing else { panic!("{response:?} is not kept: {storing:?}") };
         terms
     }
 
-    fn stale(response: &'static str, defaults: Defaults) -> (u64, u64) {
+    fn stale(response: &'static str, defaults: &Defaults) -> (u64, u64) {
         let terms = terms_of(response, defaults);
         (terms.stale.while_revalidate.as_secs(), terms.stale.if_error.as_secs())
     }
@@ -172,13 +180,13 @@ mod tests {
 
     #[test]
     fn a_part_of_a_second_ages_nothing() {
-        let terms = terms_of("cache-control: max-age=2\ndate: {0}", Defaults::default());
+        let terms = terms_of("cache-control: max-age=2\ndate: {0}", &Defaults::default());
         assert_eq!((terms.age, terms.freshness), (Duration::ZERO, seconds(2)));
     }
 
     #[test]
     fn a_guess_is_a_tenth_and_at_most_a_day() {
-        let guess = |response| terms_of(response, Defaults::default()).freshness;
+        let guess = |response| terms_of(response, &Defaults::default()).freshness;
         assert_eq!(guess("date: {0}\nlast-modified: {-300}"), seconds(30));
         assert_eq!(guess("date: {0}\nlast-modified: {-86400000}"), seconds(86_400));
     }
@@ -186,25 +194,25 @@ mod tests {
     #[test]
     fn a_default_time_is_for_those_that_say_nothing() {
         let defaults = Defaults { ttl: Some(seconds(60)), ..Defaults::default() };
-        assert_eq!(terms_of("etag: \"a\"", defaults).freshness, seconds(60));
-        assert_eq!(terms_of("cache-control: max-age=5", defaults).freshness, seconds(5));
-        let stale = decide("cache-control: max-age=0", defaults);
+        assert_eq!(terms_of("etag: \"a\"", &defaults).freshness, seconds(60));
+        assert_eq!(terms_of("cache-control: max-age=5", &defaults).freshness, seconds(5));
+        let stale = decide("cache-control: max-age=0", &defaults);
         assert_eq!(stale, Storing::Private(PrivateReason::NotFresh));
-        assert_eq!(terms_of("age: old", defaults).freshness, seconds(60));
+        assert_eq!(terms_of("age: old", &defaults).freshness, seconds(60));
     }
 
     #[test]
     fn a_no_cache_response_is_stored_for_validation_only() {
         let stale = StaleWindows { while_revalidate: seconds(9), if_error: seconds(9) };
         let defaults = Defaults { stale, ..Defaults::default() };
-        let storing = decide("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
+        let storing = decide("cache-control: max-age=60, no-cache\netag: \"a\"", &defaults);
         let Storing::Validate(terms, PrivateReason::NoCache) = storing else {
             panic!("{storing:?}")
         };
         assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
         let lifetimes = terms.freshness.max(terms.stale.longest());
         assert_eq!(lifetimes, Duration::ZERO);
-        let untagged = decide("cache-control: max-age=60, no-cache", defaults);
+        let untagged = decide("cache-control: max-age=60, no-cache", &defaults);
         assert_eq!(untagged, Storing::Private(PrivateReason::NotFresh));
     }
 
@@ -212,16 +220,16 @@ mod tests {
     fn stale_windows_are_what_is_said_or_else_the_defaults() {
         let windows = StaleWindows { while_revalidate: seconds(7), if_error: seconds(8) };
         let defaults = Defaults { stale: windows, ..Defaults::default() };
-        assert_eq!(stale("cache-control: max-age=2", defaults), (7, 8));
+        assert_eq!(stale("cache-control: max-age=2", &defaults), (7, 8));
         let said = "cache-control: max-age=2, stale-while-revalidate=0, stale-if-error=60";
-        assert_eq!(stale(said, defaults), (0, 60));
+        assert_eq!(stale(said, &defaults), (0, 60));
         let never_fresh = "cache-control: max-age=0, stale-while-revalidate=60";
-        assert_eq!(stale(never_fresh, defaults), (60, 0));
+        assert_eq!(stale(never_fresh, &defaults), (60, 0));
         let overdue = "cache-control: max-age=10, stale-if-error=60\nage: 30";
-        assert_eq!(stale(overdue, Defaults::default()), (0, 40));
+        assert_eq!(stale(overdue, &Defaults::default()), (0, 40));
         for forbids in ["must-revalidate", "proxy-revalidate", "s-maxage=2"] {
             let says = format!("cache-control: max-age=2, stale-if-error=60, {forbids}").leak();
-            assert_eq!(stale(says, defaults), (0, 0), "{forbids}");
+            assert_eq!(stale(says, &defaults), (0, 0), "{forbids}");
         }
     }
 }

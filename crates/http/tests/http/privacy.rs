@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use bellwether::MemoryStore;
+use bellwether_http::{HttpCacheLayer, RequestKey};
 use http::Request;
 use tokio::time::sleep;
 
-use crate::origin::{Answer, Origin, cached, field, get, memory, page, text};
+use crate::origin::{Answer, Origin, cached, field, get, is_hit, memory, page, text};
 
 const LOAD: Duration = Duration::from_millis(50);
 
@@ -141,5 +143,117 @@ async fn a_private_error_is_not_remembered_for_others() {
         assert_eq!(text(get(&cache, &[("cookie", "alice")]).await).await, "good", "{error:?}");
         tokio::time::advance(Duration::from_millis(600)).await;
         assert_nothing_of_alice(get(&cache, &[("cookie", "bob")]).await).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prohibition_in_either_field_holds() {
+    for fields in [
+        &[("cache-control", "private"), ("cdn-cache-control", "max-age=60")][..],
+        &[("cache-control", "no-store"), ("cdn-cache-control", "public, max-age=60")],
+        &[("cache-control", "max-age=60"), ("cdn-cache-control", "private")],
+        &[("cache-control", "max-age=60"), ("cdn-cache-control", "max-age=60, no-store")],
+    ] {
+        assert_eq!(two_users("x-user", fields).await, ["alice", "bob"], "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lifetime_of_a_cdn_is_none_of_this_cache() {
+    let origin = Origin::counting(&[("cdn-cache-control", "max-age=60")]);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lifetime_of_a_cdn_is_followed_if_the_program_says_so() {
+    let origin =
+        Origin::counting(&[("cache-control", "no-cache"), ("cdn-cache-control", "max-age=60")]);
+    let cache = cached(&memory().following_cdn_cache_control(), &origin);
+    get(&cache, &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_the_program_names_are_credentials() {
+    let layer = memory().credentials(["X-User"]).unwrap();
+    let origin = Origin::counting(&[("cache-control", "max-age=60")]);
+    let cache = cached(&layer, &origin);
+    get(&cache, &[("x-user", "alice")]).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+    let key = RequestKey::path().header("x-key").unwrap();
+    let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(Duration::from_secs(60));
+    let cache = cached(&layer.credentials(["x-key", "x-user"]).unwrap(), &origin);
+    for (field, is_stored) in [("x-user", false), ("x-key", true)] {
+        get(&cache, &[(field, "alice")]).await;
+        assert_eq!(is_hit(&get(&cache, &[(field, "alice")]).await), is_stored, "{field}");
+    }
+    assert!(memory().credentials(["x user"]).is_err());
+}
+
+const CREDENTIALS: [&str; 4] =
+    ["authorization", "proxy-authorization", "x-api-key", "x-auth-token"];
+
+/// A hit for a caller without credentials, after a response to a caller with this field.
+async fn is_given_to_others(by: &'static str, fields: Fields) -> bool {
+    let origin =
+        Origin::new(async move |request: Request<_>, _| Ok(page(fields, said(&request, by))));
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[(by, "alice")]).await;
+    let other = get(&cache, &[(by, "bob")]).await;
+    let is_given = text(other).await == "alice";
+    assert_eq!(is_hit(&get(&cache, &[]).await), is_given);
+    is_given
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_to_credentials_is_for_others_only_if_it_says_so_and_for_how_long() {
+    const LONG_AGO: (&str, &str) = ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT");
+    for by in CREDENTIALS {
+        for says in ["max-age=60", "max-age=60, must-revalidate"] {
+            let fields: Fields = vec![("cache-control", says)].leak();
+            assert!(!is_given_to_others(by, fields).await, "{by}: {says}");
+        }
+        for says in ["must-revalidate", "public"] {
+            let fields: Fields = vec![("cache-control", says), LONG_AGO].leak();
+            assert!(!is_given_to_others(by, fields).await, "{by}: {says}");
+        }
+        for says in ["public, max-age=60", "s-maxage=60"] {
+            let fields: Fields = vec![("cache-control", says)].leak();
+            assert!(is_given_to_others(by, fields).await, "{by}: {says}");
+        }
+    }
+}
+
+/// Two users whose pages have the same entity tag.
+#[tokio::test(start_paused = true)]
+async fn a_response_to_credentials_is_not_validated_for_another_user() {
+    for by in CREDENTIALS {
+        let origin = Origin::new(async move |request: Request<_>, _| {
+            Ok(match request.headers().contains_key("if-none-match") {
+                true => page(&[(":status", "304"), ("etag", "\"v7\"")], ""),
+                false => page(
+                    &[("cache-control", "max-age=0, must-revalidate"), ("etag", "\"v7\"")],
+                    said(&request, by),
+                ),
+            })
+        });
+        let cache = cached(&memory(), &origin);
+        get(&cache, &[(by, "alice")]).await;
+        assert_eq!(text(get(&cache, &[(by, "bob")]).await).await, "bob", "{by}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_bypass_keys_that_do_not_have_them() {
+    for by in CREDENTIALS.into_iter().chain(["cookie"]) {
+        let origin =
+            Origin::new(async move |request: Request<_>, _| Ok(page(&[], said(&request, by))));
+        let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
+        let cache = cached(&layer.ttl(Duration::from_secs(60)), &origin);
+        get(&cache, &[(by, "alice")]).await;
+        assert_eq!(text(get(&cache, &[]).await).await, "", "{by}");
+        assert_eq!(text(get(&cache, &[(by, "bob")]).await).await, "bob");
     }
 }

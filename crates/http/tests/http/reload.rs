@@ -76,3 +76,26 @@ async fn a_reload_that_meets_an_error_gets_that_error() {
     assert_eq!(text(answer).await, "busy");
     assert!(is_kept(&cache, &origin).await);
 }
+
+/// A client cannot send the requests of a crowd to the origin.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_says_is_ignored_if_the_program_says_so() {
+    let origin = Origin::new(async |_, nth| {
+        sleep(Duration::from_millis(50)).await;
+        Ok(page(&[MINUTE], nth.to_string()))
+    });
+    let key = bellwether_http::RequestKey::path();
+    let keyed = bellwether_http::HttpCacheLayer::keyed(bellwether::MemoryStore::new(100), key);
+    for cache in [
+        cached(&memory().ignoring_request_cache_control(), &origin),
+        cached(&keyed.ttl(Duration::from_secs(60)), &origin),
+    ] {
+        let before = origin.asked();
+        for says in ["no-store", "no-cache", "max-age=0", "no-store, only-if-cached"] {
+            let fields = [("cache-control", says), ("pragma", "no-cache")];
+            let crowd = (0..50).map(async |_| get(&cache, &fields).await.status());
+            assert_eq!(join_all(crowd).await, [StatusCode::OK; 50], "{says}");
+        }
+        assert_eq!(origin.asked(), before + 1);
+    }
+}
