@@ -311,6 +311,19 @@ impl<C> CacheClient<C> {
         }
     }
 
+    /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
+    ///
+    /// It has the lease for a moment, and leaves nothing in the store.
+    pub async fn is_in_use(&self, key: &Key) -> bool {
+        match self.0.store.acquire(Claim::new(key.clone()), TERM, Accept::Nothing).await {
+            Ok(Acquire::Lead { lease, stale, .. }) => {
+                self.abandon(lease).await;
+                stale.is_some()
+            }
+            _ => true,
+        }
+    }
+
     /// The lease of a key, if no other caller has it and `is_wanted` accepts the stored entry.
     async fn lease(
         &self,

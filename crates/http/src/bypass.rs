@@ -1,18 +1,16 @@
 //! Requests outside of a shared load: forwarded to the origin, or answered from the store.
 
-use std::collections::HashSet;
 use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::adapter::{BypassPermit, CacheClient};
-use bellwether::{BypassReason, CacheStatus, Key, StaleReason};
+use bellwether::{BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tokio::runtime::Handle;
-use tower::{Service, ServiceExt};
+use tower::Service;
 
 use super::answer;
 use super::cache_request::CacheRequest;
@@ -25,7 +23,6 @@ use super::refusal;
 use super::report::{LocalHit, Report, seconds};
 use super::rules::{self, HeadSays, PrivateReason, Times};
 use super::shared::{LayerState, Located};
-use super::target::Target;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S, ReqB, B>(
@@ -51,100 +48,6 @@ where
             response
         }
         Err(error) => refusal::of_origin(&*error),
-    }
-}
-
-/// Forwards a request with an unsafe method, and invalidates stored responses if it succeeds (RFC
-/// 9111, section 4.4).
-///
-/// # Cancel safety
-/// If it is dropped, the outcome of the request is unknown, so the stored responses of its target
-/// are invalidated in the background.
-pub(super) async fn forward_unsafe<S, ReqB, B>(
-    inner: S,
-    shared: LayerState,
-    request: Request<ReqB>,
-    invalidation: InvalidationTarget,
-) -> Response<CacheBody<B>>
-where
-    S: Service<Request<ReqB>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-{
-    let method = request.method().clone();
-    let mut pending = PendingInvalidation(Some((shared.clone(), invalidation.own_keys())));
-    match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
-        Ok(response) => {
-            let (status, headers) = (response.status(), response.headers());
-            let keys = invalidation.keys(&method, status, headers);
-            let target = invalidation.target();
-            let tags = shared.tag_fields.invalidated_by(&method, target, status, headers);
-            shared.invalidate(keys, tags).await;
-            pending.0 = None;
-            let report = Report::forwarded("method", response.status());
-            let mut response = response.map(CacheBody::passing);
-            report.add_to(&mut response);
-            response
-        }
-        // The origin may have processed the request, so dropping `pending` invalidates its target.
-        Err(error) => refusal::of_origin(&*error),
-    }
-}
-
-/// The keys to invalidate if the outcome of an unsafe request stays unknown.
-struct PendingInvalidation(Option<(LayerState, HashSet<Key>)>);
-
-impl Drop for PendingInvalidation {
-    fn drop(&mut self) {
-        if let Some((shared, keys)) = self.0.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(async move { shared.invalidate(keys, Vec::new()).await });
-        }
-    }
-}
-
-/// What an unsafe request invalidates.
-#[derive(Debug)]
-pub(super) enum InvalidationTarget {
-    /// The stored responses of a target, and of the URIs that the response names.
-    Target(Target),
-    /// The response that is stored under a key. The target tells whose groups the response may
-    /// invalidate.
-    Key { key: Key, target: Option<Target> },
-}
-
-impl InvalidationTarget {
-    /// The target of the request, if it is certain.
-    fn target(&self) -> Option<&Target> {
-        match self {
-            Self::Target(target) => Some(target),
-            Self::Key { target, .. } => target.as_ref(),
-        }
-    }
-
-    fn own_keys(&self) -> HashSet<Key> {
-        match self {
-            Self::Target(target) => target.keys(),
-            Self::Key { key, .. } => [key.clone()].into(),
-        }
-    }
-
-    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> HashSet<Key> {
-        match self {
-            Self::Target(target) => {
-                let uris = target.uris();
-                let removed =
-                    uris.iter().flat_map(|uri| rules::invalidated(method, uri, status, response));
-                let removed = removed.filter_map(|uri| Target::of_uri(&uri));
-                removed.flat_map(|target| target.keys()).collect()
-            }
-            Self::Key { key, .. } => {
-                let no_uri = http::Uri::default();
-                let is_changed =
-                    !rules::invalidated(method, &no_uri, status, &HeaderMap::new()).is_empty();
-                is_changed.then(|| key.clone()).into_iter().collect()
-            }
-        }
     }
 }
 

@@ -33,8 +33,8 @@ use super::shared::LayerState;
 ///
 /// # Cancel safety
 /// Dropping it does not affect other callers: a load that it has started continues, unless the
-/// policy for abandoned loads says otherwise. A request that bypasses the cache is dropped with it.
-/// If that request has an unsafe method, its target is invalidated in the background.
+/// policy for abandoned loads says otherwise. A request that bypasses the cache is dropped with it,
+/// unless it has an unsafe method: that [is finished](mod@super::guide#invalidation) in the background.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<S, ReqB, B> {

@@ -41,6 +41,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     variants: Arc<Variants>,
     tag_fields: TagFields,
     expiring: SharedRuns<()>,
+    finishing: Arc<Semaphore>,
 }
 
 impl HttpCacheLayer {
@@ -75,7 +76,6 @@ impl HttpCacheLayer {
         self
     }
 
-    /// Sets the function that makes the target URI of a request, by which its response is stored.
     /// Follows `CDN-Cache-Control` (RFC 9213): its lifetimes override those of `Cache-Control` and
     /// `Expires`.
     ///
@@ -98,6 +98,7 @@ impl HttpCacheLayer {
         self
     }
 
+    /// Sets the function that makes the target URI of a request, by which its response is stored.
     /// The request itself is not changed. If the URI has no authority, it gets the authority
     /// and the scheme of the request. A request bypasses the cache if the function returns `None`, or if
     /// its own URI and `Host` name different hosts.
@@ -138,8 +139,8 @@ impl HttpCacheLayer<KeyedRules> {
         let zero = Duration::ZERO;
         let rules = ProgramRules {
             key,
-            ttl: zero,
             credentials: Credentials::default(),
+            ttl: zero,
             not_found_ttl: zero,
             stale: StaleWindows::default(),
         };
@@ -194,6 +195,7 @@ impl<R> HttpCacheLayer<R> {
             variants: Arc::default(),
             tag_fields: TagFields::default(),
             expiring: SharedRuns::default(),
+            finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
         }
     }
 
@@ -270,8 +272,6 @@ impl<R> HttpCacheLayer<R> {
 }
 
 impl<R: CachingRules> HttpCacheLayer<R> {
-    /// Sets how long a stale response is served while it is revalidated (RFC 5861, section 3), counted
-    /// from when it becomes stale.
     /// Adds request header fields that are credentials, in addition to `authorization`,
     /// `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`. The
     /// [guide](super::guide#users-cookies-and-tokens) says how requests with credentials are answered.
@@ -292,6 +292,8 @@ impl<R: CachingRules> HttpCacheLayer<R> {
         Ok(self)
     }
 
+    /// Sets how long a stale response is served while it is revalidated (RFC 5861, section 3), counted
+    /// from when it becomes stale.
     ///
     /// By the [rules of RFC 9111](Rfc9111Rules), a response can state that time itself, and one that
     /// forbids stale use (`must-revalidate`, for example) is never served stale.
@@ -346,6 +348,7 @@ where
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
             expiring: self.expiring.clone(),
+            finishing: Arc::clone(&self.finishing),
         };
         HttpCache::new(OriginFetch { inner, shared })
     }

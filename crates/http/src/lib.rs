@@ -80,7 +80,7 @@
 //! - **HEAD**, and **GET with `Range`**: by a stored response, or by the origin. The response of the
 //!   origin is not stored.
 //! - **Other methods**: by the origin. If an unsafe request succeeds, the stored responses of its
-//!   target are removed, by `http` and by `https`. With keys of your own, the response under the key
+//!   target are removed, by `http` and by `https`, [even if its client leaves](mod@guide#invalidation). With keys of your own, the response under the key
 //!   of this very request is removed, [and no other](RequestKey#changes). The groups that
 //!   `Cache-Group-Invalidation` of the response names are [invalidated](mod@guide#groups-of-responses) too.
 //! - **Private responses** (a response that may not be shared) pass through as they come. As soon as
@@ -188,6 +188,7 @@ mod stored_response;
 mod tag_fields;
 mod target;
 mod template;
+mod unsafe_request;
 mod uri_template;
 mod variants;
 mod vary_index;
@@ -195,8 +196,8 @@ mod vary_index;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 
-pub use filled_key::FilledKey;
 pub use caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
+pub use filled_key::FilledKey;
 pub use future::HttpResponseFuture;
 pub use handle::{ExpireGroup, HttpHandle};
 pub use layer::HttpCacheLayer;

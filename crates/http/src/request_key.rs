@@ -37,8 +37,8 @@ use super::target::{host_of, routed};
 #[derive(Clone)]
 pub struct RequestKey {
     base: Base,
-    query: Vec<String>,
     has_host: bool,
+    query: Vec<String>,
     headers: Vec<HeaderName>,
     ignores_credentials: bool,
 }
@@ -182,12 +182,12 @@ impl RequestKey {
             return Err(ConfigError::Key { given: uri.path().to_owned(), reason });
         }
         let mut filled = self.filled(Key::of("path").with(uri.path()));
-        // A name that is given twice counts twice, with the same values.
-        let names: BTreeSet<_> = self.query.iter().collect();
-        for name in names {
         if let Some(authority) = uri.authority().filter(|_| self.has_host) {
             filled = filled.host(authority.as_str())?;
         }
+        // A name that is given twice counts twice, with the same values.
+        let names: BTreeSet<_> = self.query.iter().collect();
+        for name in names {
             for value in query_values(uri, name) {
                 filled = filled.query(name, value)?;
             }
@@ -280,11 +280,11 @@ impl RequestKey {
 
     fn completed(&self, named: DerivedKey, parts: &Parts) -> DerivedKey {
         let DerivedKey::Key(mut key) = named else { return named };
-        for name in &self.query {
         if self.has_host {
             let Some(host) = host_of(parts) else { return DerivedKey::Nothing };
             key = with_host(key, host.as_ref());
         }
+        for name in &self.query {
             key = with_query(key, &parts.uri, name);
         }
         for name in &self.headers {
@@ -325,8 +325,8 @@ impl fmt::Debug for RequestKey {
         };
         f.debug_struct("RequestKey")
             .field("base", &base)
-            .field("query", &self.query)
             .field("has_host", &self.has_host)
+            .field("query", &self.query)
             .field("headers", &self.headers)
             .finish_non_exhaustive()
     }

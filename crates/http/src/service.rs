@@ -13,7 +13,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::bypass::{self, InvalidationTarget};
+use super::bypass;
 use super::cache_request::CacheRequest;
 use super::derived_key::DerivedKey;
 use super::exchange::{self, Exchange};
@@ -24,6 +24,7 @@ use super::mode::{Mode, ProgramRules};
 use super::origin::Origin;
 use super::refusal;
 use super::rules::{self, Demand};
+use super::unsafe_request::{InvalidationTarget, UnsafeRequest};
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
 ///
@@ -183,8 +184,8 @@ where
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    match handling {
     let cache_request = |parts, key| CacheRequest::new(parts, key, demand, &fetch.shared.mode);
+    match handling {
         Handling::Cached => {
             match exchange::cached_answer(&fetch.shared, &parts, &key, &demand) {
                 Some(response) => Beginning::Ready(response),
@@ -205,8 +206,7 @@ where
             let OriginFetch { inner, shared } = fetch.clone();
             let target = target_of(key, &mut parts);
             let request = Request::from_parts(parts, body);
-            let forwarded = bypass::forward_unsafe(inner, shared, request, target);
-            Beginning::Forwarding(Box::pin(forwarded))
+            Beginning::Forwarding(Box::pin(UnsafeRequest::new(inner, shared, request, target)))
         }
     }
 }

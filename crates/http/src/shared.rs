@@ -11,10 +11,12 @@ use bellwether_body::{BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cache_request::CacheRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer};
+use super::handle;
 use super::mode::Mode;
 use super::rules::PrivateReason;
 use super::tag_fields::TagFields;
@@ -34,6 +36,8 @@ pub(super) struct LayerState {
     pub(super) tag_fields: Arc<TagFields>,
     /// Expiries of variants in the store.
     pub(super) expiring: SharedRuns<()>,
+    /// Permits to finish an unsafe request whose caller has left.
+    pub(super) finishing: Arc<Semaphore>,
 }
 
 /// A response that was found in the store.
@@ -261,6 +265,18 @@ impl LayerState {
         let errors = of_keys.into_iter().filter_map(Result::err);
         for error in errors.chain(of_tags.into_iter().filter_map(Result::err)) {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not invalidated");
+        }
+    }
+
+    /// Makes the responses under these keys stale, with all variants. Where none is stored and no load is
+    /// under way, it leaves nothing in the store. An error is logged only.
+    pub(super) async fn expire_if_in_use(&self, keys: HashSet<Key>) {
+        for key in keys {
+            if self.client.is_in_use(&key).await
+                && let Err(error) = handle::entries(&self.client).expire(&key).await
+            {
+                warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod groups;
 mod hop_by_hop;
 mod hosts;
 mod keyed;
+mod left_changes;
 mod memory;
 mod not_modified;
 mod origin;
