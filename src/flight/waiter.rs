@@ -92,13 +92,6 @@ impl<L> Waiter<L> {
         lock(&self.flight.state).in_background = true;
     }
 
-    /// How much longer the current phase is expected to take, if one like it takes `in_all`.
-    pub(crate) fn expects(&self, in_all: Duration) -> Duration {
-        let state = lock(&self.flight.state);
-        let since = state.lease.map_or(state.since, |lease| lease.since);
-        in_all.saturating_sub(since.elapsed())
-    }
-
     /// What it waits for.
     pub(crate) fn awaited(&self) -> Awaited {
         let state = lock(&self.flight.state);

@@ -4,7 +4,7 @@ use std::any::{TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -70,8 +70,6 @@ pub(crate) struct Loads {
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// Expiries of entries that lead to others.
     pub(crate) expiries: ExpiryRuns,
-    /// How long loads take, in microseconds: a moving average. Zero if none has ended yet.
-    typical: Arc<AtomicU64>,
     bounds: ConcurrencyBounds,
     of_other_types: Arc<LoadsByType>,
     /// A warning has said that the layer stores nothing.
@@ -103,7 +101,6 @@ impl Loads {
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
             expiries: ExpiryRuns::default(),
-            typical: Arc::default(),
             bounds,
             of_other_types: Arc::default(),
             has_warned: Arc::default(),
@@ -139,20 +136,6 @@ impl Loads {
             loads
         });
         Some(loads.clone())
-    }
-
-    /// How long a load takes, going by the loads that have ended.
-    pub(crate) fn typical(&self) -> Duration {
-        Duration::from_micros(self.typical.load(Ordering::Relaxed))
-    }
-
-    /// Notes how long a load took. The newest counts for an eighth. A race may lose one, which does
-    /// no harm.
-    pub(crate) fn note_load_time(&self, load_time: Duration) {
-        let new = u64::try_from(load_time.as_micros()).unwrap_or(u64::MAX);
-        let old = self.typical.load(Ordering::Relaxed);
-        let average = if old == 0 { new } else { old - old / 8 + new / 8 };
-        self.typical.store(average, Ordering::Relaxed);
     }
 }
 

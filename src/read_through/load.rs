@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
@@ -147,15 +147,12 @@ where
     S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
-    let began = Instant::now();
-    let outcome = tokio::select! {
+    tokio::select! {
         // In this order: no load begins if all waiters have left already.
         biased;
-        () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
+        () = abandoned(leader, when_abandoned) => LoaderAnswer::Abandoned,
         outcome = call(job, core, leader, cause) => outcome,
-    };
-    core.loads.note_load_time(began.elapsed());
-    outcome
+    }
 }
 
 /// Returns when the last waiter has left, if the policy cancels abandoned loads.

@@ -93,26 +93,35 @@ async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
     assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1], "it is stored for later callers");
 }
 
+/// A slow load of another key says nothing of this one.
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_cannot_succeed_is_not_begun() {
+async fn a_caller_waits_until_its_deadline_however_long_other_loads_took() {
     let memory = MemoryStore::new(10);
-    let loader = Loader::taking(SECOND * 5);
     put_for(&memory, 3, "42", JSON, Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE)).await;
+    let loader = Loader::gated();
     let cached = in_a_hurry(&memory, &loader);
-    answers(vec![hurry(&cached, UNHURRIED)]).await;
-    // It is known now how long loads take.
-    let _leads = [hurry(&cached, 2), hurry(&cached, 3)];
-    loader.has_begun(3).await;
+    let slow = hurry(&cached, UNHURRIED);
+    loader.has_begun(1).await;
+    sleep(SECOND * 5).await;
+    loader.let_go(1);
+    answers(vec![slow]).await;
     let began = Instant::now();
-    let (answer, _) = hurry(&cached, 2).await.unwrap();
-    assert_eq!((kind_of(&answer), began.elapsed()), (CacheErrorKind::DeadlineExceeded, NO_TIME));
-    let (answer, status) = hurry(&cached, 3).await.unwrap();
-    assert_eq!((answer.unwrap(), began.elapsed()), (42, NO_TIME));
-    assert!(
-        matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
-        "{status:?}"
-    );
-    // There is enough time for the remainder of the load.
-    sleep(SECOND * 7 / 2).await;
-    assert_eq!(settled(vec![hurry(&cached, 2)]).await[0].0.as_ref().unwrap(), &2);
+    let leads = hurry(&cached, 2);
+    loader.has_begun(2).await;
+    let mut waits: Vec<_> = (0..19).map(|_| hurry(&cached, 2)).collect();
+    waits.push(leads);
+    sleep(SECOND / 20).await;
+    loader.let_go(1);
+    assert_eq!(answers(waits).await, [2; 20]);
+    let leads = hurry(&cached, 3);
+    loader.has_begun(3).await;
+    let stale = vec![leads, hurry(&cached, 3)];
+    for (answer, status) in settled(stale).await {
+        assert_eq!(answer.unwrap(), 42);
+        assert!(
+            matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
+            "{status:?}"
+        );
+    }
+    assert!(began.elapsed() > DEADLINE, "the stale answer comes at the deadline");
 }

@@ -72,8 +72,8 @@ where
         self.fail(CacheError::new(CacheErrorKind::WaitTimedOut, message).into())
     }
 
-    /// At its deadline, or when the deadline cannot be met. A flight goes on without this caller,
-    /// and keeps its request if the request was lent to it.
+    /// At its deadline. A flight goes on without this caller, and keeps its request if the request
+    /// was lent to it.
     pub(super) fn out_of_time(&mut self, waiter: Option<&Waiter<Outcome>>) -> State<S, Req> {
         let awaited = waiter.map_or(Awaited::Store, Waiter::awaited);
         if let Some(stale) = waiter.and_then(|it| self.answer_stale(it, StaleReason::WaitRanOut)) {
@@ -88,14 +88,6 @@ where
     /// Whether its deadline has passed.
     pub(super) fn is_late(&self) -> bool {
         self.options.deadline.is_some_and(|deadline| deadline <= Instant::now())
-    }
-
-    /// Whether it would wait for another caller's load that is not expected to end before the
-    /// deadline.
-    pub(super) fn is_hopeless(&self, waiter: &Waiter<Outcome>) -> bool {
-        let Some(deadline) = self.options.deadline else { return false };
-        let left = deadline.saturating_duration_since(Instant::now());
-        waiter.waits_for_other_load() && waiter.expects(self.core.loads.typical()) > left
     }
 
     pub(super) fn refuse(&mut self, full: Full) -> State<S, Req> {

@@ -229,9 +229,6 @@ where
             }
             Role::Refused(full) => return self.refuse(full),
         };
-        if self.is_hopeless(&waiter) {
-            return self.out_of_time(Some(&waiter));
-        }
         State::Waiting(self.wait(waiter))
     }
 

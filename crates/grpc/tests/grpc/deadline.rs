@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bellwether::Wait;
 use bellwether_grpc::CachedMethod;
+use futures_util::future::{join, join_all};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tonic::Response;
 use tower::Layer;
 
-use crate::catalog::{Catalog, PRODUCT, Product};
+use crate::catalog::{Catalog, PRODUCT, Product, Wanted};
 use crate::raw::{ask, request, with};
 use crate::server::{MINUTE, layer, of};
 
@@ -85,6 +86,31 @@ async fn more_callers_than_may_wait_are_told_that_it_is_exhausted() {
     called.acquire().await.unwrap().forget();
     assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 8);
     first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_fails_no_call_that_is_fast() {
+    let called = Arc::new(Semaphore::new(0));
+    let told = Arc::clone(&called);
+    let catalog = Catalog::new(move |asked: tonic::Request<Wanted>| {
+        told.add_permits(1);
+        let takes = if asked.get_ref().what == "slow" { 6_000 } else { 50 };
+        async move {
+            sleep(Duration::from_millis(takes)).await;
+            Ok(Response::new(Product::of("done")))
+        }
+    });
+    let service = layer().layer(catalog);
+    assert_eq!(ask(&service, request(PRODUCT, "slow")).await.grpc_status(), 0);
+    let call = || ask(&service, with(request(PRODUCT, "fast"), &[("grpc-timeout", "500m")]));
+    let others = async {
+        called.acquire_many(2).await.unwrap().forget();
+        join_all((0..19).map(|_| call())).await
+    };
+    let (leader, others) = join(call(), others).await;
+    for seen in others.into_iter().chain([leader]) {
+        assert_eq!(seen.grpc_status(), 0);
+    }
 }
 
 /// A load is for all waiters, so it has the deadline of none.
