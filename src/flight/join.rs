@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
+use super::abandoned::CancelledLoad;
 use super::leader::Leader;
 use super::state::lock;
 use super::table::{Flights, Full, Shard, Slot};
@@ -64,11 +65,12 @@ impl<L> Flights<L> {
             load.inspect(|load| load.link(span));
             return Role::Joined(waiter);
         }
-        let Some(flight) = self.open(&mut shard, digest) else {
+        let Some((flight, cancelled)) = self.open(&mut shard, digest) else {
             return Role::Refused(Full::Flights);
         };
         let waiter = Waiter::register(&flight, fails_fast, true, self.bounds.waiters, span);
         drop(shard);
+        cancelled.into_iter().for_each(CancelledLoad::tell);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
         match waiter {
             Some((waiter, _)) => Role::Opened(leader, waiter),
@@ -84,8 +86,9 @@ impl<L> Flights<L> {
         if matches!(shard.slots.get(&digest), Some(Slot::Flight(_))) {
             return None;
         }
-        let flight = self.open(&mut shard, digest)?;
+        let (flight, cancelled) = self.open(&mut shard, digest)?;
         drop(shard);
+        cancelled.into_iter().for_each(CancelledLoad::tell);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
         leader.run_in_the_background();
         Some(leader)

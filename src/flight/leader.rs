@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::abandoned::CancelledLoad;
 use super::state::{Flight, FlightFallback, Phase, PhaseListener, SeenLease, WaiterSlot, lock};
 use super::table::Flights;
 use crate::jitter::jitter;
@@ -199,6 +200,35 @@ impl<L> Leader<L> {
                 return;
             }
             notified.await;
+        }
+    }
+
+    /// Whether a load runs: sets it, and wakes what is cancelled for it.
+    pub(super) fn set_loads(&self, loads: bool) {
+        let flight = &self.flight;
+        let mut state = lock(&flight.state);
+        state.loads = loads;
+        let over = flight.relist(&mut state);
+        let is_listed = state.listed.is_some();
+        drop(state);
+        over.into_iter().for_each(CancelledLoad::tell);
+        if is_listed {
+            flight.abandoned.notify_waiters();
+        }
+    }
+
+    /// Waits until the load is cancelled, because all callers have left it and its place is needed.
+    ///
+    /// # Cancel safety
+    /// Dropping it before it returns loses nothing.
+    pub(crate) async fn cancelled(&self) {
+        loop {
+            let left = self.flight.abandoned.notified();
+            let abandoned = lock(&self.flight.state).abandoned.clone();
+            match abandoned {
+                Some(load) => return load.cancelled().await,
+                None => left.await,
+            }
         }
     }
 

@@ -22,9 +22,10 @@
 //!
 //! # Files
 //! `state` is one flight, `table` maps keys to flights, `leader` and `waiter` are the two sides of
-//! a flight, `join` gives them to callers, `awaited` names what a waiter waits for, and `traces` links
-//! their spans to the load.
+//! a flight, `join` gives them to callers, `abandoned` bounds the loads that all callers have left,
+//! `awaited` names what a waiter waits for, and `traces` links their spans to the load.
 
+mod abandoned;
 mod awaited;
 mod join;
 mod leader;
@@ -33,6 +34,7 @@ mod table;
 mod traces;
 mod waiter;
 
+pub(crate) use abandoned::AbandonedLoads;
 pub(crate) use awaited::Awaited;
 pub(crate) use join::{LoneLookup, Role};
 pub(crate) use leader::{Generation, Leader};

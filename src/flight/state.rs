@@ -1,5 +1,6 @@
 //! One flight: its waiters, their answers, and what its leader says of itself.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::abandoned::{AbandonedLoad, AbandonedLoads, CancelledLoad};
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// One flight: its waiters, and their answers. `L` is an outcome.
@@ -19,6 +21,9 @@ pub(super) struct Flight<L> {
     pub(super) abandoned: Notify,
     /// Notified when a waiter joins: the leader may have an answer for it.
     pub(super) joined: Notify,
+    /// How many flights its table has.
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) abandoned_loads: Arc<AbandonedLoads>,
 }
 
 /// What the lock of a flight guards.
@@ -35,6 +40,12 @@ pub(super) struct FlightState<L> {
     pub(super) callers_look_up: bool,
     /// The flight goes on without waiters.
     pub(super) in_background: bool,
+    /// A load of this process runs.
+    pub(super) loads: bool,
+    /// Set once all callers have left that load.
+    pub(super) abandoned: Option<Arc<AbandonedLoad>>,
+    /// The number of that load on the list of abandoned ones.
+    pub(super) listed: Option<u64>,
     /// What waiters may have instead of waiting longer.
     pub(super) fallback: Option<FlightFallback<L>>,
     /// When the phase began.
@@ -117,7 +128,7 @@ pub(crate) enum Phase {
 }
 
 impl<L> Flight<L> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(open: Arc<AtomicUsize>, abandoned_loads: Arc<AbandonedLoads>) -> Self {
         let state = FlightState {
             generations: 0,
             phase: Phase::Asking,
@@ -125,6 +136,9 @@ impl<L> Flight<L> {
             closing: None,
             callers_look_up: false,
             in_background: false,
+            loads: false,
+            abandoned: None,
+            listed: None,
             fallback: None,
             since: Instant::now(),
             lease: None,
@@ -132,7 +146,31 @@ impl<L> Flight<L> {
             callers: 0,
             slots: Slab::new(),
         };
-        Self { state: Mutex::new(state), abandoned: Notify::new(), joined: Notify::new() }
+        let (abandoned, joined) = Default::default();
+        Self { state: Mutex::new(state), abandoned, joined, open, abandoned_loads }
+    }
+
+    /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.
+    /// Gives the load that is cancelled instead.
+    pub(super) fn relist(&self, state: &mut FlightState<L>) -> Option<CancelledLoad> {
+        let is_abandoned = state.loads && state.slots.is_empty() && !state.in_background;
+        match (is_abandoned, state.listed) {
+            (true, None) => {
+                let load = state.abandoned.get_or_insert_with(|| AbandonedLoad::of(&self.open));
+                if load.is_cancelled() {
+                    return None;
+                }
+                let (number, over) = self.abandoned_loads.add(Arc::clone(load));
+                state.listed = Some(number);
+                over
+            }
+            (false, Some(number)) => {
+                self.abandoned_loads.remove(number);
+                state.listed = None;
+                None
+            }
+            _ => None,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::abandoned::{AbandonedLoads, CancelledLoad};
 use super::state::{Flight, lock};
 use crate::key::Digest;
 
@@ -13,7 +14,8 @@ use crate::key::Digest;
 pub(crate) struct Flights<L> {
     shards: Box<[PaddedShard<L>]>,
     /// How many flights there are.
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
+    abandoned_loads: Arc<AbandonedLoads>,
     pub(super) bounds: FlightBounds,
 }
 
@@ -61,11 +63,14 @@ pub(super) enum Slot<L> {
     Flight(Arc<Flight<L>>),
 }
 
+/// A new flight, and the load whose place it takes.
+type OpenedFlight<L> = (Arc<Flight<L>>, Option<CancelledLoad>);
+
 impl<L> Flights<L> {
-    pub(crate) fn new(bounds: FlightBounds) -> Arc<Self> {
+    pub(crate) fn new(bounds: FlightBounds, abandoned_loads: Arc<AbandonedLoads>) -> Arc<Self> {
         let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
         let shards = (0..SHARDS).map(shard).collect();
-        Arc::new(Self { shards, open: AtomicUsize::new(0), bounds })
+        Arc::new(Self { shards, open: Arc::default(), abandoned_loads, bounds })
     }
 
     /// How many keys have a flight or a lone lookup.
@@ -87,15 +92,19 @@ impl<L> Flights<L> {
         counts
     }
 
-    /// Puts a new flight into its shard. `None` if there are as many as there may be.
-    pub(super) fn open(&self, shard: &mut Shard<L>, digest: Digest) -> Option<Arc<Flight<L>>> {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.flights {
+    /// Puts a new flight into its shard. If there are as many as there may be, it takes the place
+    /// of one whose load all callers have left. `None` if there is no such load either.
+    pub(super) fn open(&self, shard: &mut Shard<L>, digest: Digest) -> Option<OpenedFlight<L>> {
+        let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.flights;
+        let cancelled = is_full.then(|| self.abandoned_loads.cancel_one_of(&self.open)).flatten();
+        if is_full && cancelled.is_none() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let flight = Arc::new(Flight::new());
+        let (open, abandoned) = (Arc::clone(&self.open), Arc::clone(&self.abandoned_loads));
+        let flight = Arc::new(Flight::new(open, abandoned));
         shard.slots.insert(digest, Slot::Flight(Arc::clone(&flight)));
-        Some(flight)
+        Some((flight, cancelled))
     }
 
     /// Removes a flight that [`open`](Self::open) gave.
@@ -104,7 +113,11 @@ impl<L> Flights<L> {
             digest,
             |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, ours)),
         );
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        // A load that was cancelled has given up its place.
+        let abandoned = lock(&ours.state).abandoned.take();
+        if !abandoned.is_some_and(|load| load.is_cancelled()) {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Removes a slot if `is_ours` still knows it: a later one may be there by now.

@@ -24,8 +24,10 @@ impl<L> Leader<L> {
         waiters.iter().for_each(|waiter| load.link(waiter));
     }
 
-    /// A load of this process runs, until the returned value is dropped.
+    /// A load of this process runs, until the returned value is dropped. Without waiters it counts
+    /// as abandoned.
     pub(crate) fn announce_load(&self, span: &tracing::Span) -> AnnouncedLoad<'_, L> {
+        self.set_loads(true);
         let load = CallerSpan::of(span.clone());
         if !load.is_none() {
             self.wait_for_load(LoadTrace::Local(load));
@@ -44,6 +46,7 @@ pub(crate) struct AnnouncedLoad<'a, L>(&'a Leader<L>);
 
 impl<L> Drop for AnnouncedLoad<'_, L> {
     fn drop(&mut self) {
+        self.0.set_loads(false);
         let ended = lock(&self.0.flight().state).load.take();
         // After the lock: it may be the last handle to its span.
         drop(ended);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::abandoned::CancelledLoad;
 use super::awaited::Awaited;
 use super::state::{Flight, Phase, WaiterSlot, lock};
 use crate::trace::{CallerSpan, LoadTrace};
@@ -45,6 +46,9 @@ impl<L> Waiter<L> {
         let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None, span };
         let slot = state.slots.insert(slot);
         state.callers += 1;
+        // With a waiter, it only comes off the list.
+        let none = flight.relist(&mut state);
+        debug_assert!(none.is_none(), "no load is cancelled for it");
         let load = state.load.clone();
         drop(state);
         flight.joined.notify_one();
@@ -141,7 +145,9 @@ impl<L> Drop for Waiter<L> {
         let mut state = lock(&self.flight.state);
         let left = state.slots.remove(self.slot);
         let abandoned = state.slots.is_empty();
+        let over = self.flight.relist(&mut state);
         drop(state);
+        over.into_iter().for_each(CancelledLoad::tell);
         // The answer is dropped after the lock: it may be of any type.
         drop(left);
         if abandoned {

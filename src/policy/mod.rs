@@ -52,6 +52,8 @@ pub(crate) struct ConcurrencyBounds {
     pub(crate) flights: usize,
     /// Loads without a lease: while the store fails, or after waits that ran out.
     pub(crate) uncached_loads: usize,
+    /// Loads that all callers have left.
+    pub(crate) abandoned_loads: usize,
 }
 
 impl Policy {
@@ -103,7 +105,12 @@ impl Default for Policy {
             wait: Wait::default(),
             when_abandoned: WhenAbandoned::default(),
             max_entry_bytes: 1024 * 1024,
-            bounds: ConcurrencyBounds { waiters: 10_000, flights: 10_000, uncached_loads: 64 },
+            bounds: ConcurrencyBounds {
+                waiters: 10_000,
+                flights: 10_000,
+                uncached_loads: 64,
+                abandoned_loads: 64,
+            },
         }
     }
 }
@@ -127,6 +134,13 @@ pub enum WhenAbandoned {
     Cancel,
     /// It goes on, and its answer is stored for the next caller. The default: callers usually ask
     /// again, and a client that gives up and retries would otherwise never get an answer.
+    ///
+    /// A layer runs as many of these loads as
+    /// [`max_abandoned_loads`](crate::ReadThroughLayer::max_abandoned_loads) says. The oldest one is
+    /// cancelled when there is one more, and before a caller gets
+    /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full). A caller that joins one in time keeps
+    /// it. A refresh in the background is not abandoned: it begins without a waiter. A load whose
+    /// answer is not stored is dropped when all its callers have left.
     #[default]
     Finish,
 }

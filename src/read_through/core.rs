@@ -19,7 +19,7 @@ use super::request_tags::TagRules;
 use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, Error};
-use crate::flight::{FlightBounds, FlightCounts, Flights};
+use crate::flight::{AbandonedLoads, FlightBounds, FlightCounts, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, Statistics};
@@ -70,6 +70,8 @@ pub(crate) struct Loads {
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// Expiries of entries that lead to others.
     pub(crate) expiries: ExpiryRuns,
+    /// The loads that all callers have left.
+    abandoned: Arc<AbandonedLoads>,
     bounds: ConcurrencyBounds,
     of_other_types: Arc<LoadsByType>,
     /// A warning has said that the layer stores nothing.
@@ -89,18 +91,32 @@ struct LoadsByType {
 }
 
 impl Loads {
-    pub(crate) fn none(bounds: ConcurrencyBounds) -> Self {
-        let ConcurrencyBounds { waiters, flights, uncached_loads } = bounds;
-        let flights = || Flights::new(FlightBounds { flights, waiters });
+    /// None yet. These statistics show what is under way.
+    pub(crate) fn shown_in(statistics: &Statistics, bounds: ConcurrencyBounds) -> Self {
+        let uncached_permits = Arc::new(UncachedPermits::new(bounds.uncached_loads));
+        let abandoned = AbandonedLoads::new(bounds.abandoned_loads);
+        let loads = Self::sharing(bounds, uncached_permits, abandoned);
+        loads.show_in(statistics);
+        loads
+    }
+
+    fn sharing(
+        bounds: ConcurrencyBounds,
+        uncached_permits: Arc<UncachedPermits>,
+        abandoned: Arc<AbandonedLoads>,
+    ) -> Self {
+        let ConcurrencyBounds { waiters, flights, .. } = bounds;
+        let flights = || Flights::new(FlightBounds { flights, waiters }, Arc::clone(&abandoned));
         Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Arc::new(UncachedPermits::new(uncached_loads)),
+            uncached_permits,
             failures: Arc::default(),
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
             expiries: ExpiryRuns::default(),
+            abandoned,
             bounds,
             of_other_types: Arc::default(),
             has_warned: Arc::default(),
@@ -123,7 +139,8 @@ impl Loads {
         statistics.observe(&(Arc::clone(&self.failures) as Arc<dyn Activity>));
     }
 
-    /// The loads with this type of outcome, unless these are the ones. All share the permits.
+    /// The loads with this type of outcome, unless these are the ones. All share the permits and the
+    /// list of abandoned loads.
     fn of_other_type(&self, outcome: TypeId, statistics: &Statistics) -> Option<Self> {
         if *self.of_other_types.first.get_or_init(|| outcome) == outcome {
             return None;
@@ -131,7 +148,8 @@ impl Loads {
         let mut others = self.of_other_types.others();
         let loads = others.entry(outcome).or_insert_with(|| {
             let uncached_permits = Arc::clone(&self.uncached_permits);
-            let loads = Self { uncached_permits, ..Self::none(self.bounds) };
+            let abandoned = Arc::clone(&self.abandoned);
+            let loads = Self::sharing(self.bounds, uncached_permits, abandoned);
             loads.show_in(statistics);
             loads
         });

@@ -173,5 +173,16 @@ macro_rules! delegate_load_options {
             self.layer = self.layer.max_uncached_loads(most)?;
             Ok(self)
         }
+
+        /// As
+        /// [`ReadThroughLayer::max_abandoned_loads`]($crate::ReadThroughLayer::max_abandoned_loads),
+        /// with its default.
+        ///
+        /// # Errors
+        /// As there.
+        pub fn max_abandoned_loads(mut self, most: usize) -> Result<Self, $crate::ConfigError> {
+            self.layer = self.layer.max_abandoned_loads(most)?;
+            Ok(self)
+        }
     };
 }

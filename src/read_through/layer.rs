@@ -53,12 +53,11 @@ impl<K> ReadThroughLayer<K> {
 
     fn over<S: Store>(store: S, key_of: K) -> Self {
         let policy = Policy::default();
-        let loads = Loads::none(policy.bounds);
         let store = Arc::new(store);
         let codec = Arc::new(Json);
         let (errors, tags) = Default::default();
         let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
-        loads.show_in(&statistics);
+        let loads = Loads::shown_in(&statistics, policy.bounds);
         Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
@@ -177,7 +176,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how many keys this layer may look up and load at once in a process. Misses of further
-    /// keys get a stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// keys get a stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full), unless a
+    /// load can be cancelled that [all callers have left](Self::max_abandoned_loads).
     ///
     /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
     ///
@@ -190,12 +190,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how many uncached loads of this layer may run at once in a process: loads without a
-    /// lease, while the store fails and after waits that ran out. Further ones queue. Their callers
-    /// wait no longer than for the load of another caller, and then get a stale answer or
-    /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// lease, while the store fails and after waits that ran out. Further ones queue. When their
+    /// wait ends, callers get a stale answer or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
-    /// Default: 64. While the store is down, this protects the database from all processes. Other
-    /// layers have bounds of their own.
+    /// Default: 64. While the store is down, this protects the database from all processes.
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
@@ -206,10 +204,23 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
+    /// Sets how many loads of this layer go on in a process after all their callers have left (see
+    /// [`WhenAbandoned::Finish`]). When there is one more, the oldest of them is cancelled.
+    ///
+    /// Default: 64. So clients that ask and leave do not keep the database busy.
+    ///
+    /// # Errors
+    /// If it is zero: see [`WhenAbandoned::Cancel`].
+    pub fn max_abandoned_loads(mut self, most: usize) -> Result<Self, ConfigError> {
+        let most = number_within("max abandoned loads", most, 1, usize::MAX)?;
+        self.policy.bounds.abandoned_loads = most;
+        self.renew_loads();
+        Ok(self)
+    }
+
     /// Sets what a request does while another caller loads its key.
     ///
-    /// Default: [`Wait::for_load`], then an error: as long as a load may take, 30 s unless
-    /// [`load_timeout`](Self::load_timeout) says otherwise, and a second more.
+    /// Default: [`Wait::for_load`], then an error.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.policy.wait = wait;
@@ -217,17 +228,14 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how long the lease of a key holds without renewal. The leader renews it every third of
-    /// that while the load runs. So it bounds how long a key stays blocked when the process that
-    /// loads it dies. It does not bound how long a load may take.
+    /// that while the load runs. So it bounds how long a key stays blocked when its process dies,
+    /// and not how long a load may take.
     ///
-    /// The first term of a lease is one second, or less if this is less. The first renewal, after a
-    /// third of that, extends it to the whole lease. So a lost reply blocks a key for one second at
-    /// most, however long the lease is.
+    /// The first term is one second, or less if this is less. The first renewal, after a third of
+    /// it, extends it to the whole lease. So a lost reply blocks a key for one second at most.
     ///
-    /// Default: 3 s. The leader renews every second, and the lease survives two failed renewals.
-    /// The fleet notices a dead process within three seconds. A process that stands still for
-    /// longer counts as dead: that costs a second load, and its own value is stored only if there
-    /// is nothing newer.
+    /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
+    /// counts as dead, and its value is stored only if there is nothing newer.
     ///
     /// # Errors
     /// If it is not from 100 ms to 1 h.
@@ -321,8 +329,7 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
         // New loads, since outcomes of another codec have another type.
-        let loads = Loads::none(self.policy.bounds);
-        loads.show_in(&self.statistics);
+        let loads = Loads::shown_in(&self.statistics, self.policy.bounds);
         self.with_loads(codec, loads)
     }
 
@@ -344,8 +351,7 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     /// With loads of its own, whose activity the statistics show.
     fn renew_loads(&mut self) {
-        self.loads = Loads::none(self.policy.bounds);
-        self.loads.show_in(&self.statistics);
+        self.loads = Loads::shown_in(&self.statistics, self.policy.bounds);
     }
 
     pub(super) fn core(&self) -> Core<C> {

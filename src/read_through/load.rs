@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
-use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +42,7 @@ pub(crate) enum LoaderAnswer {
     Loaded(Arc<dyn Any + Send + Sync>, AnswerStorage, Tags),
     /// Without a value.
     Failed(FailedLoad),
-    /// The last waiter left, and the policy cancels abandoned loads.
+    /// All waiters had left, and it was cancelled.
     Abandoned,
 }
 
@@ -155,11 +154,12 @@ where
     }
 }
 
-/// Returns when the last waiter has left, if the policy cancels abandoned loads.
+/// Returns when the load is to end because all waiters have left: at once, if the policy cancels
+/// abandoned loads, or when too many of them run.
 async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
     match policy {
         WhenAbandoned::Cancel => leader.abandoned().await,
-        WhenAbandoned::Finish => pending().await,
+        WhenAbandoned::Finish => leader.cancelled().await,
     }
 }
 

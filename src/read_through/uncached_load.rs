@@ -12,12 +12,14 @@ use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};
 use crate::flight::Leader;
+use crate::policy::WhenAbandoned;
 use crate::stats::LoadReason;
 use crate::status::BypassReason;
 use crate::trace::CallerSpan;
 
 /// Loads without a lease, and completes the callers that had given up before the load began. The
-/// answer is not stored: without a lease, an invalidation during the load cannot be detected.
+/// answer is not stored: without a lease, an invalidation during the load cannot be detected. So
+/// the load ends when all of them have left.
 ///
 /// # Cancel safety
 /// If it is dropped, the waiters ask again.
@@ -31,7 +33,11 @@ pub(crate) async fn load_uncached<S, Req, C>(
     C: Codec<S::Response>,
 {
     let max_wait = core.policy.max_wait();
-    let Ok(Some(_permit)) = timeout(max_wait, core.loads.uncached_permits.acquire()).await else {
+    let permit = tokio::select! {
+        permit = timeout(max_wait, core.loads.uncached_permits.acquire()) => permit,
+        () = leader.abandoned() => return,
+    };
+    let Ok(Some(_permit)) = permit else {
         let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.uncached_loads);
         return leader.complete_all(&Outcome::Failed(error));
     };
@@ -39,9 +45,8 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let begun = leader.generation();
     let key = leader.key().digest();
     let before = core.loads.unshared_failures.times(&key);
-    let when_abandoned = core.policy.when_abandoned;
     let cause = LoadCause { why: LoadReason::WaitRanOut, trigger: CallerSpan::default() };
-    match load(job, &core, &leader, when_abandoned, cause).await {
+    match load(job, &core, &leader, WhenAbandoned::Cancel, cause).await {
         LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);

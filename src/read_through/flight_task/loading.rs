@@ -18,7 +18,7 @@ use crate::codec::Codec;
 use crate::error::{BoxError, FailureCause};
 use crate::flight::{Generation, Leader, Phase};
 use crate::lifetimes::Lifetimes;
-use crate::policy::Policy;
+use crate::policy::{Policy, WhenAbandoned};
 use crate::read_through::core::{self, Core};
 use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope};
 use crate::read_through::load::{LoadCause, LoaderAnswer};
@@ -79,7 +79,11 @@ where
         self.leader.enter(Phase::Loading);
         let began = self.leader.generation();
         let started = Instant::now();
-        let when_abandoned = self.core.policy.when_abandoned;
+        let when_abandoned = match hold {
+            LeaseHold::Lease(_) => self.core.policy.when_abandoned,
+            // Its answer is for the callers that have joined by now, and is not stored.
+            _ => WhenAbandoned::Cancel,
+        };
         let answer = tokio::select! {
             biased;
             answer = load::load(job, &self.core, &self.leader, when_abandoned, cause) => answer,

@@ -131,7 +131,7 @@ pub(crate) enum LoadEnd<O, G, D, F> {
         /// The report to the store. `None` if other processes do not share the failure.
         report: Option<F>,
     },
-    /// The last waiter left, and the policy cancels abandoned loads.
+    /// All waiters had left, and it was cancelled.
     Abandoned,
     /// There was no request to load with: the opener took its own back.
     NoRequest,
