@@ -177,8 +177,12 @@ impl CacheError {
         )
     }
 
-    pub(crate) fn loader_panicked(key: &Key) -> Self {
-        Self::new(CacheErrorKind::LoaderPanicked, format!("the loader panicked on `{key}`"))
+    pub(crate) fn loader_panicked(key: Option<&Key>) -> Self {
+        let message = match key {
+            Some(key) => format!("the loader panicked on `{key}`"),
+            None => "the loader panicked on a request without a key".to_owned(),
+        };
+        Self::new(CacheErrorKind::LoaderPanicked, message)
     }
 
     pub(crate) fn load_lost(key: &Key) -> Self {

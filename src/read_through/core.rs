@@ -18,7 +18,7 @@ use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
 use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
-use crate::error::{BoxError, Error};
+use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, FlightBounds, FlightCounts, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
@@ -263,12 +263,18 @@ impl<C> Core<C> {
         C: Codec<R>,
         E: Into<BoxError> + Send + Sync + 'static,
     {
-        let answer = loaded.map(|response| {
+        let shown = |response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
             self.codec.restore_owned(kept, &status)
-        });
-        (answer.map_err(|error| self.errors.error(error)), status)
+        };
+        let answer = match loaded {
+            // A panic of the codec counts as one of the loader, as in a flight.
+            Ok(response) => catch_unwind(AssertUnwindSafe(|| shown(response)))
+                .map_err(|_| CacheError::loader_panicked(Some(key)).into()),
+            Err(error) => Err(self.errors.error(error)),
+        };
+        (answer, status)
     }
 
     fn note_cacheability<R>(&self, key: &Key, kept: &C::Kept)

@@ -194,7 +194,7 @@ where
             loader_failed(error, core)
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
-        Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
+        Err(_) => failed(CacheError::loader_panicked(Some(key)), FailureCause::Panicked),
     };
     drop(announced);
     running.end(answer.result());

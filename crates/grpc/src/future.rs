@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bellwether::adapter::AloneLoad;
 use bellwether::stats::RequestRecord;
-use bellwether::{BoxError, BypassReason, CacheStatus};
+use bellwether::{BoxError, BypassReason, CacheError, CacheStatus, Error};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ use pin_project::pin_project;
 use tonic::body::Body;
 use tower::Service;
 
-use super::error_status::status_of;
+use super::error_status::{status_for_caller, status_of};
 
 /// The response to one request, as a future. Made by [`GrpcCache`](super::GrpcCache).
 ///
@@ -81,7 +81,7 @@ where
 
 /// The response to a request that bypassed the cache.
 pub(super) fn bypass_response<B, E>(
-    answered: Result<Response<B>, E>,
+    answered: Result<Result<Response<B>, E>, CacheError>,
     record: RequestRecord,
 ) -> Response<CacheBody<B>>
 where
@@ -91,8 +91,9 @@ where
     let status = CacheStatus::Bypass(BypassReason::NoKey);
     record.end(&status);
     let mut response = match answered {
-        Ok(response) => response.map(CacheBody::passing),
-        Err(error) => status_of(error.into()).into_http(),
+        Ok(Ok(response)) => response.map(CacheBody::passing),
+        Ok(Err(error)) => status_of(error.into()).into_http(),
+        Err(panicked) => status_for_caller(&Error::Cache(panicked)).into_http(),
     };
     response.extensions_mut().insert(status);
     response

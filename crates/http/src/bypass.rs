@@ -37,7 +37,11 @@ where
 {
     let has_conditions = rules::asks_if_modified(request.headers());
     let answered = client.load_alone(None, inner, request).await;
-    let answered = answered.map_err(Into::into).and_then(|response| {
+    let answered = match answered {
+        Ok(answered) => answered.map_err(Into::into),
+        Err(panicked) => Err(panicked.into()),
+    };
+    let answered = answered.and_then(|response| {
         origin::check_not_modified(response.status(), has_conditions).map(|()| response)
     });
     match answered {
@@ -136,7 +140,7 @@ where
     let client = exchange.fetch.shared.client.clone();
     let key = fetch_request.key.clone();
     let loaded = client.load_alone(Some(&key), exchange.fetch.clone(), fetch_request).await;
-    let found = match loaded {
+    let found = match loaded.map_err(BoxError::from).and_then(|loaded| loaded) {
         Ok(found) => found,
         Err(error) => {
             return exchange

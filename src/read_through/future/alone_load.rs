@@ -1,6 +1,7 @@
 //! A load of one request for itself, past the cache.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,12 +10,13 @@ use pin_project::pin_project;
 use tower::util::Oneshot;
 use tower::{Service, ServiceExt};
 
+use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{LoadReason, LoadResult, RunningLoad, Statistics};
 use crate::trace::CallerSpan;
 
 /// The call of a loader for one request past the cache, in the statistics and in a span of its own.
-/// It starts with the first poll. Made by
+/// It starts with the first poll. The outer error is a panic of the loader. Made by
 /// [`CacheClient::load_alone`](crate::adapter::CacheClient::load_alone).
 ///
 /// # Cancel safety
@@ -45,16 +47,25 @@ impl<S: Service<Req>, Req> AloneLoad<S, Req> {
 }
 
 impl<S: Service<Req>, Req> Future for AloneLoad<S, Req> {
-    type Output = Result<S::Response, S::Error>;
+    type Output = Result<Result<S::Response, S::Error>, CacheError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let why = if this.key.is_some() { LoadReason::NotKept } else { LoadReason::NoKey };
         let begin = || this.statistics.load(this.key.as_ref(), why, &CallerSpan::default());
         let span = this.running.get_or_insert_with(begin).span().clone();
-        let answer = ready!(span.in_scope(|| this.answer.poll(cx)));
+        let polled = AssertUnwindSafe(|| span.in_scope(|| this.answer.poll(cx)));
+        // A loader that has panicked is not polled again.
+        let answer = match catch_unwind(polled) {
+            Ok(polled) => Ok(ready!(polled)),
+            Err(_) => Err(CacheError::loader_panicked(this.key.as_ref())),
+        };
         if let Some(running) = this.running.take() {
-            running.end(if answer.is_ok() { LoadResult::Succeeded } else { LoadResult::Failed });
+            running.end(match &answer {
+                Ok(Ok(_)) => LoadResult::Succeeded,
+                Ok(Err(_)) => LoadResult::Failed,
+                Err(_) => LoadResult::Panicked,
+            });
         }
         Poll::Ready(answer)
     }

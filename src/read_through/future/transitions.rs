@@ -309,7 +309,7 @@ where
 /// `Loading` has ended. Without a key there is no `request`, and nothing to remember.
 fn loaded<S, Req, C>(
     request: Option<&mut PendingRequest<S, Req, C>>,
-    answer: Result<S::Response, S::Error>,
+    answer: Result<Result<S::Response, S::Error>, CacheError>,
     why: BypassReason,
 ) -> AnswerWithStatus<S::Response, S::Error>
 where
@@ -318,8 +318,11 @@ where
     C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);
-    match request {
-        Some(request) => request.core.bypass_answer(&request.key, answer, status),
-        None => (answer.map_err(|error| Error::Load(SharedError::new(error))), status),
+    match (answer, request) {
+        (Ok(answer), Some(request)) => request.core.bypass_answer(&request.key, answer, status),
+        (Ok(answer), None) => {
+            (answer.map_err(|error| Error::Load(SharedError::new(error))), status)
+        }
+        (Err(panicked), _) => (Err(panicked.into()), status),
     }
 }

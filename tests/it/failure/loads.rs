@@ -1,10 +1,13 @@
 //! A failed load is one failure, shared by its waiters.
 
-use bellwether::{CacheErrorKind, Codec, Error, MemoryStore, SharedError};
+use bellwether::{
+    BypassReason, CacheErrorKind, CacheStatus, Cacheability, Codec, Error, MemoryStore,
+    ReadThroughLayer, SharedError,
+};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
-    Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, kind_of, layer,
-    put, settled,
+    Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, key, kind_of,
+    layer, put, settled,
 };
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::Instant;
@@ -63,7 +66,7 @@ async fn a_failure_leaves_the_key_free_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_without_a_key_is_an_error_of_the_loader() {
-    let layer = bellwether::ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None);
+    let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None);
     let loader = failing(End::Fail);
     let ended = layer.layer(loader).call(1).await;
     assert_eq!(ended.unwrap_err().load(), Some(&Refusal(1)));
@@ -90,6 +93,33 @@ async fn a_panicking_loader_is_survived(end: End) {
     is_survived(&cached, &store, CacheErrorKind::LoaderPanicked).await;
     loader.ends_by(End::Answer);
     answer(&cached, 1).await;
+}
+
+/// It has no key, or answers of its key are private: its load is in the caller's own task.
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_load_past_the_cache_is_an_error_of_its_caller() {
+    const KEYLESS: u64 = 900;
+    for end in [End::Panic, End::PanicInCall, End::PanicInPollReady] {
+        let loader = Loader::new();
+        let key_of = |item: &u64| (*item < KEYLESS).then(|| key(*item));
+        let layer = ReadThroughLayer::new(MemoryStore::new(10), key_of);
+        let layer = layer.classify(|_: &usize| Cacheability::PrivateKey);
+        let cached = layer.layer(loader.clone());
+        let ask = |item| tokio::spawn(cached.clone().call(item).with_status());
+        // After two private answers in a row, callers bypass the cache.
+        answers(vec![ask(1)]).await;
+        answers(vec![ask(1)]).await;
+        loader.ends_by(end);
+        let reasons = [(1, BypassReason::NotKept), (KEYLESS, BypassReason::NoKey)];
+        for (item, why) in reasons {
+            let (answer, status) = ask(item).await.expect("the panic does not reach its task");
+            assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);
+            assert_eq!(status, CacheStatus::Bypass(why));
+        }
+        assert_eq!(cached.stats().loads.ended.panicked, 2);
+        loader.ends_by(End::Answer);
+        answers(vec![ask(1), ask(KEYLESS)]).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

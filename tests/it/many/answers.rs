@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use bellwether::{
-    Batched, BypassReason, CacheErrorKind, CacheStatus, LoadLocation, MemoryStore, StaleReason,
+    Batched, BypassReason, CacheErrorKind, CacheStatus, Cacheability, LoadLocation, MemoryStore,
+    StaleReason,
 };
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, tasks};
 use bellwether_testkit::loaders::Refusal;
@@ -151,6 +152,24 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
         assert_eq!(answers(ask_many(&catalog, [1, KEYLESS, 2])).await[0], 10);
         assert_eq!(catalog.in_flight(), 0);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_for_a_key_of_private_answers_is_counted_as_one() {
+    let query = Query::new();
+    let layer = layer(MemoryStore::new(10)).classify(|_: &u64| Cacheability::PrivateKey);
+    let catalog = layer.layer(Batched::new(query.clone()));
+    for _ in 0..2 {
+        catalog.load_many([1]).await;
+    }
+    query.ends_by(End::Panic);
+    let page = catalog.load_many([1, KEYLESS]).await;
+    for answer in page {
+        assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);
+    }
+    let stats = catalog.stats();
+    assert_eq!((stats.loads.ended.panicked, stats.loads.ended.cancelled), (2, 0));
+    assert_eq!(stats.requests.left, 0);
 }
 
 #[tokio::test(start_paused = true)]
