@@ -7,7 +7,7 @@ use super::options::RedisOptions;
 impl RedisOptions {
     /// Names the store in metrics and log messages.
     ///
-    /// Default: its [namespace](Self::namespace).
+    /// Default: its namespace.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
