@@ -1,7 +1,10 @@
 //! One caller's attempt to get a key: wait in the local queue, then ask the lock until it is
 //! granted.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::Key;
@@ -13,7 +16,7 @@ use super::context::LocksContext;
 use super::error::LockError;
 use super::guard::LockGuard;
 use super::hold::{HoldState, LockHold};
-use super::local_queue::QueuePermit;
+use super::local_queue::{QueuePermit, QueueTicket};
 use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, far};
 use super::release::{ClaimGuard, ReleaseDuty};
 use super::renewal::valid_until;
@@ -76,6 +79,13 @@ impl RetryPauses {
     }
 }
 
+/// What the local queue came to.
+enum LocalTurn<L> {
+    Permitted(QueuePermit),
+    /// The owner holds the key, and has taken it again.
+    Again(LockGuard<L>),
+}
+
 /// What one request came to.
 enum RequestOutcome {
     Granted(Grant, Instant),
@@ -116,45 +126,88 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         if self.limit.deadline().is_some_and(|deadline| deadline <= self.began) {
             return Err(self.timed_out());
         }
-        let permit = self.permit().await?;
+        let permit = match self.context.queues.enter(self.key.digest(), self.owner) {
+            Ok(permit) => permit,
+            Err(ticket) => match self.wait(ticket, &runtime).await? {
+                LocalTurn::Permitted(permit) => permit,
+                LocalTurn::Again(guard) => return Ok(guard),
+            },
+        };
         self.count_tries_of_queue();
-        let pending = self.pending(permit, runtime);
+        let pending = self.pending(Some(permit), runtime);
         // Made before the first request, so that a release between its answer and the wait is seen.
         let mut watch = self.context.lock.watch(self.key);
         match self.granted(&mut watch).await {
             Ok((grant, asked_at)) => self.hold(pending, grant, asked_at, watch),
-            Err(error) => {
-                match (self.is_unknown, self.may_be_queued) {
-                    (true, _) => drop(pending),
-                    (false, true) => pending.leave_queue(),
-                    (false, false) => pending.refused(),
-                }
-                Err(error)
-            }
+            Err(error) => Err(self.end(pending, error)),
         }
     }
 
-    /// Waits in the local queue.
-    async fn permit(&self) -> Result<QueuePermit, LockError> {
-        let ticket = match self.context.queues.enter(self.key.digest(), self.owner) {
-            Ok(permit) => return Ok(permit),
-            Err(ticket) => ticket,
-        };
+    /// Waits in the local queue, and asks meanwhile whether the owner holds the key in another
+    /// process: callers that are first may wait for this very owner.
+    async fn wait(
+        &mut self,
+        ticket: QueueTicket,
+        runtime: &Handle,
+    ) -> Result<LocalTurn<L>, LockError> {
         let Some(until) = self.limit.queue_deadline() else {
-            return ticket.try_permit().await.ok_or_else(|| LockError::busy(self.key));
+            if let Some(permit) = ticket.try_permit().await {
+                return Ok(LocalTurn::Permitted(permit));
+            }
+            let again = self.again(runtime).await?;
+            return again.map(LocalTurn::Again).ok_or_else(|| LockError::busy(self.key));
         };
-        let permitted = timeout_at(until, ticket.permit()).await;
-        permitted.ok().flatten().ok_or_else(|| self.timed_out())
+        let mut permitted = pin!(timeout_at(until, ticket.permit()));
+        // Polled first, because that takes its place in the queue.
+        let at_once = poll_fn(|context| Poll::Ready(permitted.as_mut().poll(context))).await;
+        let permitted = match at_once {
+            Poll::Ready(permitted) => permitted,
+            Poll::Pending => match self.again(runtime).await? {
+                Some(guard) => return Ok(LocalTurn::Again(guard)),
+                None => permitted.await,
+            },
+        };
+        permitted.ok().flatten().map(LocalTurn::Permitted).ok_or_else(|| self.timed_out())
     }
 
-    fn pending(&self, permit: QueuePermit, runtime: Handle) -> ClaimGuard {
+    /// Takes the key again if the owner holds it. Without a permit: no caller waits for this hold
+    /// but those that wait for the owner's others.
+    async fn again(&mut self, runtime: &Handle) -> Result<Option<LockGuard<L>>, LockError> {
+        if self.policy.owner.is_none() {
+            return Ok(None);
+        }
+        let pending = self.pending(None, runtime.clone());
+        let watch = self.context.lock.watch(self.key);
+        match self.ask(Duration::ZERO, true).await {
+            Ok(RequestOutcome::Granted(grant, asked_at)) => {
+                self.hold(pending, grant, asked_at, watch).map(Some)
+            }
+            Ok(RequestOutcome::Busy(..)) => {
+                pending.refused();
+                Ok(None)
+            }
+            Err(error) => Err(self.end(pending, error)),
+        }
+    }
+
+    /// Releases what the claim may have got, after an error.
+    fn end(&self, pending: ClaimGuard, error: LockError) -> LockError {
+        match (self.is_unknown, self.may_be_queued) {
+            (true, _) => drop(pending),
+            (false, true) => pending.leave_queue(),
+            (false, false) => pending.refused(),
+        }
+        error
+    }
+
+    fn pending(&self, permit: Option<QueuePermit>, runtime: Handle) -> ClaimGuard {
         ClaimGuard::new(ReleaseDuty {
             context: self.context.counted(),
             runtime,
             claim: self.claim.clone(),
             lease: self.policy.lease,
             max_hold: self.policy.max_hold,
-            permit: Some(permit),
+            permit,
         })
     }
 
@@ -179,7 +232,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     async fn granted(&mut self, watch: &mut Watch) -> Result<(Grant, Instant), LockError> {
         let mut pauses = RetryPauses::of(watch);
         loop {
-            let (busy, has_waited) = match self.ask().await? {
+            let (busy, has_waited) = match self.ask(self.patience(), false).await? {
                 RequestOutcome::Granted(grant, asked_at) => return Ok((grant, asked_at)),
                 RequestOutcome::Busy(busy, has_waited) => (busy, has_waited),
             };
@@ -196,13 +249,13 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// Asks once.
-    async fn ask(&mut self) -> Result<RequestOutcome, LockError> {
-        let patience = self.patience();
+    /// Asks once. `again` is for an owner that may hold the key.
+    async fn ask(&mut self, patience: Duration, again: bool) -> Result<RequestOutcome, LockError> {
         let request = Request::new(self.claim.clone(), self.policy.lease)
             .owned_by(self.owner)
             .patient_for(patience)
-            .repeated(self.is_answered);
+            .repeated(self.is_answered)
+            .again(again);
         let asked_at = Instant::now();
         let answer = match self.silent_holder(asked_at) {
             Some((take_over, holder)) => (take_over.ask)(self.lock, request, holder),
@@ -210,14 +263,11 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         };
         self.may_be_queued |= !patience.is_zero();
         let answer = match self.limit.deadline() {
-            Some(deadline) => match timeout_at(deadline, answer).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    self.is_unknown = true;
-                    return Err(self.timed_out());
-                }
-            },
             None => answer.await,
+            Some(deadline) => timeout_at(deadline, answer).await.map_err(|_| {
+                self.is_unknown = true;
+                self.timed_out()
+            })?,
         };
         let has_waited = !patience.is_zero() && asked_at.elapsed() >= patience;
         match answer.and_then(|attempt| self.check(attempt, asked_at)) {

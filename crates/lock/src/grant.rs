@@ -29,13 +29,16 @@ pub struct Request {
     /// Whether the claim has asked before and was told that the key is taken. A lock may ask in
     /// another way for a key that is probably free.
     pub is_repeated: bool,
+    /// Whether the claim is for an owner that holds the key, or for none: a free key need not be
+    /// granted. Only a [`Reentrant`](super::Reentrant) lock uses it.
+    pub is_again: bool,
 }
 
 impl Request {
     /// A try, without patience, by an owner that has no other claims.
     pub fn new(claim: Claim, lease: Duration) -> Self {
         let owner = Owner::of(&claim);
-        Self { claim, owner, lease, patience: Duration::ZERO, is_repeated: false }
+        Self { claim, owner, lease, patience: Duration::ZERO, is_repeated: false, is_again: false }
     }
 
     /// Sets the owner that the claim is for.
@@ -54,6 +57,12 @@ impl Request {
     #[must_use]
     pub fn repeated(self, is_repeated: bool) -> Self {
         Self { is_repeated, ..self }
+    }
+
+    /// Says whether only an owner that holds the key already needs to be granted it.
+    #[must_use]
+    pub fn again(self, is_again: bool) -> Self {
+        Self { is_again, ..self }
     }
 }
 

@@ -1,7 +1,8 @@
 -- acquire: take the lock if it is free, or if its owner has it.
 --
 -- KEYS   1 lock   2 counter of fences
--- ARGV   1 token, 16 bytes   2 lease in ms   3 owner, 16 bytes
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 owner, 16 bytes, and `+` if a
+--            free lock is not granted
 --        4 the mark to leave at a lock that the caller waits for, or ''
 --        5 counter, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
@@ -14,7 +15,8 @@
 local clock_us = server_time()
 local now = math.floor(clock_us / 1000)
 local found = holds(KEYS[1], now)
-local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[3]
+local owner, is_free = string.sub(ARGV[3], 1, 16), found.count == 0 and #ARGV[3] == 16
+local is_ours = found.ends[ARGV[1]] or is_free or found.count > 0 and found.owner == owner
 if found.is_foreign or not is_ours then
   local marks = not found.is_foreign and add_mark(found.marks, ARGV[4])
   if marks then redis.pcall('HSET', KEYS[1], 'marks', marks) end
@@ -23,7 +25,7 @@ end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
   found.fence = digits(next_fence(KEYS[2] or ARGV[5], clock_us))
-  redis.call('HSET', KEYS[1], 'owner', ARGV[3], 'fence', found.fence)
+  redis.call('HSET', KEYS[1], 'owner', owner, 'fence', found.fence)
   if found.marks ~= '' then redis.call('HSET', KEYS[1], 'marks', found.marks) end
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end

@@ -76,7 +76,9 @@ impl Lock for ReentrantLock {
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.lock.name(request.claim.key())];
-        self.lock.acquire(&request, names, request.owner.as_bytes().to_vec())
+        let mut owner = request.owner.as_bytes().to_vec();
+        owner.extend(request.is_again.then_some(b'+'));
+        self.lock.acquire(&request, names, owner)
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {

@@ -40,6 +40,9 @@ impl Lock for ReentrantLocal {
             let mut holds = this.holds.lock().expect("holds");
             holds.last_fence += 1;
             let next = holds.last_fence;
+            if request.is_again && !holds.of.contains_key(request.claim.key()) {
+                return Ok(Attempt::Busy(Busy::new()));
+            }
             let (owner, fence, claims) = holds
                 .of
                 .entry(request.claim.key().clone())
