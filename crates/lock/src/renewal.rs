@@ -51,13 +51,15 @@ pub(super) struct Verification<'a> {
     lease: Duration,
     /// When to verify although no change was reported.
     due: Option<Instant>,
+    /// How long after the next failure that is.
+    pause: Duration,
     under_way: Option<LockFuture<Renew>>,
 }
 
 impl<'a> Verification<'a> {
     pub(super) fn of(watch: &'a mut Watch, lease: Duration, granted_at: Instant) -> Self {
         let due = Self::first_due(watch, lease, granted_at);
-        Self { watch, lease, due, under_way: None }
+        Self { watch, lease, due, pause: FIRST_PAUSE, under_way: None }
     }
 
     /// When a hold is verified first. Without change reports it is never verified, only renewed.
@@ -87,11 +89,12 @@ impl<'a> Verification<'a> {
             self.under_way = None;
             match verified {
                 Ok(Renew::Lost) => return,
-                Ok(Renew::Held) => self.due = None,
+                Ok(Renew::Held) => (self.due, self.pause) = (None, FIRST_PAUSE),
                 // Only an answered verification subscribes to changes.
                 Err(error) => {
                     tracing::debug!(target: "bellwether::lock", %error, "a lock was not verified");
-                    self.due = Some(Instant::now() + LONGEST_PAUSE.min(self.lease / 12));
+                    self.due = Some(Instant::now() + self.pause.min(self.lease / 12));
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
@@ -110,5 +113,9 @@ impl<'a> Verification<'a> {
 /// of most leases.
 const FIRST_VERIFIED: Duration = Duration::from_millis(100);
 
-/// How long after a verification that failed the next one is due, at most.
+/// How long after a verification that failed the next one is due. That doubles with each failure in a
+/// row, so both a holder and a rival are sure for no longer than the server was down.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+
+/// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

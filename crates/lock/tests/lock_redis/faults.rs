@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bellwether::store::Renew;
-use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, ReentrantLock, Released};
+use bellwether_lock::{
+    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock, Released,
+};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::servers::free_port;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};
 
@@ -181,6 +183,50 @@ async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_lose
     free(&lock, &holder).await;
     let second = wait(&lock, &waiter, LONG).await.fence;
     assert!(second > first, "{second:?} after {first:?}");
+}
+
+/// A rival that already waits gets the key as soon as the server is back.
+#[tokio::test]
+async fn a_holder_learns_soon_that_the_server_came_back_without_its_data() {
+    let mut servers = [(); 3].map(|()| RedisServer::start());
+    for kind in ["redis", "fair", "reentrant", "redlock"] {
+        let connect = async || {
+            let lock: Arc<dyn Lock> = match kind {
+                "redis" => {
+                    Arc::new(RedisLock::connect(options(&servers[0])).await.expect("a lock"))
+                }
+                "fair" => Arc::new(FairLock::connect(options(&servers[0])).await.expect("a lock")),
+                "reentrant" => {
+                    Arc::new(ReentrantLock::connect(options(&servers[0])).await.expect("a lock"))
+                }
+                _ => Arc::new(Redlock::connect(servers.iter().map(options)).await.expect("a lock")),
+            };
+            lock
+        };
+        let [ours, theirs] = [connect().await, connect().await].map(Locks::new);
+        let held = ours.lock(&key(1)).await.expect("it is free");
+        let rival = theirs.wait(LockWait::at_most(LONG));
+        let waits = tokio::spawn(async move { rival.lock(&key(1)).await });
+        // The first verification subscribes to the loss.
+        sleep(Duration::from_millis(300)).await;
+        let down_at = Instant::now();
+        for server in &mut servers {
+            server.kill();
+        }
+        // By then it has noticed that the server is down.
+        sleep(Duration::from_millis(50)).await;
+        for server in &mut servers {
+            server.restart();
+        }
+        let down = down_at.elapsed();
+        let taken = waits.await.expect("no panic").expect("it is free");
+        let taken_at = Instant::now();
+        timeout(LONG, held.lost()).await.expect("it is lost");
+        let both = taken_at.elapsed();
+        eprintln!("{kind}: down for {down:?}, both were sure for {both:?}");
+        assert!(both < down + Duration::from_millis(250), "{kind}: {both:?} after {down:?}");
+        taken.release().await.expect("an answer");
+    }
 }
 
 #[tokio::test]
