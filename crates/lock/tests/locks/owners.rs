@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bellwether::store::Claim;
@@ -43,6 +44,27 @@ async fn an_owner_takes_it_again_and_others_wait_for_its_last_release() {
     }
     assert_eq!(lock.holds(&key()), 0);
     others[0].try_lock(&key()).await.unwrap().release().await.unwrap();
+}
+
+/// The last one comes when the key is free for a moment.
+#[tokio::test(start_paused = true)]
+async fn rivals_keep_their_order_although_each_asks_first_whether_its_owner_holds_the_key() {
+    let lock = ReentrantLocal::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    let process = locks(lock);
+    let order = Mutex::new(Vec::new());
+    let rivals = (0..5).map(async |number| {
+        sleep(MS * 2 * number).await;
+        let held = process.clone().owned_by(Owner::new()).lock(&key()).await.unwrap();
+        order.lock().unwrap().push(number);
+        held.release().await.unwrap();
+    });
+    let releases = async {
+        sleep(MS * 8).await;
+        held.release().await.unwrap();
+    };
+    tokio::join!(releases, join_all(rivals));
+    assert_eq!(order.into_inner().unwrap(), [0, 1, 2, 3, 4]);
 }
 
 /// Case 47: calls that call calls, each with a guard of its own.
