@@ -17,8 +17,8 @@
 //!
 //! # What is kept in the server
 //! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
-//!   queue. Where the server reports no changes, the marks of the processes that wait, 16 bytes each.
-//!   After a release, nothing.
+//!   queue and a name for each waiter. Where the server reports no changes, the marks of the processes
+//!   that wait, 16 bytes each. After a release, nothing.
 //! - For all keys of a namespace: one counter of fences, `bw:<namespace>:fence:{<tag>}`. In a cluster,
 //!   each hash slot has its own, so there are at most 16,384 of them.
 //!
@@ -29,7 +29,8 @@
 //! well.
 //!
 //! The server tracks the name of a key as long as a caller waits for it. When the last waiter has
-//! gone, it tracks none.
+//! gone, it tracks none; if a waiter of a [`FairLock`] was killed, after four times the
+//! [silence](crate::FairLockOptions::silence) at most.
 //!
 //! # What a free lock costs
 //! Taking it is one script of three commands, and releasing it is another script. A waiter costs more: its request reads the name of the lock, so

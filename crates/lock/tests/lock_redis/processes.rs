@@ -15,6 +15,7 @@ use bellwether_testkit::locks::{
     Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,
 };
 use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
 use crate::world::{LONG, busy, claim, free, options, options_of, take, wait};
@@ -113,6 +114,29 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
     assert!(granted.fence.is_some_and(|next| next > fence));
     free(&lock, &next).await;
+}
+
+#[tokio::test]
+async fn the_server_tracks_no_name_of_waiters_that_were_killed() {
+    let server = RedisServer::start();
+    let names = || server.info("stats", "tracking_total_keys").expect("a figure");
+    for kind in ["redis", "fair", "reentrant"] {
+        let lock = lock(LockSetup { kind: kind.to_owned(), address: server.url() }).await;
+        let lock = lock.expect("a lock");
+        let holder = claim(1);
+        take(&*lock, &holder, LONG).await;
+        let wait = LockCommand::Hold { key: 1, lease_ms: 1_000, patience_ms: 60_000 };
+        let mut waiters = Vec::new();
+        for _ in 0..3 {
+            let waiter = worker(kind, slice::from_ref(&server)).await;
+            assert_eq!(waiter.ask(&wait).await, LockReply::Busy);
+            waiters.push(waiter);
+        }
+        assert_ne!(names(), "0", "{kind}");
+        waiters.iter_mut().for_each(LockWorker::kill);
+        free(&*lock, &holder).await;
+        until(&format!("no name is tracked, {kind}"), || names() == "0").await;
+    }
 }
 
 #[tokio::test]

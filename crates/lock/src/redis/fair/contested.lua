@@ -3,7 +3,11 @@
 --
 -- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
 -- common case ends before the functions of the preludes are created.
-local seen = KEYS[4] or ARGV[7]
+local seen, silence = KEYS[4] or ARGV[7], tonumber(ARGV[3])
+-- The expiry of its name ends the tracking if a waiter dies, and costs a live one a request, so it is rare.
+-- It is set before anything is read: servers before 7.2 would report it to this very waiter.
+local is_tracked = silence > 0 and ARGV[4] == ''
+if is_tracked then redis.pcall('SET', KEYS[1], '', 'NX', 'PX', 4 * silence) end
 local dropped = drop_silent(lock, queue, seen, math.floor(now / 1000))
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
@@ -12,10 +16,11 @@ if is_ours or not held and (not turn or turn == ARGV[1]) then
   local fence = is_ours and holder(held) or next_fence(counter, now, last)
   write(lock, ARGV[1], fence, now, ARGV[2], marks_of(held))
   leave(lock, queue, seen, ARGV[1])
+  if is_tracked then redis.call('DEL', KEYS[1]) end
   return {1, fence}
 end
 if dropped > 0 and not held then call(lock, turn) end
-local silence, ahead = tonumber(ARGV[3]), 0
+local ahead = 0
 if silence > 0 then
   wait(queue, seen, ARGV[1], now, silence)
   if ARGV[4] ~= '' then redis.pcall('SET', KEYS[1], ARGV[4], 'PX', silence) end

@@ -8,17 +8,18 @@
 -- told.
 local lock, queue, seen = KEYS[1], KEYS[2] or ARGV[2], KEYS[3] or ARGV[3]
 local held = peek(lock)
-local is_ours = is_of(held, ARGV[1])
-if is_ours then
-  redis.call('DEL', lock)
-  tell(lock, marks_of(held))
-end
+local is_ours, turn = is_of(held, ARGV[1]), nil
 if is_there(queue) then
   leave(lock, queue, seen, ARGV[1])
   if is_ours or not held then
     drop_silent(lock, queue, seen, math.floor(server_time() / 1000))
-    local turn = first(queue)
-    if turn then call(lock, turn) end
+    turn = first(queue)
   end
 end
+-- Servers before 7.2 have begun to track the lock with these reads. Its end ends that.
+if is_ours then
+  redis.call('DEL', lock)
+  tell(lock, marks_of(held))
+end
+if turn then call(lock, turn) end
 return is_ours and 1 or 0
