@@ -13,6 +13,7 @@ use super::expiry::ExpiryRuns;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
 use super::not_found::NotFound;
+use super::orphaned::OrphanedClaims;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
@@ -68,6 +69,8 @@ pub(crate) struct Loads {
     pub(crate) unshared_failures: Arc<FailureCache>,
     /// Keys with private answers.
     pub(crate) private_keys: Arc<PrivateKeys>,
+    /// Claims of flights that their runtime has dropped.
+    pub(crate) orphaned: Arc<OrphanedClaims>,
     /// Expiries of entries that lead to others.
     pub(crate) expiries: ExpiryRuns,
     /// The loads that all callers have left.
@@ -115,6 +118,7 @@ impl Loads {
             failures: Arc::default(),
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
+            orphaned: Arc::default(),
             expiries: ExpiryRuns::default(),
             abandoned,
             bounds,

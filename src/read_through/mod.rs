@@ -103,6 +103,7 @@ pub(crate) mod many;
 mod model;
 mod naming;
 mod not_found;
+mod orphaned;
 mod outcome;
 pub(crate) mod private_keys;
 mod put;

@@ -26,7 +26,7 @@ use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::stats::{LeaseEvent, StoreFailure};
 use crate::status::BypassReason;
-use crate::store::{Commit, Draft, Failure, Marker, Renew, Value};
+use crate::store::{Claim, Commit, Draft, Failure, Marker, Renew, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -290,10 +290,14 @@ where
     pub(super) async fn release(&self, granted: Option<GrantedLease>) -> TaskEvent {
         let claim =
             granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
+        self.abandon(claim).await;
+        TaskEvent::Released
+    }
+
+    pub(super) async fn abandon(&self, claim: Claim) {
         if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a lease is not released: it ends when it lapses");
         }
-        TaskEvent::Released
     }
 }
 

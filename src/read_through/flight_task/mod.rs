@@ -13,6 +13,7 @@ use tracing::{Instrument, Span};
 
 use super::core::Core;
 use super::job::LentJob;
+use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
 use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
 use crate::codec::Codec;
@@ -27,6 +28,8 @@ use crate::trace::CallerSpan;
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
+    /// Before the leader, whose drop wakes waiters: one of them releases the lease.
+    orphan: OrphanGuard,
     core: Arc<Core<C>>,
     leader: Leader<Outcome>,
     job: LentJob<S, Req>,
@@ -145,16 +148,32 @@ where
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
         let background = purpose.background();
         let has_paused = false;
-        Self { core, leader, job, claim, watch, backoff, purpose, background, has_paused, opener }
+        let orphan = core.loads.orphaned.guard(&claim, core.policy.lease);
+        Self {
+            orphan,
+            core,
+            leader,
+            job,
+            claim,
+            watch,
+            backoff,
+            purpose,
+            background,
+            has_paused,
+            opener,
+        }
     }
 
     /// Runs the protocol until the flight is closed.
     ///
     /// # Cancel safety
-    /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and a
-    /// lease lapses.
+    /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
+    /// next flight of the key releases the lease.
     pub(crate) async fn run(self) {
         let memory = self.purpose.memory();
+        if let Some(claim) = self.core.loads.orphaned.take(self.leader.key()) {
+            self.abandon(claim).await;
+        }
         self.work(TaskState::Acquiring { memory }).await;
     }
 
@@ -173,6 +192,7 @@ where
             self.count(&event);
             state = self.take(step::next(event));
         }
+        self.orphan.disarm();
         self.core.statistics.flight(self.leader.callers());
     }
 

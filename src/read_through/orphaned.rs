@@ -1,0 +1,65 @@
+//! The claims of flights whose tasks were dropped, as when their runtime is shut down. Their leases
+//! may still hold, so the next flight of the key releases them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::key::{Digest, Key};
+use crate::store::Claim;
+
+/// The claims of one layer in this process.
+#[derive(Default)]
+pub(crate) struct OrphanedClaims {
+    /// With the time until which the lease may hold. Held for a map operation, never across an
+    /// `.await`.
+    claims: Mutex<HashMap<Digest, (Claim, Instant)>>,
+}
+
+/// The claim of a flight. Dropping it while armed leaves the claim to the next flight of the key.
+pub(crate) struct OrphanGuard {
+    orphaned: Arc<OrphanedClaims>,
+    claim: Option<Claim>,
+    lease: Duration,
+}
+
+impl OrphanedClaims {
+    pub(crate) fn guard(self: &Arc<Self>, claim: &Claim, lease: Duration) -> OrphanGuard {
+        OrphanGuard { orphaned: Arc::clone(self), claim: Some(claim.clone()), lease }
+    }
+
+    /// The claim of an earlier flight of this key, to be released.
+    pub(crate) fn take(&self, key: &Key) -> Option<Claim> {
+        self.claims().remove(&key.digest()).map(|(claim, _)| claim)
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashMap<Digest, (Claim, Instant)>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OrphanGuard {
+    /// The flight has ended by itself.
+    pub(crate) fn disarm(&mut self) {
+        self.claim = None;
+    }
+}
+
+impl Drop for OrphanGuard {
+    fn drop(&mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        let now = Instant::now();
+        let mut claims = self.orphaned.claims();
+        claims.retain(|_, (_, until)| *until > now);
+        claims.insert(claim.key().digest(), (claim, now + self.lease));
+    }
+}
+
+impl fmt::Debug for OrphanedClaims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrphanedClaims").finish_non_exhaustive()
+    }
+}
