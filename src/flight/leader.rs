@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use tokio::task::try_id;
 use tokio::time::Instant;
 
 use super::abandoned::CancelledLoad;
@@ -216,6 +217,7 @@ impl<L> Leader<L> {
             flight.abandoned.notify_waiters();
         }
     }
+        state.task = loads.then(try_id).flatten();
 
     /// Waits until the load is cancelled, because all callers have left it and its place is needed.
     ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
+use tokio::task::Id;
 use tokio::time::Instant;
 
 use super::abandoned::{AbandonedLoad, AbandonedLoads, CancelledLoad};
@@ -45,6 +46,8 @@ pub(super) struct FlightState<L> {
     /// Set once all callers have left that load.
     pub(super) abandoned: Option<Arc<AbandonedLoad>>,
     /// The number of that load on the list of abandoned ones.
+    /// The task of that load.
+    pub(super) task: Option<Id>,
     pub(super) listed: Option<u64>,
     /// What waiters may have instead of waiting longer.
     pub(super) fallback: Option<FlightFallback<L>>,
@@ -148,6 +151,7 @@ impl<L> Flight<L> {
         };
         let (abandoned, joined) = Default::default();
         Self { state: Mutex::new(state), abandoned, joined, open, abandoned_loads }
+            task: None,
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::task::try_id;
+
 use super::abandoned::CancelledLoad;
 use super::awaited::Awaited;
 use super::state::{Flight, Phase, WaiterSlot, lock};
@@ -105,6 +107,9 @@ impl<L> Waiter<L> {
             (Phase::Queueing, _) => Awaited::Permit,
             (_, Some(lease)) => {
                 let held_for = lease.since.elapsed();
+            (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
+                Awaited::ThisLoad(state.since.elapsed())
+            }
                 Awaited::Lease { held_for, is_renewed: lease.is_renewed }
             }
             (_, None) => Awaited::Store,

@@ -7,10 +7,24 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bellwether::store::Watchers;
-use bellwether::{CacheStatus, Codec, EncodeBuffer, MemoryStore, ReadThroughLayer};
+use bellwether::{Cache, CacheStatus, Codec, EncodeBuffer, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
+
+/// A loader that asks for its own key waits for itself, and the error says so.
+#[tokio::test(start_paused = true)]
+async fn a_load_that_waits_for_itself_is_told_so() {
+    let wait = Wait::at_most(Duration::from_secs(1));
+    let cache = Cache::<u64>::builder("item", MemoryStore::new(10)).wait(wait).build();
+    let inner = cache.clone();
+    let load = || async move {
+        let own = inner.get_or_load(1, || async { Ok::<_, BoxError>(2) }).await;
+        Err(BoxError::from(own.unwrap_err().to_string()))
+    };
+    let error = cache.get_or_load(1, load).await.unwrap_err().to_string();
+    assert!(error.contains("the load that asks is its own"), "{error}");
+}
 
 /// Runs `deed` on a thread of its own, because it may hang for ever.
 fn ends(deed: impl FnOnce() + Send + 'static) -> bool {
