@@ -97,8 +97,8 @@ impl<V, C> Cache<V, C> {
     }
 
     /// The same cache, whose calls have these tags: the values that they load or put get them. Give
-    /// all calls for a key the same tags. For tags that depend on the value, there is
-    /// [`CacheBuilder::answer_tags`].
+    /// all calls for a key the same tags: an entry or a running load without a tag of the call is a
+    /// miss. For tags that depend on the value, there is [`CacheBuilder::answer_tags`].
     ///
     /// ```
     /// # use std::convert::Infallible;

@@ -10,6 +10,7 @@ use super::state::lock;
 use super::table::{Flights, Full, Shard, Slot};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
+use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
 /// The part of a caller in a flight.
@@ -46,12 +47,13 @@ impl<L> Flights<L> {
         }
     }
 
-    /// Joins the flight of this key, or opens one. A waiter that `fails_fast` is also woken when
+    /// Joins the flight of this key, or opens one for requests with these tags. A waiter that `fails_fast` is also woken when
     /// the phase of the flight changes. The span of a waiter is linked to the load that it waits
     /// for.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
+        tags: &Tags,
         fails_fast: bool,
         span: &CallerSpan,
     ) -> Role<L> {
@@ -59,16 +61,16 @@ impl<L> Flights<L> {
         let mut shard = self.shard(&digest);
         if let Some(Slot::Flight(flight)) = shard.slots.get(&digest) {
             let most = self.bounds.waiters;
-            let joined = Waiter::register(flight, fails_fast, false, most, span);
+            let joined = Waiter::register(flight, tags, fails_fast, false, most, span);
             drop(shard);
             let Some((waiter, load)) = joined else { return Role::Refused(Full::Waiters) };
             load.inspect(|load| load.link(span));
             return Role::Joined(waiter);
         }
-        let Some((flight, cancelled)) = self.open(&mut shard, digest) else {
+        let Some((flight, cancelled)) = self.open(&mut shard, digest, tags) else {
             return Role::Refused(Full::Flights);
         };
-        let waiter = Waiter::register(&flight, fails_fast, true, self.bounds.waiters, span);
+        let waiter = Waiter::register(&flight, tags, fails_fast, true, self.bounds.waiters, span);
         drop(shard);
         cancelled.into_iter().for_each(CancelledLoad::tell);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
@@ -80,13 +82,17 @@ impl<L> Flights<L> {
 
     /// Opens a flight in the background, without a waiter. `None` if the key has a flight, or if
     /// there are as many flights as there may be.
-    pub(crate) fn open_in_background(self: &Arc<Self>, key: &Key) -> Option<Leader<L>> {
+    pub(crate) fn open_in_background(
+        self: &Arc<Self>,
+        key: &Key,
+        tags: &Tags,
+    ) -> Option<Leader<L>> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
         if matches!(shard.slots.get(&digest), Some(Slot::Flight(_))) {
             return None;
         }
-        let (flight, cancelled) = self.open(&mut shard, digest)?;
+        let (flight, cancelled) = self.open(&mut shard, digest, tags)?;
         drop(shard);
         cancelled.into_iter().for_each(CancelledLoad::tell);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);

@@ -9,7 +9,9 @@ use tokio::task::try_id;
 use tokio::time::Instant;
 
 use super::abandoned::CancelledLoad;
-use super::state::{Flight, FlightFallback, Phase, PhaseListener, SeenLease, WaiterSlot, lock};
+use super::state::{
+    Flight, FlightFallback, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
+};
 use super::table::Flights;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -138,9 +140,11 @@ impl<L> Leader<L> {
         wake(wakers);
     }
 
-    /// Whether there is a waiter that joined in a generation or later.
+    /// Whether there is a waiter that joined in a generation or later, and has no other tags.
     pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
-        lock(&self.flight.state).slots.iter().any(|(_, slot)| slot.joined >= generation.0)
+        let is_late =
+            |slot: &WaiterSlot<L>| slot.joined >= generation.0 && slot.joined != OF_OTHER_TAGS;
+        lock(&self.flight.state).slots.iter().any(|(_, slot)| is_late(slot))
     }
 
     /// Lets callers read the store themselves from now on. They join only if they find nothing
@@ -174,12 +178,16 @@ impl<L> Leader<L> {
         drop(earlier);
     }
 
-    /// Waits until there is a waiter that has no outcome and did not open the flight.
+    /// Waits until there is a waiter that has no outcome and did not open the flight. With a stale
+    /// answer in hand, it has to have no other tags, since that answer is not for those.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing.
-    pub(crate) async fn joined(&self) {
-        let is_served = |slot: &WaiterSlot<L>| slot.opener || slot.answer.is_some();
+    pub(crate) async fn joined(&self, with_stale: bool) {
+        let is_served = |slot: &WaiterSlot<L>| {
+            let has_none = with_stale && slot.joined == OF_OTHER_TAGS;
+            slot.opener || slot.answer.is_some() || has_none
+        };
         while lock(&self.flight.state).slots.iter().all(|(_, slot)| is_served(slot)) {
             self.flight.joined.notified().await;
         }
@@ -209,6 +217,7 @@ impl<L> Leader<L> {
         let flight = &self.flight;
         let mut state = lock(&flight.state);
         state.loads = loads;
+        state.task = loads.then(try_id).flatten();
         let over = flight.relist(&mut state);
         let is_listed = state.listed.is_some();
         drop(state);
@@ -217,7 +226,6 @@ impl<L> Leader<L> {
             flight.abandoned.notify_waiters();
         }
     }
-        state.task = loads.then(try_id).flatten();
 
     /// Waits until the load is cancelled, because all callers have left it and its place is needed.
     ///

@@ -11,6 +11,7 @@ use tokio::task::Id;
 use tokio::time::Instant;
 
 use super::abandoned::{AbandonedLoad, AbandonedLoads, CancelledLoad};
+use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// One flight: its waiters, and their answers. `L` is an outcome.
@@ -25,6 +26,8 @@ pub(super) struct Flight<L> {
     /// How many flights its table has.
     pub(super) open: Arc<AtomicUsize>,
     pub(super) abandoned_loads: Arc<AbandonedLoads>,
+    /// What its requests to the store name.
+    pub(super) tags: Tags,
 }
 
 /// What the lock of a flight guards.
@@ -43,11 +46,11 @@ pub(super) struct FlightState<L> {
     pub(super) in_background: bool,
     /// A load of this process runs.
     pub(super) loads: bool,
+    /// The task of that load.
+    pub(super) task: Option<Id>,
     /// Set once all callers have left that load.
     pub(super) abandoned: Option<Arc<AbandonedLoad>>,
     /// The number of that load on the list of abandoned ones.
-    /// The task of that load.
-    pub(super) task: Option<Id>,
     pub(super) listed: Option<u64>,
     /// What waiters may have instead of waiting longer.
     pub(super) fallback: Option<FlightFallback<L>>,
@@ -98,7 +101,8 @@ pub(super) struct FlightFallback<L> {
 
 /// What a flight knows of one waiter.
 pub(super) struct WaiterSlot<L> {
-    /// How many generations had begun when it joined.
+    /// How many generations had begun when it joined. [`OF_OTHER_TAGS`] if its request has a tag
+    /// that the flight has not: the flight misses invalidations of that tag, so no answer is for it.
     pub(super) joined: u64,
     /// It is also woken when the phase changes.
     pub(super) fails_fast: bool,
@@ -111,6 +115,9 @@ pub(super) struct WaiterSlot<L> {
     /// The span in which it waits.
     pub(super) span: CallerSpan,
 }
+
+/// No generation: such a waiter asks again when the flight has ended.
+pub(super) const OF_OTHER_TAGS: u64 = u64::MAX;
 
 /// Called with each phase of a flight, while no lock is held.
 pub(crate) type PhaseListener = Arc<dyn Fn(Phase) + Send + Sync>;
@@ -131,7 +138,11 @@ pub(crate) enum Phase {
 }
 
 impl<L> Flight<L> {
-    pub(super) fn new(open: Arc<AtomicUsize>, abandoned_loads: Arc<AbandonedLoads>) -> Self {
+    pub(super) fn new(
+        open: Arc<AtomicUsize>,
+        abandoned_loads: Arc<AbandonedLoads>,
+        tags: Tags,
+    ) -> Self {
         let state = FlightState {
             generations: 0,
             phase: Phase::Asking,
@@ -140,6 +151,7 @@ impl<L> Flight<L> {
             callers_look_up: false,
             in_background: false,
             loads: false,
+            task: None,
             abandoned: None,
             listed: None,
             fallback: None,
@@ -150,8 +162,7 @@ impl<L> Flight<L> {
             slots: Slab::new(),
         };
         let (abandoned, joined) = Default::default();
-        Self { state: Mutex::new(state), abandoned, joined, open, abandoned_loads }
-            task: None,
+        Self { state: Mutex::new(state), abandoned, joined, open, abandoned_loads, tags }
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.

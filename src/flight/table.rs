@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::abandoned::{AbandonedLoads, CancelledLoad};
 use super::state::{Flight, lock};
 use crate::key::Digest;
+use crate::tag::Tags;
 
 /// The open flights of one layer in this process. `L` is an outcome.
 pub(crate) struct Flights<L> {
@@ -94,7 +95,12 @@ impl<L> Flights<L> {
 
     /// Puts a new flight into its shard. If there are as many as there may be, it takes the place
     /// of one whose load all callers have left. `None` if there is no such load either.
-    pub(super) fn open(&self, shard: &mut Shard<L>, digest: Digest) -> Option<OpenedFlight<L>> {
+    pub(super) fn open(
+        &self,
+        shard: &mut Shard<L>,
+        digest: Digest,
+        tags: &Tags,
+    ) -> Option<OpenedFlight<L>> {
         let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.flights;
         let cancelled = is_full.then(|| self.abandoned_loads.cancel_one_of(&self.open)).flatten();
         if is_full && cancelled.is_none() {
@@ -102,7 +108,7 @@ impl<L> Flights<L> {
             return None;
         }
         let (open, abandoned) = (Arc::clone(&self.open), Arc::clone(&self.abandoned_loads));
-        let flight = Arc::new(Flight::new(open, abandoned));
+        let flight = Arc::new(Flight::new(open, abandoned, tags.clone()));
         shard.slots.insert(digest, Slot::Flight(Arc::clone(&flight)));
         Some((flight, cancelled))
     }

@@ -9,7 +9,8 @@ use tokio::task::try_id;
 
 use super::abandoned::CancelledLoad;
 use super::awaited::Awaited;
-use super::state::{Flight, Phase, WaiterSlot, lock};
+use super::state::{Flight, OF_OTHER_TAGS, Phase, WaiterSlot, lock};
+use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// A caller in a flight. Dropping it leaves the flight.
@@ -34,6 +35,7 @@ impl<L> Waiter<L> {
     /// that is traced. `None` if the flight has `most` waiters.
     pub(super) fn register(
         flight: &Arc<Flight<L>>,
+        tags: &Tags,
         fails_fast: bool,
         opener: bool,
         most: usize,
@@ -43,7 +45,10 @@ impl<L> Waiter<L> {
         if state.slots.len() >= most {
             return None;
         }
-        let joined = state.generations;
+        let joined = match tags.are_among(&flight.tags) {
+            true => state.generations,
+            false => OF_OTHER_TAGS,
+        };
         let span = span.clone();
         let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None, span };
         let slot = state.slots.insert(slot);
@@ -102,14 +107,14 @@ impl<L> Waiter<L> {
     pub(crate) fn awaited(&self) -> Awaited {
         let state = lock(&self.flight.state);
         match (state.phase, state.lease) {
+            (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
+                Awaited::ThisLoad(state.since.elapsed())
+            }
             (Phase::Loading, _) if self.opener => Awaited::OwnLoad(state.since.elapsed()),
             (Phase::Loading, _) => Awaited::Load(state.since.elapsed()),
             (Phase::Queueing, _) => Awaited::Permit,
             (_, Some(lease)) => {
                 let held_for = lease.since.elapsed();
-            (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
-                Awaited::ThisLoad(state.since.elapsed())
-            }
                 Awaited::Lease { held_for, is_renewed: lease.is_renewed }
             }
             (_, None) => Awaited::Store,

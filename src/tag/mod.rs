@@ -110,6 +110,11 @@ impl Tags {
         Self::sorted(self.iter().chain(other.iter()).copied().collect()).within_bounds()
     }
 
+    /// Whether each of them is among the others.
+    pub(crate) fn are_among(&self, others: &Self) -> bool {
+        self.iter().all(|tag| others.as_slice().binary_search(tag).is_ok())
+    }
+
     /// These tags and the one of clearable layers, which does not count.
     pub(crate) fn and_everything(&self) -> Self {
         Self::sorted(self.iter().copied().chain([Tag::everything().digest()]).collect())

@@ -53,7 +53,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("duration", &[]),
     ("error", &["key", "shared_error", "store_error", "tag"]),
     ("error_class", &[]),
-    ("flight", &["jitter", "key", "trace"]),
+    ("flight", &["jitter", "key", "tag", "trace"]),
     ("guide", &[]),
     ("jitter", &[]),
     ("key", &[]),

@@ -344,7 +344,7 @@ async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) ->
     };
     loop {
         leader.complete_others(failure);
-        leader.joined().await;
+        leader.joined(false).await;
     }
 }
 

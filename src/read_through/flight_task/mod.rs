@@ -245,14 +245,18 @@ where
             TaskState::Marking { lease, marker } => self.mark(lease, marker).await,
             TaskState::Reporting { lease, failure } => self.report(lease, failure).await,
             TaskState::Releasing { lease } => self.release(lease).await,
-            TaskState::CoolingDown { failure, until, hold } => match self.cool_down(until).await {
-                CooldownEnd::Joined => TaskEvent::JoinedCooldown { failure, until, hold },
-                CooldownEnd::Over => TaskEvent::CooldownEnded { hold },
-            },
-            TaskState::CoolingDownStale { until, memory } => match self.cool_down(until).await {
-                CooldownEnd::Joined => TaskEvent::JoinedCooldownStale { memory },
-                CooldownEnd::Over => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
-            },
+            TaskState::CoolingDown { failure, until, hold } => {
+                match self.cool_down(until, false).await {
+                    CooldownEnd::Joined => TaskEvent::JoinedCooldown { failure, until, hold },
+                    CooldownEnd::Over => TaskEvent::CooldownEnded { hold },
+                }
+            }
+            TaskState::CoolingDownStale { until, memory } => {
+                match self.cool_down(until, true).await {
+                    CooldownEnd::Joined => TaskEvent::JoinedCooldownStale { memory },
+                    CooldownEnd::Over => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
+                }
+            }
             TaskState::Closed => return None,
         })
     }
@@ -282,12 +286,12 @@ where
 
     /// Waits for a change of the key, for the end of a cooldown, or for a waiter that has no
     /// answer.
-    async fn cool_down(&mut self, until: Instant) -> CooldownEnd {
+    async fn cool_down(&mut self, until: Instant, with_stale: bool) -> CooldownEnd {
         self.leader.enter(Phase::CoolingDown);
         tokio::select! {
             () = self.watch.changed() => CooldownEnd::Over,
             () = sleep_until(until) => CooldownEnd::Over,
-            () = self.leader.joined() => CooldownEnd::Joined,
+            () = self.leader.joined(with_stale) => CooldownEnd::Joined,
         }
     }
 }

@@ -118,7 +118,7 @@ where
     /// of this key runs in this process.
     pub(super) fn refresh(&mut self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if let Some(leader) = self.core.loads.flights.open_in_background(&self.key) {
+        if let Some(leader) = self.core.loads.flights.open_in_background(&self.key, &self.tags) {
             let job = LentJob::new(self.job.take());
             runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
         }
@@ -142,7 +142,9 @@ where
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         self.is_uncached = true;
-        let waiter = match self.core.loads.uncached.join(&self.key, false, self.span.caller()) {
+        // Only callers that had asked before its load began get its answer, whatever their tags.
+        let (uncached, tags) = (&self.core.loads.uncached, Tags::none());
+        let waiter = match uncached.join(&self.key, &tags, false, self.span.caller()) {
             Role::Joined(waiter) => waiter,
             Role::Opened(leader, waiter) => {
                 let job = self.lend();

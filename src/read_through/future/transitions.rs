@@ -211,7 +211,7 @@ where
             false => (&self.core.loads.flights, Purpose::Answer),
         };
         let fails_fast = self.core.policy.wait.is_fail_fast();
-        let waiter = match flights.join(&self.key, fails_fast, self.span.caller()) {
+        let waiter = match flights.join(&self.key, &self.tags, fails_fast, self.span.caller()) {
             Role::Joined(waiter) => {
                 if let Some(listener) = &self.listener {
                     listener(Phase::Waiting);
@@ -278,7 +278,12 @@ where
         if self.options.is_forced {
             return self.join(None);
         }
-        match self.core.peek::<S::Response>(&self.key) {
+        // What this process has may lack a tag of the request: only a lookup compares them.
+        let peeked = match self.tags.is_empty() {
+            true => self.core.peek::<S::Response>(&self.key),
+            false => Peeked::Unknown,
+        };
+        match peeked {
             Peeked::Hit(answer, fresh_for) => State::Hit(Some(answer), fresh_for),
             Peeked::Entry(entry) => self.consider(entry),
             Peeked::Miss => self.join(None),

@@ -5,6 +5,7 @@
 
 mod bounds;
 mod expiry;
+mod joining;
 
 use bellwether::store::Store;
 use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Tag};
