@@ -150,7 +150,7 @@ where
     };
     match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
-        NextStep::Fetch(..) | NextStep::Alone | NextStep::Bypass => {
+        NextStep::Fetch(..) | NextStep::Alone(_) | NextStep::Bypass => {
             let (fetch_request, _) = exchange.fetch_request::<ReqB>();
             let request = fetch_request.request(exchange.cache_request.parts.headers.clone());
             forward(client, exchange.fetch.inner.clone(), request, "bypass").await

@@ -14,9 +14,11 @@ use tokio::time::Instant;
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, Passthrough};
 use super::fetch::OriginFetch;
+use super::mode::Mode;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
+use super::target_gates::TargetPermit;
 use super::vary_index::VaryIndex;
 use super::{answer, refusal};
 
@@ -49,8 +51,9 @@ struct ExpiredVariant {
 pub(super) enum NextStep<ReqB, B> {
     Answer(Response<CacheBody<B>>),
     Fetch(FetchRequest<ReqB>, RequestOptions),
-    /// Ask the origin without coalescing, since the response that it waited for is private.
-    Alone,
+    /// Ask the origin without coalescing, since the response that it waited for is private, or an
+    /// error that another request may have caused.
+    Alone(Option<TargetPermit>),
     /// Forward the request to the origin, and store nothing.
     Bypass,
 }
@@ -92,7 +95,7 @@ impl<S> Exchange<S> {
         status: &CacheStatus,
     ) -> NextStep<ReqB, B> {
         match answer {
-            Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
+            Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone(None),
             Err(error) => {
                 let stale = self.stale_on_error(stale_reason(&error));
                 NextStep::Answer(stale.unwrap_or_else(|| refusal::of(&error)))
@@ -105,7 +108,40 @@ impl<S> Exchange<S> {
         }
     }
 
+    /// Whether it asks the origin for itself: another request may have caused the error that it waited
+    /// for. That error is no stored response, so one with credentials never takes it. Of the others, a
+    /// few ask at once, and the rest take it.
+    fn alone_after<ReqB, B>(
+        &self,
+        cached: &CachedResponse,
+        status: &CacheStatus,
+    ) -> Option<NextStep<ReqB, B>> {
+        let is_its_own = match self.fetch.shared.mode.as_ref() {
+            // The program has said on what a response depends.
+            Mode::Keyed(_) => true,
+            Mode::Stated(_) => !matches!(status, CacheStatus::Collapsed { .. }),
+        };
+        match cached.disposition {
+            Disposition::Unconfirmed | Disposition::Failure if is_its_own => None,
+            Disposition::Unconfirmed | Disposition::Failure
+                if self.cache_request.has_credentials =>
+            {
+                Some(NextStep::Alone(None))
+            }
+            Disposition::Unconfirmed => {
+                let permit = self.fetch.shared.after_error(&self.cache_request)?;
+                Some(NextStep::Alone(Some(permit)))
+            }
+            Disposition::Failure | Disposition::Keep(_) | Disposition::Share => None,
+        }
+    }
+
     fn found<ReqB, B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
+        if let CacheAnswer::CachedResponse(cached) = &found
+            && let Some(alone) = self.alone_after(cached, status)
+        {
+            return alone;
+        }
         match found {
             CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {
                 self.expired = Some(ExpiredVariant::new(cached, status));

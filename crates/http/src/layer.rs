@@ -25,6 +25,7 @@ use super::service::HttpCache;
 use super::shared::LayerState;
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
+use super::target_gates::TargetGates;
 use super::variants::Variants;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
@@ -38,6 +39,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     target: TargetUri,
     collect_within: Duration,
     private_targets: Arc<PrivateKeys>,
+    after_errors: Arc<TargetGates>,
     variants: Arc<Variants>,
     tag_fields: TagFields,
     expiring: SharedRuns<()>,
@@ -192,6 +194,7 @@ impl<R> HttpCacheLayer<R> {
             target: TargetUri::default(),
             collect_within: COLLECT_WITHIN,
             private_targets: Arc::default(),
+            after_errors: Arc::new(TargetGates::new(MOST_AFTER_ERRORS)),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
             expiring: SharedRuns::default(),
@@ -345,6 +348,7 @@ where
             mode: Arc::new(self.rules.mode()),
             target: self.target.clone(),
             private_targets: Arc::clone(&self.private_targets),
+            after_errors: Arc::clone(&self.after_errors),
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
             expiring: self.expiring.clone(),
@@ -358,6 +362,10 @@ const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// How many unsafe requests are finished at once after their callers have left.
 const MOST_FINISHING: usize = 64;
+
+/// How many waiters for one target ask the origin at once after two errors in a row. One client has
+/// seldom more requests in flight, and an origin that fails for all gets few more requests than one.
+const MOST_AFTER_ERRORS: usize = 16;
 
 impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

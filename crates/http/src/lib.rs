@@ -108,7 +108,9 @@
 //!   caller, and a copy is stored for validation. If it says `public`, all waiters get it.
 //! - **Errors**: a request may have caused the error that it gets, so only its own caller gets it.
 //!   The waiters of each process ask the origin once more, with the request of one of them, and share
-//!   that response. Processes ask one after another.
+//!   that response. Processes ask one after another. If that response is an error too, up to 16 waiters
+//!   per target ask for themselves, and only the others share it. A waiter with credentials never gets
+//!   the error of another request.
 //!   This holds for a 5xx without caching directives, if the request had neither `Authorization`
 //!   nor `Cookie`. With keys of your own it also holds for a 4xx that is not stored.
 //! - **Failures**: an error counts as a failure if there is a stale fallback, and always with keys of
@@ -187,6 +189,7 @@ mod shared;
 mod stored_response;
 mod tag_fields;
 mod target;
+mod target_gates;
 mod template;
 mod unsafe_request;
 mod uri_template;

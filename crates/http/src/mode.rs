@@ -40,7 +40,8 @@ pub(super) enum StorageDecision {
     /// All waiters get it, and it is not stored.
     Share,
     /// An error that this request may have caused. Its own caller gets it. The waiters ask the
-    /// origin once more, with the request of one of them, and share that response.
+    /// origin once more, with the request of one of them. After a second such error, a few of them ask
+    /// for themselves, and so do all with credentials.
     Unconfirmed,
     /// As `Unconfirmed`, and it counts as a failure. If there is a stale fallback, that is served
     /// instead. Later callers share a second failure for a while.

@@ -21,6 +21,7 @@ use super::mode::Mode;
 use super::rules::PrivateReason;
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
+use super::target_gates::{TargetGates, TargetPermit};
 use super::variants::Variants;
 use super::vary_index::VaryIndex;
 
@@ -32,6 +33,8 @@ pub(super) struct LayerState {
     pub(super) target: TargetUri,
     /// Targets with private responses. Requests for them are not coalesced.
     pub(super) private_targets: Arc<PrivateKeys>,
+    /// Requests that ask the origin because the load of another request had an error.
+    pub(super) after_errors: Arc<TargetGates>,
     pub(super) variants: Arc<Variants>,
     pub(super) tag_fields: Arc<TagFields>,
     /// Expiries of variants in the store.
@@ -88,6 +91,12 @@ impl LayerState {
     /// private.
     pub(super) fn bypass(&self, cache_request: &CacheRequest) -> Option<BypassPermit> {
         self.private_targets.bypass(&cache_request.coalescing_digest())
+    }
+
+    /// A permit to ask the origin although the load of another request had an error, if few requests
+    /// for the target do.
+    pub(super) fn after_error(&self, cache_request: &CacheRequest) -> Option<TargetPermit> {
+        self.after_errors.try_enter(cache_request.primary.digest())
     }
 
     /// Notes that the response to a request was private. Errors, refusals and 304 are not counted,

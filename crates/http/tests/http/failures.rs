@@ -8,6 +8,7 @@ use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
 use bellwether_testkit::error_chain::find_in_chain;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{Request, Uri};
 
 use crate::origin::{Origin, ask, cached, get, memory, page, pass, text};
@@ -136,6 +137,54 @@ async fn with_keys_of_ones_own_an_error_of_one_request_is_given_to_no_other() {
         assert_eq!(others, [200; 47], "{status}");
         assert_eq!(origin.asked(), 2, "{status}");
     }
+}
+
+/// What one request gets, with these fields, that comes as number `place` among bad ones.
+async fn among_bad_requests(place: usize, bad_ones: usize, fields: &[(&str, &str)]) -> u16 {
+    let origin = breakable("500");
+    let cache = cached(&memory(), &origin);
+    let mut bad = Vec::new();
+    for _ in 0..place {
+        let cache = cache.clone();
+        bad.push(tokio::spawn(async move { get(&cache, &[("x-bad", "1")]).await.status() }));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mine = get(&cache, fields);
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        join_all((place..bad_ones).map(async |_| get(&cache, &[("x-bad", "1")]).await)).await
+    };
+    let (mine, _) = tokio::join!(mine, later);
+    join_all(bad).await;
+    mine.status().as_u16()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_an_origin_answers_with_errors_deny_no_page_to_others() {
+    for fields in [&[][..], &[("cookie", "a=b")], &[("authorization", "Bearer x")]] {
+        for place in 1..8 {
+            assert_eq!(among_bad_requests(place, 8, fields).await, 200, "{fields:?} as {place}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_with_credentials_gets_the_error_of_another() {
+    for name in ["cookie", "authorization"] {
+        assert_eq!(among_bad_requests(100, 100, &[(name, "x")]).await, 200, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_with_errors_only_is_asked_by_few_of_its_waiters() {
+    let origin = Origin::new(async |_, _| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(page(&[(":status", "500")], ""))
+    });
+    let cache = cached(&memory(), &origin);
+    let answers = join_all((0..1_000).map(async |_| get(&cache, &[]).await.status())).await;
+    assert_eq!(answers, [500; 1_000]);
+    assert!((3..=18).contains(&origin.asked()), "{}", origin.asked());
 }
 
 /// No request was sent, so no request caused the failure.

@@ -172,15 +172,15 @@ async fn an_error_is_not_given_while_there_is_something_better() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_error_is_shared_and_not_kept() {
+async fn a_second_error_is_not_kept_and_further_waiters_ask_for_themselves() {
     let origin = Origin::counting(&[(":status", "500")]);
     let cache = cached(&memory(), &origin);
     let (one, second, third) = tokio::join!(get(&cache, &[]), get(&cache, &[]), get(&cache, &[]));
     assert_eq!(text(one).await, "answer 0");
-    assert_eq!([text(second).await, text(third).await], ["answer 1", "answer 1"]);
-    assert_eq!(origin.asked(), 2);
-    get(&cache, &[]).await;
+    assert_eq!([text(second).await, text(third).await], ["answer 1", "answer 2"]);
     assert_eq!(origin.asked(), 3);
+    get(&cache, &[]).await;
+    assert_eq!(origin.asked(), 4);
 }
 
 #[tokio::test(start_paused = true)]
