@@ -36,7 +36,6 @@ const REUSED: &[&str] = &[
     // The weekday is wrong, and the date is valid.
     "expires: Thu Aug  8 02:01:18 2050\ndate: {0}",
     "expires: thu, 18 aug 2050 02:01:18 gmt\ndate: {0}",
-    "expires: Thu, 18 Aug 2050 02:01:18 UTC\ndate: {0}",
     "cache-control: max-age=3600\nage: 1800\ndate: {0}",
     "cache-control: max-age=3600\nage: 0, 0\ndate: {0}",
     "cache-control: max-age=3600\nage: 0\nage: 0\ndate: {0}",

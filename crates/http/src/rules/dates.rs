@@ -15,8 +15,8 @@ const FIFTY_YEARS: Duration = Duration::from_secs(50 * 31_556_952);
 
 /// Parses a date. The clock of this machine decides about the century of a two-digit year.
 ///
-/// Case does not matter, and `UTC` stands for `GMT` (RFC 9111, section 4.2). A wrong weekday is
-/// ignored.
+/// Case does not matter, and a wrong weekday is ignored. The zone must be `GMT` (RFC 9111, section
+/// 4.2).
 pub(super) fn parse(date: &str) -> Option<SystemTime> {
     parse_at(date, SystemTime::now)
 }
@@ -33,7 +33,7 @@ fn parse_at(date: &str, now: impl FnOnce() -> SystemTime) -> Option<SystemTime> 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 fn imf_fixdate(weekday: &str, rest: &str) -> Option<SystemTime> {
     let [day, month, year, time, zone] = words(rest)?;
-    let is_one = is_short_weekday(weekday) && is_utc(zone);
+    let is_one = is_short_weekday(weekday) && zone == "gmt";
     is_one.then(|| moment(number(year, 4)?, month, number(day, 2)?, time)).flatten()
 }
 
@@ -44,7 +44,7 @@ fn rfc_850(weekday: &str, rest: &str, now: impl FnOnce() -> SystemTime) -> Optio
     let day = parts.next()?;
     let month = parts.next()?;
     let year = parts.next()?;
-    if parts.next().is_some() || !WEEKDAYS.contains(&weekday) || !is_utc(zone) {
+    if parts.next().is_some() || !WEEKDAYS.contains(&weekday) || zone != "gmt" {
         return None;
     }
     let year = number(year, 2)?;
@@ -78,10 +78,6 @@ fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
 
 fn is_short_weekday(word: &str) -> bool {
     word.len() == 3 && WEEKDAYS.iter().any(|weekday| weekday.starts_with(word))
-}
-
-fn is_utc(zone: &str) -> bool {
-    ["gmt", "utc"].contains(&zone)
 }
 
 fn number(digits: &str, places: usize) -> Option<i64> {
@@ -144,7 +140,6 @@ mod tests {
             "Sun Nov  6 08:49:37 1994",
             "Sun Nov 06 08:49:37 1994",
             "SUN, 06 NOV 1994 08:49:37 gmt",
-            "Sun, 06 Nov 1994 08:49:37 UTC",
             // The weekday is wrong, and is ignored.
             "Mon, 06 Nov 1994 08:49:37 GMT",
             "Thu Nov  6 08:49:37 1994",
@@ -193,6 +188,7 @@ mod tests {
             "Sun, 06 Nov 1994 8:49:37 GMT",
             "Sun, 06 Nov 1994 08.49.37 GMT",
             "Sun, 06 Nov 1994 08:49:37 AEST",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
             "Sun, 06 Nov 1994 08:49:37 +0000",
             "Sun, 06 Nov 1994 24:00:00 GMT",
             "Sun, 31 Nov 1994 08:49:37 GMT",
