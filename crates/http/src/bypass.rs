@@ -17,6 +17,8 @@ use super::cache_request::CacheRequest;
 use super::codec::{Disposition, HttpCodec, OriginInfo};
 use super::complete_response::CompleteResponse;
 use super::exchange::{Exchange, NextStep};
+use super::fetch::OriginFetch;
+use super::future::Beginning;
 use super::mode::StorageDecision;
 use super::origin::{self, Origin};
 use super::refusal;
@@ -58,28 +60,51 @@ where
 /// Answers a request from the store. If nothing suitable is stored, the request is forwarded,
 /// unless it says `only-if-cached`.
 pub(super) async fn serve_stored<S, ReqB, B>(
-    inner: S,
-    shared: LayerState,
+    fetch: OriginFetch<S>,
     cache_request: CacheRequest,
     body: ReqB,
+) -> Beginning<S, B>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let shared = &fetch.shared;
+    let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
+    let is_only_if_cached = cache_request.demand.only_if_cached;
+    let answer = located.as_ref().and_then(|located| answer_from(shared, located, &cache_request));
+    let why = match (&located, answer) {
+        (Some(located), Some(_)) if !located.entry.is_fresh() && !is_only_if_cached => {
+            // As for any other use of a stale response, an exchange starts the revalidation.
+            return Beginning::Fetching(Exchange::new(fetch, cache_request));
+        }
+        (_, Some(answer)) => return answered(answer),
+        _ if is_only_if_cached => return answered(refusal::not_kept()),
+        (Some(located), None) if !located.entry.is_fresh() => "stale",
+        (Some(_), None) => "request",
+        (None, None) => "uri-miss",
+    };
+    Beginning::Forwarding(Box::pin(forward_head(fetch, cache_request, body, located, why)))
+}
+
+fn answered<S, B: Send + 'static>(answer: Response<CacheBody<B>>) -> Beginning<S, B> {
+    Beginning::Forwarding(Box::pin(std::future::ready(answer)))
+}
+
+/// Forwards a request that no stored response answers. The response to HEAD updates a stored one.
+async fn forward_head<S, ReqB, B>(
+    fetch: OriginFetch<S>,
+    cache_request: CacheRequest,
+    body: ReqB,
+    located: Option<Located>,
+    why: &'static str,
 ) -> Response<CacheBody<B>>
 where
-    S: Service<Request<ReqB>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: Body<Data = Bytes> + Send + 'static,
+    S: Origin<ReqB, B>,
+    ReqB: Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
-    if let Some(answer) =
-        located.as_ref().and_then(|located| answer_from(&shared, located, &cache_request))
-    {
-        return answer;
-    }
-    let why = match &located {
-        _ if cache_request.demand.only_if_cached => return refusal::not_kept(),
-        Some(located) if !located.entry.is_fresh() => "stale",
-        Some(_) => "request",
-        None => "uri-miss",
-    };
+    let OriginFetch { inner, shared } = fetch;
     let CacheRequest { parts, demand, .. } = cache_request;
     let is_head = parts.method == Method::HEAD;
     let request_time = SystemTime::now();

@@ -50,8 +50,8 @@ pub struct HttpResponseFuture<S, ReqB, B> {
 /// A response that needs no load of the cache.
 pub(super) type Forwarding<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 
-/// Derives the key of a request by an extractor.
-pub(super) type DerivingKey<S, B> = BoxFuture<'static, Beginning<S, B>>;
+/// Finds out how a request begins.
+pub(super) type Deciding<S, B> = BoxFuture<'static, Beginning<S, B>>;
 
 /// Waits for the cache. Boxed, since most requests are answered without it.
 type PendingAnswer<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
@@ -65,13 +65,13 @@ pub(super) enum Beginning<S, B> {
     Forwarding(Forwarding<B>),
     /// It has its response.
     Ready(Response<CacheBody<B>>),
-    /// An extractor has to derive its key first.
-    DerivingKey(DerivingKey<S, B>),
+    /// An extractor has to derive its key first, or the store is asked first.
+    Deciding(Deciding<S, B>),
 }
 
 enum State<S, B> {
-    /// Deriving the key. Any other state may follow.
-    DerivingKey(DerivingKey<S, B>),
+    /// Deriving the key, or asking the store. Any other state may follow.
+    Deciding(Deciding<S, B>),
     /// Waiting for the cache. Another lookup or `Forwarding` may follow.
     Fetching(Exchange<S>, PendingAnswer<B>),
     /// Waiting for a response that needs no load of the cache.
@@ -115,7 +115,7 @@ where
             record.take().into_iter().for_each(RequestRecord::hit);
             State::Ready(Some(response))
         }
-        Beginning::DerivingKey(deriving) => State::DerivingKey(deriving),
+        Beginning::Deciding(deciding) => State::Deciding(deciding),
     }
 }
 
@@ -192,8 +192,8 @@ impl<S, B> State<S, B> {
                     Some(response) => return Poll::Ready(response),
                     None => panic!("polled after it was ready"),
                 },
-                Self::DerivingKey(deriving) => {
-                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)), record)
+                Self::Deciding(deciding) => {
+                    begin::<_, ReqB, _>(ready!(deciding.poll_unpin(cx)), record)
                 }
                 Self::Forwarding(forwarding) => return forwarding.poll_unpin(cx),
                 Self::Fetching(exchange, fetching) => {

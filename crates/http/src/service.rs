@@ -83,7 +83,7 @@ where
                 Some(derived) => begin_by_key(fetch, keyed, parts, body, derived),
                 None => {
                     let begun = begin_by_extractor(fetch.clone(), parts, body);
-                    Beginning::DerivingKey(Box::pin(begun))
+                    Beginning::Deciding(Box::pin(begun))
                 }
             },
         };
@@ -221,8 +221,7 @@ where
     ReqB: Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let OriginFetch { inner, shared } = fetch.clone();
-    Beginning::Forwarding(Box::pin(bypass::serve_stored(inner, shared, cache_request, body)))
+    Beginning::Deciding(Box::pin(bypass::serve_stored(fetch.clone(), cache_request, body)))
 }
 
 fn forward<S, ReqB, B>(
