@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bellwether::{Digest, Key};
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 
 use super::codec::CachedResponse;
 use super::mode::Mode;
-use super::rules::Demand;
+use super::rules::{self, Demand};
 use super::vary_index::VaryIndex;
 
 /// A request to the cache, until it has its response.
@@ -19,14 +20,25 @@ pub(super) struct CacheRequest {
     pub(super) primary: Key,
     pub(super) demand: Demand,
     pub(super) has_credentials: bool,
-    /// The response of its own load, if the waiters of that load got a `Vary` index instead.
-    own: Mutex<Option<Arc<CachedResponse>>>,
+    /// What its own load has left for it. Locked for a few operations, never across an `.await`.
+    left: Mutex<LeftByLoad>,
+}
+
+/// What the load of a request leaves for that request alone.
+#[derive(Default)]
+struct LeftByLoad {
+    /// The response, if the waiters of the load got a `Vary` index instead.
+    own: Option<Arc<CachedResponse>>,
+    /// The status of the origin's response.
+    status: Option<StatusCode>,
+    /// The fields of the origin's response that are not for later callers.
+    fields: HeaderMap,
 }
 
 impl CacheRequest {
     pub(super) fn new(parts: Parts, primary: Key, demand: Demand, mode: &Mode) -> Self {
         let has_credentials = mode.credentials().are_in(&parts.headers);
-        Self { parts, primary, demand, has_credentials, own: Mutex::new(None) }
+        Self { parts, primary, demand, has_credentials, left: Mutex::default() }
     }
 
     /// Under what private and slow responses are counted: the target, and whether the request has
@@ -40,11 +52,32 @@ impl CacheRequest {
     }
 
     pub(super) fn put_own(&self, cached: Arc<CachedResponse>) {
-        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+        self.left().own = Some(cached);
+    }
+
+    /// Notes what the origin has answered to its own load.
+    pub(super) fn note_answer(&self, status: StatusCode, headers: &HeaderMap) {
+        let mut left = self.left();
+        left.status = Some(status);
+        left.fields = rules::fields_for_one(headers);
+    }
+
+    /// The status of the origin's response to its own load, if there was one.
+    pub(super) fn origin_status(&self) -> Option<StatusCode> {
+        self.left().status
+    }
+
+    /// The fields of the response to its own load that are not for later callers.
+    pub(super) fn take_fields(&self) -> HeaderMap {
+        std::mem::take(&mut self.left().fields)
     }
 
     pub(super) fn take_own(&self) -> Option<Arc<CachedResponse>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.left().own.take()
+    }
+
+    fn left(&self) -> MutexGuard<'_, LeftByLoad> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

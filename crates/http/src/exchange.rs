@@ -12,7 +12,7 @@ use http::request::Parts;
 use tokio::time::Instant;
 
 use super::cache_request::{CacheRequest, FetchRequest};
-use super::codec::{CacheAnswer, CachedResponse, Disposition, Passthrough};
+use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::mode::Mode;
 use super::report::{LookupKind, Report, seconds};
@@ -193,7 +193,9 @@ impl<S> Exchange<S> {
         let CacheRequest { demand, parts, .. } = &*self.cache_request;
         let is_usable =
             !index.is_over(&cached.response.note, why) && satisfies(demand, cached, &status);
-        is_usable.then(|| give(LookupKind::Variant, parts, cached, &status))
+        is_usable.then(|| {
+            give(LookupKind::Variant, parts, cached, self.origin(cached, &status), &status)
+        })
     }
 
     /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
@@ -237,7 +239,22 @@ impl<S> Exchange<S> {
     }
 
     fn give<ReqB, B>(&self, cached: &CachedResponse, status: &CacheStatus) -> NextStep<ReqB, B> {
-        NextStep::Answer(give(self.lookup(), &self.cache_request.parts, cached, status))
+        let parts = &self.cache_request.parts;
+        let mut answer = give(self.lookup(), parts, cached, self.origin(cached, status), status);
+        if let CacheStatus::Led { .. } | CacheStatus::Bypass(_) = status {
+            answer.headers_mut().extend(self.cache_request.take_fields());
+        }
+        NextStep::Answer(answer)
+    }
+
+    /// How the origin answered the load of this response, or the one that this response replaces.
+    fn origin(&self, cached: &CachedResponse, status: &CacheStatus) -> OriginInfo {
+        match status {
+            CacheStatus::Stale { .. } => {
+                OriginInfo { status: self.cache_request.origin_status(), was_stale: true }
+            }
+            _ => cached.origin,
+        }
     }
 
     fn pass<ReqB, B>(&self, passing: Passthrough<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
@@ -310,7 +327,8 @@ pub(super) fn cached_answer<B: Send + 'static>(
         }
         CacheAnswer::Passthrough(_) | CacheAnswer::Retry => return None,
     };
-    satisfies(demand, &cached, &status).then(|| give(lookup, parts, &cached, &status))
+    satisfies(demand, &cached, &status)
+        .then(|| give(lookup, parts, &cached, cached.origin, &status))
 }
 
 /// Whether a response satisfies the `Cache-Control` of a request, and may be shared with it. One
@@ -339,13 +357,19 @@ fn give<B>(
     lookup: LookupKind,
     request: &Parts,
     cached: &CachedResponse,
+    origin: OriginInfo,
     status: &CacheStatus,
 ) -> Response<CacheBody<B>> {
-    let report = Report::of(lookup, status, cached.origin);
+    let report = Report::of(lookup, status, origin);
     let report = match status {
         CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
         CacheStatus::Hit { fresh_for } => {
             report.ttl(cached.fresh_for(*fresh_for).map_or(0, seconds))
+        }
+        CacheStatus::Led { stored: false }
+            if matches!(cached.disposition, Disposition::Keep(_)) =>
+        {
+            report.detail("not-stored")
         }
         _ => match cached.response.note.fresh_for() {
             Some(left) => report.ttl(seconds(left)),

@@ -90,6 +90,7 @@ where
         }
     };
     let mut response_time = SystemTime::now();
+    fetch_request.cache_request.note_answer(response.status(), response.headers());
     if response.status() == StatusCode::NOT_MODIFIED && validates {
         match stored_response.validated_by(response.headers()) {
             Some((cached, headers)) => {
@@ -104,6 +105,7 @@ where
                 request_time = SystemTime::now();
                 response = retry.oneshot(request).await.map_err(Into::into)?;
                 response_time = SystemTime::now();
+                fetch_request.cache_request.note_answer(response.status(), response.headers());
             }
         }
     }

@@ -100,7 +100,7 @@ impl Report {
             }
             CacheStatus::Stale { why, .. } => {
                 let detail = Some(why.to_string());
-                Self { forwarded: Some("stale"), detail, ..stored }
+                Self { forwarded: Some("stale"), status: origin.status, detail, ..stored }
             }
             CacheStatus::Led { stored } => Self { is_stored: *stored, ..cache_request },
             CacheStatus::Collapsed { place, .. } => {
@@ -113,7 +113,12 @@ impl Report {
 
     /// Whether the origin gave the response to this very request.
     pub(super) fn is_of_this_request(&self) -> bool {
-        self.status.is_some() && !self.is_collapsed
+        let is_stale = matches!(self.cache_status, CacheStatus::Stale { .. });
+        self.status.is_some() && !self.is_collapsed && !is_stale
+    }
+
+    pub(super) fn detail(self, detail: &str) -> Self {
+        Self { detail: Some(detail.to_owned()), ..self }
     }
 
     pub(super) fn ttl(self, seconds: i64) -> Self {

@@ -37,6 +37,24 @@ pub(crate) fn storable_headers(response: &HeaderMap) -> HeaderMap {
     kept
 }
 
+/// The fields that `no-cache` names: they are for the caller whose request loaded the response (RFC
+/// 9111, section 5.2.2.4).
+pub(crate) fn fields_for_one(response: &HeaderMap) -> HeaderMap {
+    let mut own = HeaderMap::new();
+    for follows_cdn in [true, false] {
+        for name in Directives::of_response(response, follows_cdn).fields_of("no-cache") {
+            if !own.contains_key(&name) {
+                let values = response.get_all(&name);
+                values.iter().for_each(|value| _ = own.append(name.clone(), value.clone()));
+            }
+        }
+    }
+    let named = members(response, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok());
+    named.for_each(|name| _ = own.remove(name));
+    NEVER_KEPT.iter().for_each(|name| _ = own.remove(name));
+    own
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::samples::read;

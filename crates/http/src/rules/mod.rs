@@ -30,7 +30,7 @@ pub(crate) use ages::{Times, on_arrival};
 pub(crate) use conditions::{asks_if_modified, is_not_modified, not_modified_headers};
 pub(crate) use consent::{Consent, Credentials};
 pub(crate) use demand::Demand;
-pub(crate) use fields::storable_headers;
+pub(crate) use fields::{fields_for_one, storable_headers};
 pub(crate) use groups::{CACHE_GROUPS, invalidated_groups, listed, surrogate_keys};
 pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop};
 pub(crate) use invalidation::{invalidated, is_safe};

@@ -271,3 +271,73 @@ async fn a_part_has_no_digest_of_the_whole_content() {
     let digests = ["content-digest", "content-md5", "repr-digest"].map(|name| field(&part, name));
     assert_eq!(digests, ["", "", "sha-256=:whole:"]);
 }
+
+/// `no-cache` is about later responses (RFC 9111, section 5.2.2.4).
+#[tokio::test(start_paused = true)]
+async fn fields_that_no_cache_names_reach_the_caller_that_loaded_them_and_no_other() {
+    for vary in [("x-other", "1"), ("vary", "accept")] {
+        let origin = Origin::new(move |request: http::Request<_>, nth| async move {
+            let quota = nth.to_string();
+            let status = match request.headers().contains_key("if-none-match") {
+                true => (":status", "304"),
+                false => (":status", "200"),
+            };
+            let terms = ("cache-control", "max-age=60, no-cache=\"x-quota\"");
+            Ok(page(&[status, terms, ("etag", "\"1\""), ("x-quota", &quota), vary], ""))
+        });
+        let cache = cached(&memory(), &origin);
+        for nth in ["0", "1"] {
+            let (first, waiter) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
+            assert_eq!(
+                (field(&first, "x-quota"), field(&waiter, "x-quota")),
+                (nth, ""),
+                "{vary:?}"
+            );
+            assert_eq!(field(&get(&cache, &[]).await, "x-quota"), "", "{vary:?}");
+            pass(61).await;
+        }
+        assert_eq!(origin.asked(), 2);
+    }
+}
+
+/// RFC 5861, section 3.
+#[tokio::test(start_paused = true)]
+async fn any_use_of_a_stale_response_starts_its_revalidation() {
+    let head = ("HEAD", &[][..]);
+    let range = ("GET", &[("range", "bytes=0-1")][..]);
+    for (method, fields) in [head, range] {
+        let origin =
+            Origin::counting(&[("cache-control", "max-age=60, stale-while-revalidate=60")]);
+        let cache = cached(&memory(), &origin);
+        get(&cache, &[]).await;
+        pass(61).await;
+        assert!(says(&ask(&cache, method, "http://shop/item", fields).await, "ttl=-1"));
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(text(get(&cache, &[]).await).await, "answer 1", "{method}");
+        // The revalidation is that of the whole response, and only one for all such requests.
+        assert_eq!((origin.last("range"), origin.asked()), (None, 2), "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_in_place_of_an_error_says_what_the_origin_answered() {
+    for fields in [&[][..], &[("cookie", "a=b")]] {
+        let origin = Origin::new(async |_, nth| {
+            let terms = ("cache-control", "max-age=60, stale-if-error=60");
+            Ok(page(&[if nth == 0 { terms } else { (":status", "503") }], ""))
+        });
+        let cache = cached(&memory(), &origin);
+        get(&cache, &[]).await;
+        pass(61).await;
+        let answer = get(&cache, fields).await;
+        assert!(says(&answer, "fwd=stale") && says(&answer, "fwd-status=503"), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_not_stored_says_so() {
+    let fields: &[_] = vec![("x-many", "1"); 200].leak();
+    let origin = Origin::counting([&[MINUTE[0]], fields].concat().leak());
+    let answer = get(&cached(&memory(), &origin), &[]).await;
+    assert!(says(&answer, "detail=not-stored"), "{answer:?}");
+}
