@@ -103,6 +103,7 @@ impl Origin {
         uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from_parts(uri).unwrap_or_default();
         strip_hop_by_hop(&mut parts.headers);
+        join_cookies(&mut parts.headers);
         // The HTTP client sets `Host` to the origin.
         parts.headers.remove(header::HOST);
         add_via(&mut parts.headers, parts.version);
@@ -119,6 +120,17 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let always = HOP_BY_HOP.into_iter().map(HeaderName::from_static);
     for name in always.chain(named) {
         headers.remove(name);
+    }
+}
+
+/// Joins the lines of `Cookie`, which HTTP/2 splits (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let lines = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
+    let joined = lines.collect::<Vec<_>>().join(&b"; "[..]);
+    if let Ok(cookie) = HeaderValue::from_bytes(&joined)
+        && headers.contains_key(header::COOKIE)
+    {
+        headers.insert(header::COOKIE, cookie);
     }
 }
 

@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use futures_util::future::join_all;
-use http::Request;
+use http::{HeaderMap, Request, Uri};
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::origin::{Origin, cached, field, get, is_hit, memory, page, pass, text};
+use crate::origin::{Origin, cached, field, get, is_hit, memory, page, pass, request, text};
+use crate::proxy;
 
 type Field = (&'static str, &'static str);
 
@@ -141,4 +148,27 @@ async fn callers_without_cookies_are_one_load_whatever_users_do() {
     assert_eq!((others, origin.asked()), (vec!["no user".to_owned(); 100], 2));
     pass(1).await;
     assert!(is_hit(&get(&cache, &[]).await));
+}
+
+/// RFC 9113, section 8.2.3.
+#[tokio::test]
+async fn the_example_proxy_joins_cookies_that_http_2_splits() {
+    let seen = |headers: HeaderMap| async move {
+        let lines = headers.get_all("cookie").iter().map(|line| line.to_str().unwrap().to_owned());
+        lines.collect::<Vec<_>>().join(" and ")
+    };
+    let mut tasks = JoinSet::new();
+    let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri: Uri = format!("http://{}", origin.local_addr().unwrap()).parse().unwrap();
+    tasks.spawn(async move { axum::serve(origin, Router::new().fallback(seen)).await });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("http://{}/", listener.local_addr().unwrap());
+    tasks.spawn(async move { proxy::serve(listener, &uri, &memory()).await });
+    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Body>();
+    for (sent, expected) in [(&["a=1", "b=2"][..], "a=1; b=2"), (&["a=1"], "a=1"), (&[], "")] {
+        let fields = sent.iter().map(|line| ("cookie", *line)).collect::<Vec<_>>();
+        let answer = client.request(request("GET", &target, &fields)).await.unwrap();
+        let content = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(content, expected);
+    }
 }
