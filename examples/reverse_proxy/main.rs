@@ -8,6 +8,7 @@ mod shown;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bellwether::{MemoryStore, RedisStore};
 use bellwether_http::HttpCacheLayer;
@@ -33,6 +34,10 @@ struct Args {
     #[arg(long, default_value_t = 10_000)]
     entries: usize,
 }
+
+/// A stale response is better than none while the origin is gone, and RFC 9111 (section 4.2.4) allows it
+/// then.
+const STALE_IF_DISCONNECTED: Duration = Duration::from_secs(60);
 
 /// Reads the URI of an origin, which says how to reach it.
 fn origin(text: &str) -> Result<Uri, String> {
@@ -62,6 +67,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
             HttpCacheLayer::new(store.map_err(|fault| format!("--store {}: {fault}", shown(url)))?)
         }
     };
+    let layer = layer.stale_if_disconnected(STALE_IF_DISCONNECTED);
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|fault| format!("--listen {}: {fault}", args.listen))?;
     println!("http://{}", listener.local_addr()?);

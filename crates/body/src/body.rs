@@ -30,8 +30,8 @@ enum BodySource<B> {
 
 /// What observes a body that passes through.
 enum ObserverKind {
-    /// It sees every frame.
-    Full(Box<BodyObserver>),
+    /// They see every frame.
+    Full(Vec<BodyObserver>),
     /// It is told only whether the body ends after the part that was read.
     End(oneshot::Sender<BodyEnd>),
 }
@@ -67,10 +67,13 @@ impl<B> CacheBody<B> {
         Self(BodySource::Passing { begun, rest, observer: None })
     }
 
-    /// The same body with an observer. Without effect on a stored body.
+    /// The same body with one more observer. Without effect on a stored body.
     pub fn observed_by(mut self, by: BodyObserver) -> Self {
         if let BodySource::Passing { observer, .. } = &mut self.0 {
-            *observer = Some(ObserverKind::Full(Box::new(by)));
+            match observer {
+                Some(ObserverKind::Full(observers)) => observers.push(by),
+                _ => *observer = Some(ObserverKind::Full(vec![by])),
+            }
         }
         self
     }
@@ -120,8 +123,9 @@ where
                     false => rest.as_mut().poll_frame(cx),
                 };
                 match observer {
-                    Some(ObserverKind::Full(observer)) => {
-                        observe(observer, &polled, rest.is_end_stream(), cx);
+                    Some(ObserverKind::Full(observers)) => {
+                        let is_end = rest.is_end_stream();
+                        observers.iter_mut().for_each(|it| observe(it, &polled, is_end, cx));
                     }
                     Some(ObserverKind::End(_)) if !was_read => tell_end(observer, &polled),
                     _ => {}

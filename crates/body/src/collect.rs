@@ -9,6 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
+use super::budget::BodyBudget;
 use super::joined::JoinedFrames;
 
 /// What [`collect`] read of a body.
@@ -21,7 +22,7 @@ pub enum CollectedBody<B> {
         /// Its trailer fields.
         trailers: Option<HeaderMap>,
     },
-    /// It has more bytes than allowed, or takes longer.
+    /// It has more bytes than allowed or than the budget has left, or takes longer.
     Unfinished {
         /// What was read.
         begun: Bytes,
@@ -42,20 +43,26 @@ impl<B> fmt::Debug for CollectedBody<B> {
     }
 }
 
-/// Reads a body to its end. Stops at `until`, after the first frame beyond `most` bytes, or at once
-/// if the body states that it is larger.
+/// Reads a body to its end. Stops at `until`, after the first frame beyond `most` bytes or beyond the
+/// budget, or at once if the body states that it is larger than `most`.
 ///
 /// # Cancel safety
 /// Dropping the future drops the body, with what was read of it.
 ///
 /// # Errors
 /// If the body fails. What was read of it is dropped, since a truncated body must not be stored.
-pub async fn collect<B>(body: B, most: usize, until: Instant) -> Result<CollectedBody<B>, B::Error>
+pub async fn collect<B>(
+    body: B,
+    most: usize,
+    until: Instant,
+    budget: &BodyBudget,
+) -> Result<CollectedBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut body = Box::pin(body);
     let mut begun = JoinedFrames::default();
+    let mut share = budget.share();
     let mut trailers = None::<HeaderMap>;
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
@@ -78,7 +85,8 @@ where
                 }
             }
         }
-        if begun.len() > most {
+        let bytes = if begun.is_empty() { 0 } else { begun.len().max(in_all) };
+        if begun.len() > most || !share.grow_to(bytes) {
             let begun = begun.into_bytes();
             return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: false });
         }
@@ -91,7 +99,7 @@ mod tests {
     use std::convert::Infallible;
     use std::time::Duration;
 
-    use futures_util::{StreamExt, stream};
+    use futures_util::{FutureExt, StreamExt, stream};
     use http_body::Frame;
     use http_body_util::StreamBody;
 
@@ -107,6 +115,33 @@ mod tests {
         Instant::now() + Duration::from_secs(1)
     }
 
+    fn plenty() -> BodyBudget {
+        BodyBudget::new(usize::MAX)
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_budget_of_all_is_resumed_where_it_was_left() {
+        let budget = BodyBudget::new(5);
+        let endless = stream::once(async { Ok::<_, Infallible>(Frame::data(Bytes::from("abc"))) })
+            .chain(stream::pending());
+        let first = collect(StreamBody::new(Box::pin(endless)), 9, soon(), &budget);
+        let mut first = Box::pin(first);
+        assert!((&mut first).now_or_never().is_none());
+        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
+            collect(body(&["de", "fg"]), 9, soon(), &budget).await
+        else {
+            panic!("all of it")
+        };
+        let whole = CacheBody::resumed(begun, rest).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "defg");
+        drop(first);
+        let Ok(CollectedBody::Whole { .. }) =
+            collect(body(&["de", "fg"]), 9, soon(), &budget).await
+        else {
+            panic!("not all of it")
+        };
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_slow_body_is_resumed_where_it_was_left() {
         let frame =
@@ -118,7 +153,7 @@ mod tests {
         let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
         let until = soon();
         let Ok(CollectedBody::Unfinished { begun, rest, is_slow: true }) =
-            collect(body, 4, until).await
+            collect(body, 4, until, &plenty()).await
         else {
             panic!("all of it")
         };
@@ -130,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_of_the_largest_size_is_collected() {
         let Ok(CollectedBody::Whole { data, trailers }) =
-            collect(body(&["ab", "", "cd"]), 4, soon()).await
+            collect(body(&["ab", "", "cd"]), 4, soon(), &plenty()).await
         else {
             panic!("not all of it")
         };
@@ -141,7 +176,7 @@ mod tests {
     async fn a_larger_body_is_resumed_where_it_was_left() {
         let body = body(&["ab", "cd", "ef"]);
         let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
-            collect(body, 3, soon()).await
+            collect(body, 3, soon(), &plenty()).await
         else {
             panic!("all of it")
         };

@@ -5,6 +5,7 @@
 //! own whose answers have a head and a body; see [`bellwether::adapter`].
 
 mod body;
+mod budget;
 mod buffered_response;
 mod collect;
 mod joined;
@@ -13,6 +14,7 @@ mod unreachable;
 
 pub use body::BodyEnd;
 pub use body::CacheBody;
+pub use budget::{BodyBudget, BudgetShare};
 pub use buffered_response::{BufferedResponse, Undecodable};
 pub use collect::{CollectedBody, collect};
 pub use joined::JoinedFrames;

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::budget::{BodyBudget, BudgetShare};
 use super::joined::JoinedFrames;
 
 /// Observes a body that passes through to one caller, and reports once whether it was complete in
@@ -24,10 +25,10 @@ pub struct BodyObserver {
     on_end: Option<OnEnd>,
 }
 
-#[derive(Default)]
 struct BodyCopy {
     data: JoinedFrames,
     trailers: Option<HeaderMap>,
+    share: BudgetShare,
 }
 
 /// What a [`BodyObserver`] reports.
@@ -41,7 +42,7 @@ pub enum ObservedBody {
         /// Its trailer fields. `None` if no copy was requested.
         trailers: Option<HeaderMap>,
     },
-    /// It is too large, or takes too long.
+    /// It is too large, or takes too long, or a copy is beyond the budget.
     Unfinished,
 }
 
@@ -62,9 +63,11 @@ impl BodyObserver {
         Self { left: most, deadline, copy: None, on_end: Some(Box::new(on_end)) }
     }
 
-    /// Also copies the body, for [`ObservedBody::Complete`].
-    pub fn copying(self) -> Self {
-        Self { copy: Some(BodyCopy::default()), ..self }
+    /// Also copies the body, for [`ObservedBody::Complete`]. A body beyond the budget is
+    /// [`Unfinished`](ObservedBody::Unfinished).
+    pub fn copying(self, budget: &BodyBudget) -> Self {
+        let data = JoinedFrames::default();
+        Self { copy: Some(BodyCopy { data, trailers: None, share: budget.share() }), ..self }
     }
 
     /// Counts and copies a frame that the caller gets.
@@ -75,6 +78,9 @@ impl BodyObserver {
             None => return self.finish(ObservedBody::Unfinished),
         }
         if let Some(copy) = &mut self.copy {
+            if !copy.share.grow_to(copy.data.len() + length) {
+                return self.finish(ObservedBody::Unfinished);
+            }
             if let Some(data) = frame.data_ref() {
                 copy.data.push(data.clone(), 0);
             }
@@ -86,8 +92,11 @@ impl BodyObserver {
 
     /// Reports that the body has ended.
     pub(super) fn ended(&mut self) {
-        let BodyCopy { data, trailers } = self.copy.take().unwrap_or_default();
-        self.finish(ObservedBody::Complete { data: data.into_bytes(), trailers });
+        let (data, trailers) = match self.copy.take() {
+            Some(BodyCopy { data, trailers, .. }) => (data.into_bytes(), trailers),
+            None => (Bytes::new(), None),
+        };
+        self.finish(ObservedBody::Complete { data, trailers });
     }
 
     /// Checks the deadline, and has it wake the task while no frame comes.

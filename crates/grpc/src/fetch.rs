@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::{Cacheability, Lookup, Tag};
-use bellwether_body::{BodyEnd, BufferedResponse, CacheBody};
+use bellwether_body::{BodyBudget, BodyEnd, BufferedResponse, CacheBody};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
@@ -60,6 +60,8 @@ pub(crate) struct GrpcFetch<S> {
     pub(super) inner: S,
     /// How many bytes a stored answer may have.
     pub(super) most: usize,
+    /// How many bytes all answers take together while they are read.
+    pub(super) collecting: BodyBudget,
 }
 
 impl<S, B> Service<UnaryRequest> for GrpcFetch<S>
@@ -83,9 +85,10 @@ where
         let body = Body::new(CacheBody::<Full<Bytes>>::stored(message, trailers));
         let answered = self.inner.call(Request::from_parts(parts, body));
         let most = self.most;
+        let budget = self.collecting.clone();
         Box::pin(async move {
             let response = answered.await.map_err(|error| status_of(error.into()))?;
-            let read = answer(response, &method, most, early).await;
+            let read = answer(response, &method, (most, &budget), early).await;
             read.map_err(|error| status_without_text(error.into()))
         })
     }
@@ -95,7 +98,7 @@ where
 async fn answer<B>(
     response: Response<B>,
     method: &CachedMethod,
-    most: usize,
+    (most, budget): (usize, &BodyBudget),
     early: EarlyAnswer,
 ) -> Result<GrpcAnswer<B>, B::Error>
 where
@@ -105,7 +108,7 @@ where
     if !is_grpc(&head) {
         return Ok(GrpcAnswer::passing(Response::from_parts(head, CacheBody::passing(body))));
     }
-    let read = read(body, most, ReadUntil::Pause).await?;
+    let read = read(body, most, ReadUntil::Pause, Some(budget.share())).await?;
     Ok(match read {
         ReadBody::Ended { data, trailers, is_whole } => {
             whole(head, data, trailers, is_whole, method)

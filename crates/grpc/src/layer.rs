@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bellwether::adapter::{CacheClient, delegate_load_options, number_within};
 use bellwether::store::Store;
 use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
+use bellwether_body::BodyBudget;
 use tonic::Status;
 use tower::Layer;
 
@@ -25,6 +26,7 @@ pub struct GrpcCacheLayer {
     layer: ReadThroughLayer<LookupOf, GrpcCodec>,
     methods: Arc<Methods>,
     max_request_bytes: usize,
+    collecting: BodyBudget,
     shows_status: bool,
 }
 
@@ -41,6 +43,7 @@ impl GrpcCacheLayer {
                 }),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
+            collecting: BodyBudget::new(COLLECTED_BYTES),
             shows_status: false,
         }
     }
@@ -71,6 +74,17 @@ impl GrpcCacheLayer {
     pub fn max_request_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         self.max_request_bytes = number_within("max request bytes", most, 1, 128 * FOUR_MIB)?;
         Ok(self)
+    }
+
+    /// Sets how many bytes all answers of this layer take together while they are read. Beyond that,
+    /// an answer passes through to its caller, as one that is too large.
+    ///
+    /// Default: 64 MiB. A load may go on after its client has left, so the number of clients is no
+    /// bound.
+    #[must_use]
+    pub fn max_collected_bytes(mut self, most: usize) -> Self {
+        self.collecting = BodyBudget::new(most);
+        self
     }
 
     /// Adds `cache-status` (RFC 9211) to the initial metadata of each answer of a cached method. It
@@ -105,7 +119,11 @@ impl<S> Layer<S> for GrpcCacheLayer {
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
         let client = CacheClient::new(&self.layer);
-        let fetch = GrpcFetch { inner, most: client.max_entry_bytes() };
+        let fetch = GrpcFetch {
+            inner,
+            most: client.max_entry_bytes(),
+            collecting: self.collecting.clone(),
+        };
         GrpcCache {
             cache: self.layer.layer(fetch),
             client,
@@ -126,5 +144,8 @@ impl fmt::Debug for GrpcCacheLayer {
             .finish()
     }
 }
+
+/// 64 MiB.
+const COLLECTED_BYTES: usize = 16 * FOUR_MIB;
 
 const FOUR_MIB: usize = 4 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use bellwether_body::JoinedFrames;
+use bellwether_body::{BudgetShare, JoinedFrames};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::HeaderMap;
@@ -16,7 +16,7 @@ pub(super) const PREFIX: usize = 5;
 pub(super) enum ReadBody<B> {
     /// It ended, after no message or one, or within a message.
     Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
-    /// More data follows one message, or its message is too long: what was read, and the rest.
+    /// More data follows one message, or its message is too long or beyond the budget: what was read, and the rest.
     Continues { begun: Bytes, rest: Pin<Box<B>> },
     /// One message has arrived, and nothing after it yet: what was read, and the rest.
     Pauses { begun: Bytes, rest: Pin<Box<B>> },
@@ -32,11 +32,16 @@ pub(super) enum ReadUntil {
 }
 
 /// Reads a body, and stops at the frame that shows that it has more than one message of `most`
-/// bytes. A message with a longer stated length is not read.
+/// bytes, or at the one beyond the budget that it has a share of. A message with a longer stated length is not read.
 ///
 /// # Errors
 /// If the body fails.
-pub(super) async fn read<B>(body: B, most: usize, until: ReadUntil) -> Result<ReadBody<B>, B::Error>
+pub(super) async fn read<B>(
+    body: B,
+    most: usize,
+    until: ReadUntil,
+    mut share: Option<BudgetShare>,
+) -> Result<ReadBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
@@ -66,8 +71,9 @@ where
                 }
             }
         }
+        let mut has_room = |bytes| share.as_mut().is_none_or(|share| share.grow_to(bytes));
         let is_more = |whole| whole - PREFIX > most || begun.len() > whole;
-        if expected(&prefix).is_some_and(is_more) {
+        if expected(&prefix).is_some_and(is_more) || !has_room(begun.len()) {
             return Ok(ReadBody::Continues { begun: begun.into_bytes(), rest });
         }
     }
@@ -101,7 +107,7 @@ mod tests {
         let parts: Vec<_> =
             parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part)))).collect();
         let parts: Vec<Result<_, Infallible>> = parts;
-        match read(StreamBody::new(stream::iter(parts)), most, ReadUntil::Pause).await {
+        match read(StreamBody::new(stream::iter(parts)), most, ReadUntil::Pause, None).await {
             Ok(read) => read,
             Err(never) => match never {},
         }
@@ -163,7 +169,7 @@ mod tests {
                 parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
             let body = StreamBody::new(stream::iter(frames));
             allocation_counter::measure(|| {
-                drop(runtime.block_on(read(body, 4 * MIB, ReadUntil::Pause)))
+                drop(runtime.block_on(read(body, 4 * MIB, ReadUntil::Pause, None)))
             })
             .bytes_max
         };
@@ -176,7 +182,10 @@ mod tests {
         let begun =
             stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x03")))]);
         let body = StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()));
-        assert!(matches!(read(body, 2, ReadUntil::End).await, Ok(ReadBody::Continues { .. })));
+        assert!(matches!(
+            read(body, 2, ReadUntil::End, None).await,
+            Ok(ReadBody::Continues { .. })
+        ));
     }
 
     #[tokio::test]
@@ -187,7 +196,7 @@ mod tests {
             )))]);
             StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
         };
-        let read_until = |until| read(body(), 2, until).now_or_never();
+        let read_until = |until| read(body(), 2, until, None).now_or_never();
         assert!(read_until(ReadUntil::End).is_none());
         let Some(Ok(ReadBody::Pauses { begun, .. })) = read_until(ReadUntil::Pause) else {
             panic!("it waits")

@@ -133,7 +133,7 @@ where
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let body = match read(body, self.max_request_bytes, ReadUntil::End).await.ok() {
+        let body = match read(body, self.max_request_bytes, ReadUntil::End, None).await.ok() {
             Some(ReadBody::Ended { data, trailers, is_whole })
                 if is_whole && unread.method.takes_message(&data) =>
             {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::cache_request::FetchRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
-use super::complete_response::{CompleteResponse, check_length};
+use super::complete_response::{CompleteResponse, announced, check_length};
 use super::mode::{StorageDecision, StorageTerms};
 use super::rules::{PrivateReason, Times};
 use super::shared::LayerState;
@@ -76,7 +76,12 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             _ => self.shared.deadline(&self.fetch_request.cache_request),
         };
         let most = self.shared.client.max_entry_bytes();
-        let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
+        if announced(&parts.headers).flatten().is_some_and(|length| length > most) {
+            let response = Response::from_parts(parts, CacheBody::passing(body));
+            return self.unfinished(response, decision, false, (origin, times));
+        }
+        let collected = collect(body, most, until, &self.shared.collecting).await;
+        let (body, trailers) = match collected.map_err(Into::into)? {
             CollectedBody::Whole { data, trailers } => (data, trailers),
             CollectedBody::Unfinished { begun, rest, is_slow } => {
                 let response = Response::from_parts(parts, CacheBody::resumed(begun, rest));
@@ -158,7 +163,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         };
         let most = self.shared.client.max_entry_bytes();
         let deadline = Instant::now() + self.shared.client.load_timeout();
-        response.map(|body| body.observed_by(BodyObserver::new(most, deadline, keep).copying()))
+        let observer = BodyObserver::new(most, deadline, keep).copying(&self.shared.collecting);
+        response.map(|body| body.observed_by(observer))
     }
 
     /// The key under which a response that is never fresh is stored for validation, if it may be.

@@ -5,26 +5,28 @@ use std::time::SystemTime;
 use bellwether::BoxError;
 use bellwether::adapter::{BypassPermit, CacheClient};
 use bellwether::{BypassReason, CacheStatus, StaleReason};
-use bellwether_body::{BufferedResponse, CacheBody};
+use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::Service;
 
 use super::answer;
+use super::beginning::Beginning;
 use super::cache_request::CacheRequest;
 use super::codec::{Disposition, HttpCodec, OriginInfo};
 use super::complete_response::CompleteResponse;
 use super::exchange::{Exchange, NextStep};
 use super::fetch::OriginFetch;
-use super::future::Beginning;
 use super::mode::StorageDecision;
 use super::origin::{self, Origin};
 use super::refusal;
 use super::report::{LocalHit, Report, seconds};
 use super::rules::{self, HeadSays, PrivateReason, Times};
-use super::shared::{LayerState, Located};
+use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S, ReqB, B>(
@@ -152,9 +154,32 @@ where
 
 /// Answers a request from the origin, without waiting for other requests. A response that could be
 /// shared is not stored.
-pub(super) async fn fetch_uncoalesced<S, ReqB, B>(
-    mut exchange: Exchange<S>,
-) -> Response<CacheBody<B>>
+pub(super) async fn fetch_uncoalesced<S, ReqB, B>(exchange: Exchange<S>) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let shared = exchange.fetch.shared.clone();
+    let Some(gates) = &shared.unshared else { return fetch_alone::<_, ReqB, _>(exchange).await };
+    let entering = gates.enter(exchange.cache_request.primary.digest());
+    let Ok(permit) = timeout(shared.client.load_timeout(), entering).await else {
+        return refusal::too_many();
+    };
+    let answer = fetch_alone::<_, ReqB, _>(exchange).await;
+    let until = Instant::now() + shared.client.collect_within().min(LONGEST_OBSERVED);
+    // A task holds the permit, as a body that its client does not read is not polled.
+    let (is_complete, completed) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        _ = timeout_at(until, completed).await;
+        drop(permit);
+    });
+    answer.map(|body| {
+        body.observed_by(BodyObserver::new(usize::MAX, until, move |_| drop(is_complete)))
+    })
+}
+
+async fn fetch_alone<S, ReqB, B>(mut exchange: Exchange<S>) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,

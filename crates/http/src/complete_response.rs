@@ -37,9 +37,9 @@ impl CompleteResponse {
         {
             headers.insert(header::DATE, now);
         }
-        let StorageTerms { age, freshness, consent, lifetimes, .. } = *terms;
+        let StorageTerms { age, freshness, consent, stale, .. } = *terms;
         let received = self.times.response_time;
-        let note = Note::new(received, (age, freshness), consent, last_expiry, lifetimes);
+        let note = Note::new(received, (age, freshness), consent, last_expiry, stale);
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };
@@ -47,11 +47,16 @@ impl CompleteResponse {
     }
 }
 
+/// The length that `Content-Length` announces, if it can be read.
+pub(super) fn announced(headers: &HeaderMap) -> Option<Option<usize>> {
+    let announced = headers.get(header::CONTENT_LENGTH)?;
+    Some(announced.to_str().ok().and_then(|length| length.trim().parse().ok()))
+}
+
 /// Checks that a body has the length that `Content-Length` announced. One with fewer or more bytes
 /// is not the response.
 pub(super) fn check_length(headers: &HeaderMap, length: usize) -> Result<(), BoxError> {
-    let announced = headers.get(header::CONTENT_LENGTH).map(|value| value.to_str().ok());
-    match announced.map(|value| value?.trim().parse::<usize>().ok()) {
+    match announced(headers) {
         Some(announced) if announced != Some(length) => {
             Err("the body does not have the length that Content-Length announced".into())
         }

@@ -21,6 +21,7 @@ use http_body::Body;
 use pin_project::pin_project;
 use tower::Service;
 
+use super::beginning::{Beginning, Deciding, Forwarding};
 use super::bypass;
 use super::cache_request::FetchRequest;
 use super::codec::CacheAnswer;
@@ -47,27 +48,8 @@ pub struct HttpResponseFuture<S, ReqB, B> {
     body: PhantomData<fn() -> ReqB>,
 }
 
-/// A response that needs no load of the cache.
-pub(super) type Forwarding<B> = BoxFuture<'static, Response<CacheBody<B>>>;
-
-/// Finds out how a request begins.
-pub(super) type Deciding<S, B> = BoxFuture<'static, Beginning<S, B>>;
-
 /// Waits for the cache. Boxed, since most requests are answered without it.
 type PendingAnswer<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
-
-/// How a request begins.
-#[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
-pub(super) enum Beginning<S, B> {
-    /// It is answered by the cache, or by a load.
-    Fetching(Exchange<S>),
-    /// It is answered without a load of the cache.
-    Forwarding(Forwarding<B>),
-    /// It has its response.
-    Ready(Response<CacheBody<B>>),
-    /// An extractor has to derive its key first, or the store is asked first.
-    Deciding(Deciding<S, B>),
-}
 
 enum State<S, B> {
     /// Deriving the key, or asking the store. Any other state may follow.

@@ -4,23 +4,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, PrivateKeys, SharedRuns, delegate_load_options};
+use bellwether::adapter::{
+    CacheClient, PrivateKeys, SharedRuns, delegate_load_options, number_within,
+};
 use bellwether::store::Store;
-use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
-use bellwether_body::is_unreachable;
+use bellwether::{BoxError, ConfigError, ErrorClass, ReadThroughLayer};
+use bellwether_body::{BodyBudget, is_unreachable};
 use http::request::Parts;
 use http::{HeaderName, Uri};
 use tokio::sync::Semaphore;
 use tower::Layer;
 
-use super::caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
+use super::caching_rules::{CachingRules, Rfc9111Rules};
 use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
-use super::handle::{HttpHandle, entries};
-use super::mode::ProgramRules;
+use super::handle::HttpHandle;
 use super::purge::PurgeLayer;
-use super::request_key::RequestKey;
-use super::rules::{Credentials, Defaults, StaleWindows};
+use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::LayerState;
 use super::tag_fields::TagFields;
@@ -34,12 +34,14 @@ use super::variants::Variants;
 /// and their clones share loads: there is one per target in this process.
 #[derive(Clone)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
-    layer: ReadThroughLayer<(), HttpCodec>,
-    rules: R,
+    pub(super) layer: ReadThroughLayer<(), HttpCodec>,
+    pub(super) rules: R,
     target: TargetUri,
     collect_within: Duration,
     private_targets: Arc<PrivateKeys>,
     after_errors: Arc<TargetGates>,
+    unshared: Option<Arc<TargetGates>>,
+    collecting: BodyBudget,
     variants: Arc<Variants>,
     tag_fields: TagFields,
     expiring: SharedRuns<()>,
@@ -60,6 +62,18 @@ impl HttpCacheLayer {
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets how long a stale response is served if the service behind the layer gives no answer, counted
+    /// from when it becomes stale. Answers of status 5xx are no such case: see
+    /// [`stale_if_error`](Self::stale_if_error). A response that forbids stale use is never served stale.
+    ///
+    /// Default: zero. A proxy may serve stale responses while it is disconnected (RFC 9111, section
+    /// 4.2.4).
+    #[must_use]
+    pub fn stale_if_disconnected(mut self, window: Duration) -> Self {
+        self.rules.0.stale.if_disconnected = window;
         self
     }
 
@@ -123,66 +137,8 @@ impl HttpCacheLayer {
     }
 }
 
-impl HttpCacheLayer<KeyedRules> {
-    /// A layer over a store, for handlers that say nothing about caching. The program makes the key.
-    ///
-    /// A response of status 2xx is stored for the [`ttl`](Self::ttl), and 404 and 410 for the
-    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Any other response is shared
-    /// with the waiters and not stored.
-    ///
-    /// Lifetimes in a response (`max-age`, `Expires`, `Age`) are ignored, and so is `Cache-Control`
-    /// in a request. Prohibitions in a response are respected: `no-store`, `private`, `no-cache`,
-    /// `Set-Cookie`, and a `Vary` that names cookies or credentials.
-    ///
-    /// Requests with credentials bypass the cache, unless the key has them or
-    /// [ignores them](RequestKey::ignoring_credentials). An unsafe request removes
-    /// [the response under its own key](RequestKey#changes).
-    pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
-        let zero = Duration::ZERO;
-        let rules = ProgramRules {
-            key,
-            credentials: Credentials::default(),
-            ttl: zero,
-            not_found_ttl: zero,
-            stale: StaleWindows::default(),
-        };
-        Self::by(KeyedRules(rules), store)
-    }
-
-    /// Sets how long a response of status 2xx is fresh.
-    ///
-    /// Default: zero. Then nothing is stored, and concurrent requests share a response.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.rules.0.ttl = ttl;
-        self
-    }
-
-    /// Sets how long a 404 or 410 is fresh (negative caching).
-    ///
-    /// Default: zero, so none is stored. A resource is often requested shortly before it is created,
-    /// and a stored 404 would hide it.
-    #[must_use]
-    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.rules.0.not_found_ttl = ttl;
-        self
-    }
-
-    /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
-    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
-    ///
-    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
-    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
-    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
-    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
-    /// variant have failed, its cooldown goes on.
-    pub fn handle(&self) -> Handle {
-        entries(&CacheClient::new(&self.layer))
-    }
-}
-
 impl<R> HttpCacheLayer<R> {
-    fn by<S: Store>(rules: R, store: S) -> Self {
+    pub(super) fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
         let layer = layer.classify_error(|error: &BoxError| match is_unreachable(&**error) {
             true => ErrorClass::SourceFailure,
@@ -195,6 +151,8 @@ impl<R> HttpCacheLayer<R> {
             collect_within: COLLECT_WITHIN,
             private_targets: Arc::default(),
             after_errors: Arc::new(TargetGates::new(MOST_AFTER_ERRORS)),
+            unshared: None,
+            collecting: BodyBudget::new(COLLECTED_BYTES),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
             expiring: SharedRuns::default(),
@@ -218,6 +176,34 @@ impl<R> HttpCacheLayer<R> {
     pub fn collect_within(mut self, limit: Duration) -> Self {
         self.collect_within = limit;
         self
+    }
+
+    /// Sets how many bytes all bodies of this layer take together that are read to be stored. Beyond
+    /// that, a body passes through to its caller, as one that is too large.
+    ///
+    /// Default: 64 MiB. A load may go on after its client has left, so the number of clients is no
+    /// bound.
+    #[must_use]
+    pub fn max_collected_bytes(mut self, most: usize) -> Self {
+        self.collecting = BodyBudget::new(most);
+        self
+    }
+
+    /// Sets how many requests for one target ask the origin at once whose responses cannot be shared:
+    /// private ones, errors, and those that are too large or too slow to be stored. Further ones wait
+    /// in their order, for the [`load_timeout`](Self::load_timeout) at most, and then get a 503. A
+    /// request counts until its response is complete, or until
+    /// [`collect_within`](Self::collect_within) after the head.
+    ///
+    /// Default: no bound. With one, users of a private page wait for each other: of 1,000 at once with
+    /// a bound of 50, the last ones wait for 19 others.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 1,000,000.
+    pub fn max_unshared_per_target(mut self, most: usize) -> Result<Self, ConfigError> {
+        let most = number_within("max unshared requests per target", most, 1, 1_000_000)?;
+        self.unshared = Some(Arc::new(TargetGates::new(most)));
+        Ok(self)
     }
 
     /// Ignores `Cache-Groups` and `Cache-Group-Invalidation` (RFC 9875). Use this if one origin serves
@@ -349,6 +335,8 @@ where
             target: self.target.clone(),
             private_targets: Arc::clone(&self.private_targets),
             after_errors: Arc::clone(&self.after_errors),
+            unshared: self.unshared.clone(),
+            collecting: self.collecting.clone(),
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
             expiring: self.expiring.clone(),
@@ -362,6 +350,9 @@ const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// How many unsafe requests are finished at once after their callers have left.
 const MOST_FINISHING: usize = 64;
+
+/// 64 MiB.
+const COLLECTED_BYTES: usize = 64 * 1024 * 1024;
 
 /// How many waiters for one target ask the origin at once after two errors in a row. One client has
 /// seldom more requests in flight, and an origin that fails for all gets few more requests than one.

@@ -156,6 +156,7 @@
 
 mod answer;
 mod answered_fetch;
+mod beginning;
 mod bypass;
 mod cache_request;
 mod caching_rules;
@@ -168,6 +169,7 @@ mod filled_key;
 mod future;
 mod handle;
 mod handling;
+mod keyed_layer;
 mod layer;
 mod mode;
 #[cfg(feature = "axum")]

@@ -54,6 +54,8 @@ pub(super) enum StorageDecision {
 #[derive(Clone, Debug)]
 pub(super) struct StorageTerms {
     pub(super) lifetimes: Lifetimes,
+    /// How long it is served stale. That in `lifetimes` may be longer, for an origin that gives no answer.
+    pub(super) stale: StaleWindows,
     /// Its age on arrival.
     pub(super) age: Duration,
     /// How long it is fresh, counted from its arrival.
@@ -66,6 +68,7 @@ impl StorageTerms {
     /// The terms of a response that is shared with the waiters and not stored.
     pub(super) const NONE: Self = Self {
         lifetimes: Lifetimes::NONE,
+        stale: StaleWindows::NONE,
         age: Duration::ZERO,
         freshness: Duration::ZERO,
         vary: Vec::new(),
@@ -158,6 +161,7 @@ impl ProgramRules {
         let age = rules::on_arrival(response, times);
         StorageDecision::Keep(StorageTerms {
             lifetimes,
+            stale: self.stale,
             age,
             freshness: ttl,
             vary,
@@ -169,14 +173,14 @@ impl ProgramRules {
 fn lifetimes(ttl: Duration, stale: StaleWindows) -> Lifetimes {
     Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(stale.while_revalidate)
-        .stale_if_error(stale.if_error)
+        .stale_if_error(stale.if_error.max(stale.if_disconnected))
 }
 
 impl From<rules::Terms> for StorageTerms {
     fn from(terms: rules::Terms) -> Self {
         let lifetimes =
             lifetimes(terms.freshness, terms.stale).kept_for_validation(terms.for_validation);
-        let rules::Terms { age, freshness, vary, consent, .. } = terms;
-        Self { lifetimes, age, freshness, vary, consent }
+        let rules::Terms { age, freshness, stale, vary, consent, .. } = terms;
+        Self { lifetimes, stale, age, freshness, vary, consent }
     }
 }

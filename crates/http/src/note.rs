@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bellwether::Lifetimes;
 use serde::{Deserialize, Serialize};
 
-use super::rules::Consent;
+use super::rules::{Consent, StaleWindows};
 
 /// What is stored beside a response, to compute its age and freshness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl Note {
         (age, fresh): (Duration, Duration),
         consent: Consent,
         last_expiry: u64,
-        lifetimes: Lifetimes,
+        stale: StaleWindows,
     ) -> Self {
         Self {
             received: since_epoch(received),
@@ -40,8 +40,8 @@ impl Note {
             fresh: millis(fresh),
             consent,
             last_expiry,
-            while_revalidate: millis(lifetimes.while_revalidate()),
-            if_error: millis(lifetimes.if_error()),
+            while_revalidate: millis(stale.while_revalidate),
+            if_error: millis(stale.if_error),
         }
     }
 

@@ -20,6 +20,11 @@ pub(super) fn not_kept<B>() -> Response<CacheBody<B>> {
     refused(StatusCode::GATEWAY_TIMEOUT, "no suitable response is stored\n", "only-if-cached")
 }
 
+/// 503: many requests for the same target, whose responses cannot be shared, are under way.
+pub(super) fn too_many<B>() -> Response<CacheBody<B>> {
+    refused(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full")
+}
+
 /// 500: the key names a parameter that the route does not have.
 pub(super) fn unknown<B>(name: &str) -> Response<CacheBody<B>> {
     let text = format!("the cache key names a parameter that this route does not have: {name:?}\n");

@@ -13,12 +13,13 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
+use super::beginning::Beginning;
 use super::bypass;
 use super::cache_request::CacheRequest;
 use super::derived_key::DerivedKey;
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
-use super::future::{Beginning, HttpResponseFuture};
+use super::future::HttpResponseFuture;
 use super::handling::Handling;
 use super::mode::{Mode, ProgramRules};
 use super::origin::Origin;

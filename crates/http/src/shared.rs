@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, SharedRuns, warn_throttled};
 use bellwether::store::{Entry, Peek};
 use bellwether::{Key, StaleReason, Tag};
-use bellwether_body::{BodyObserver, ObservedBody};
+use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -35,6 +35,9 @@ pub(super) struct LayerState {
     pub(super) private_targets: Arc<PrivateKeys>,
     /// Requests that ask the origin because the load of another request had an error.
     pub(super) after_errors: Arc<TargetGates>,
+    /// Requests that ask the origin because no response that they could share came. `None`: no bound.
+    pub(super) unshared: Option<Arc<TargetGates>>,
+    pub(super) collecting: BodyBudget,
     pub(super) variants: Arc<Variants>,
     pub(super) tag_fields: Arc<TagFields>,
     /// Expiries of variants in the store.
@@ -310,4 +313,4 @@ const SAYS_NOTHING: [StatusCode; 5] = [
 const MOST_SLOW: u32 = 4;
 
 /// The longest time for which a response that passes through is observed.
-const LONGEST_OBSERVED: Duration = Duration::from_secs(60 * 60);
+pub(super) const LONGEST_OBSERVED: Duration = Duration::from_secs(60 * 60);

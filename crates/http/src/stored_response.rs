@@ -1,6 +1,7 @@
 //! `StoredResponse`: what the store has when the origin is asked, for validation and as a fallback.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether::Key;
 use bellwether::store::Entry;
@@ -15,6 +16,8 @@ use super::shared::{LayerState, Located};
 #[derive(Debug)]
 pub(super) struct StoredResponse {
     entry: Option<Entry>,
+    /// For how long that response replaces an error of the origin.
+    if_error: Duration,
     cached: Option<Arc<CachedResponse>>,
 }
 
@@ -35,10 +38,16 @@ impl StoredResponse {
                 _ => None,
             }
         });
+        // An index states none itself.
+        let if_error = match (&cached, &entry) {
+            (Some(cached), _) => cached.response.note.windows().if_error(),
+            (None, entry) => entry.as_ref().map_or(Duration::ZERO, |it| it.lifetimes().if_error()),
+        };
         let validated = validated.map(|Located { cached, .. }| cached);
         let cached = cached.or(validated);
         Self {
             entry,
+            if_error,
             cached: cached.filter(|cached| demand.may_share(cached.response.note.consent)),
         }
     }
@@ -52,10 +61,11 @@ impl StoredResponse {
         self.cached.is_some()
     }
 
-    /// Whether a response is stored that is served as it is, or as a stale fallback.
+    /// Whether a response is stored that is served as it is, or in place of an error of the origin.
     pub(super) fn can_replace_failure(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| {
-            let can_replace_failure = entry.serves_if_error() || entry.serves_while_revalidating();
+            let serves_if_error = entry.stale_for().is_some_and(|stale| stale < self.if_error);
+            let can_replace_failure = serves_if_error || entry.serves_while_revalidating();
             entry.as_marker().is_none() && (entry.is_fresh() || can_replace_failure)
         })
     }

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use super::future::Forwarding;
+use super::beginning::Forwarding;
 use super::origin::Origin;
 use super::refusal;
 use super::report::Report;

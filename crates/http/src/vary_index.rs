@@ -187,7 +187,7 @@ const A_BURST: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::Consent;
+    use super::super::rules::{Consent, StaleWindows};
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -199,9 +199,13 @@ mod tests {
     /// A variant that is loaded now.
     fn variant_of(index: &VaryIndex) -> Note {
         let received = SystemTime::now();
-        let lifetimes = Lifetimes::NONE.stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
+        let stale = StaleWindows {
+            while_revalidate: MINUTE,
+            if_error: MINUTE * 2,
+            ..StaleWindows::default()
+        };
         let times = (Duration::ZERO, MINUTE);
-        Note::new(received, times, Consent::Public, index.last_expiry(), lifetimes)
+        Note::new(received, times, Consent::Public, index.last_expiry(), stale)
     }
 
     /// How many seconds of its windows a variant has left at a time, in seconds.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE, TRANSFER_ENCODING,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::ages::Times;
@@ -60,6 +62,8 @@ pub(crate) enum PrivateReason {
     TooLarge,
     /// It was not complete in time.
     TooSlow,
+    /// It is a stream without an end, and states no lifetime.
+    Stream,
     /// The responses before it were private, so this one was not loaded for others.
     NotShared,
 }
@@ -179,7 +183,21 @@ fn forbidden_by_response(
     if directives.has("private") {
         return Some(PrivateReason::Private);
     }
-    response.contains_key(SET_COOKIE).then_some(PrivateReason::SetCookie)
+    if response.contains_key(SET_COOKIE) {
+        return Some(PrivateReason::SetCookie);
+    }
+    let is_timed = ["max-age", "s-maxage"].iter().any(|name| directives.has(name))
+        || response.contains_key(EXPIRES);
+    (is_stream(response) && !is_timed).then_some(PrivateReason::Stream)
+}
+
+/// Whether a response has a type whose content has no end.
+fn is_stream(response: &HeaderMap) -> bool {
+    let kind = response.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    ["text/event-stream", "multipart/x-mixed-replace"]
+        .iter()
+        .any(|stream| kind.eq_ignore_ascii_case(stream))
 }
 
 /// A final status of RFC 9110, section 15.
@@ -214,6 +232,7 @@ impl fmt::Display for PrivateReason {
             Self::NotFresh => "not-fresh",
             Self::TooLarge => "too-large",
             Self::TooSlow => "too-slow",
+            Self::Stream => "stream",
             Self::NotShared => "not-shared",
         })
     }

@@ -42,9 +42,17 @@ pub(crate) struct StaleWindows {
     pub(crate) while_revalidate: Duration,
     /// If the origin fails.
     pub(crate) if_error: Duration,
+    /// If the origin gives no answer.
+    pub(crate) if_disconnected: Duration,
 }
 
 impl StaleWindows {
+    pub(crate) const NONE: Self = Self {
+        while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
+        if_disconnected: Duration::ZERO,
+    };
+
     pub(crate) fn longest(&self) -> Duration {
         self.while_revalidate.max(self.if_error)
     }
@@ -129,6 +137,11 @@ fn stale_windows(
     StaleWindows {
         while_revalidate: window("stale-while-revalidate", defaults.while_revalidate),
         if_error: window("stale-if-error", defaults.if_error),
+        if_disconnected: if lifetime.is_zero() {
+            Duration::ZERO
+        } else {
+            defaults.if_disconnected.saturating_sub(overdue)
+        },
     }
 }
 
@@ -203,7 +216,11 @@ mod tests {
 
     #[test]
     fn a_no_cache_response_is_stored_for_validation_only() {
-        let stale = StaleWindows { while_revalidate: seconds(9), if_error: seconds(9) };
+        let stale = StaleWindows {
+            while_revalidate: seconds(9),
+            if_error: seconds(9),
+            ..StaleWindows::default()
+        };
         let defaults = Defaults { stale, ..Defaults::default() };
         let storing = decide("cache-control: max-age=60, no-cache\netag: \"a\"", &defaults);
         let Storing::Validate(terms, PrivateReason::NoCache) = storing else {
@@ -218,7 +235,11 @@ mod tests {
 
     #[test]
     fn stale_windows_are_what_is_said_or_else_the_defaults() {
-        let windows = StaleWindows { while_revalidate: seconds(7), if_error: seconds(8) };
+        let windows = StaleWindows {
+            while_revalidate: seconds(7),
+            if_error: seconds(8),
+            ..StaleWindows::default()
+        };
         let defaults = Defaults { stale: windows, ..Defaults::default() };
         assert_eq!(stale("cache-control: max-age=2", &defaults), (7, 8));
         let said = "cache-control: max-age=2, stale-while-revalidate=0, stale-if-error=60";

@@ -182,3 +182,43 @@ async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() 
         assert_eq!(began.elapsed(), Duration::from_secs(2), "{fields:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_a_bound_few_requests_whose_responses_are_not_shared_ask_at_once() {
+    for fields in [&[("cache-control", "private")][..], &[(":status", "404")]] {
+        let origin = slow(fields);
+        let cache = cached(&memory().max_unshared_per_target(10).unwrap(), &origin);
+        let began = Instant::now();
+        ask_at_once(&cache, 101, &[]).await;
+        // One shows that they are not shared, then ten at a time follow.
+        assert_eq!((origin.asked(), began.elapsed()), (101, LOAD * 11), "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_bound_a_slow_response_lets_the_next_request_go_after_a_while() {
+    let origin = Origin::new(async |_, _| {
+        let body = Body::from_stream(stream::pending::<Result<Bytes, BoxError>>());
+        Ok(page(&[("cache-control", "max-age=60")], body))
+    });
+    let cache = cached(&memory().max_unshared_per_target(2).unwrap(), &origin);
+    let began = Instant::now();
+    let answers = join_all((0..5).map(async |_| {
+        let answer = get(&cache, &[]).await;
+        let elapsed = began.elapsed().as_secs();
+        (answer, elapsed)
+    }));
+    let (answers, mut seconds): (Vec<_>, Vec<_>) = answers.await.into_iter().unzip();
+    seconds.sort_unstable();
+    assert_eq!(seconds, [2, 2, 2, 4, 4]);
+    drop(answers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_bound_a_request_does_not_wait_for_ever() {
+    let origin = slow(&[("cache-control", "private")]);
+    let layer = memory().max_unshared_per_target(1).unwrap();
+    let cache = cached(&layer.load_timeout(LOAD * 3 / 2).unwrap(), &origin);
+    let statuses = join_all((0..4).map(async |_| get(&cache, &[]).await.status().as_u16())).await;
+    assert_eq!(statuses, [200, 200, 200, 503]);
+}

@@ -208,3 +208,29 @@ async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
     let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
     assert_eq!(cause.kind(), StoreErrorKind::Refused);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_window_for_disconnections_replaces_no_error_that_the_origin_answers() {
+    for (terms, failure, status) in [
+        ("max-age=60", "reset", 200),
+        ("max-age=60", "503", 503),
+        ("max-age=60, stale-if-error=60", "503", 200),
+        ("max-age=60, must-revalidate", "reset", 502),
+        ("no-cache", "reset", 502),
+    ] {
+        let origin = Origin::new(move |_, nth| async move {
+            match failure {
+                _ if nth == 0 => Ok(page(&[("cache-control", terms), ("etag", "\"1\"")], "old")),
+                "reset" => Err("connection reset".into()),
+                status => Ok(page(&[(":status", status)], "")),
+            }
+        });
+        let cache = cached(&memory().stale_if_disconnected(Duration::from_secs(60)), &origin);
+        get(&cache, &[]).await;
+        pass(61).await;
+        let answers = join_all((0..3).map(async |_| get(&cache, &[]).await.status())).await;
+        assert_eq!(answers, [status; 3], "{terms} {failure}");
+        pass(120).await;
+        assert!(get(&cache, &[]).await.status() != 200, "the window is over: {terms} {failure}");
+    }
+}

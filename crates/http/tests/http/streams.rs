@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tower::BoxError;
 
-use crate::origin::{Answer, Origin, cached, get, is_hit, memory, page, text};
+use crate::origin::{Answer, Origin, ask, cached, get, is_hit, memory, page, text};
 
 type Fields = &'static [(&'static str, &'static str)];
 
@@ -211,4 +211,40 @@ async fn one_endless_answer_does_not_keep_the_next_from_being_kept() {
     drop(get(&cache, &[]).await);
     assert_eq!(text(get(&cache, &[]).await).await, "whole");
     assert!(is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_byte_of_what_will_not_be_stored_does_not_wait() {
+    let keyed = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+    let minute = Duration::from_secs(60);
+    for kind in ["text/event-stream", "Text/Event-Stream; charset=utf-8"] {
+        let fields: Fields = vec![("content-type", kind)].leak();
+        at_once(&memory().ttl(minute), fields).await;
+        at_once(&keyed.clone().ttl(minute), fields).await;
+    }
+    at_once(&small(), &[("cache-control", "max-age=60"), ("content-length", "1001")]).await;
+}
+
+async fn at_once<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields) {
+    let cache = cached(layer, &endless(fields));
+    let began = Instant::now();
+    let frames = join_all((0..10).map(async |_| first_frame(get(&cache, &[]).await).await)).await;
+    assert_eq!(frames, ["first"; 10], "{fields:?}");
+    assert_eq!(began.elapsed(), Duration::ZERO, "{fields:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_read_share_a_budget() {
+    let cache =
+        cached(&memory().max_collected_bytes(8), &endless(&[("cache-control", "max-age=60")]));
+    let began = Instant::now();
+    let first_of = async |uri| {
+        let frame = first_frame(ask(&cache, "GET", uri, &[]).await).await;
+        assert_eq!(frame, "first");
+        began.elapsed()
+    };
+    let (one, other) = tokio::join!(first_of("http://shop/1"), first_of("http://shop/2"));
+    assert!(one >= BOUND && other < MOMENT, "{one:?} {other:?}");
+    // The budget is whole again.
+    assert!(first_of("http://shop/3").await >= BOUND * 2);
 }
