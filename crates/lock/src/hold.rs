@@ -1,7 +1,9 @@
 //! What was granted, and whether it still holds.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use bellwether::Key;
 use tokio::sync::Notify;
@@ -87,16 +89,16 @@ impl LockHold {
         }
     }
 
+    /// Asks the clock whenever it is polled. So work that is polled together with this stops at its
+    /// next await, even if the renewal task has not run.
     pub(super) async fn lost(&self) {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            // Enabled before the check, so that a loss after the check is not missed.
-            changed.as_mut().enable();
-            if self.state() == HoldState::Lost {
-                return;
-            }
-            changed.await;
-        }
+        let mut changed = pin!(self.changed.notified());
+        poll_fn(|context| {
+            // Polled before the check, so that a loss after the check is not missed.
+            let is_told = changed.as_mut().poll(context).is_ready();
+            if is_told || self.is_lost() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HoldState> {

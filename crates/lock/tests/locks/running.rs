@@ -1,16 +1,18 @@
 //! Work under a lock: by `run`, and by a layer around a service.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use bellwether::Key;
 use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, LocalLock, Lock, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
-    LockedError, Locks, Request, TakeOver, WhenLost,
+    Attempt, LocalLock, Lock, LockError, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
+    LockedError, Locks, Request, TakeOver, WhenLost, locked,
 };
 use futures_util::future::join_all;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -71,6 +73,71 @@ async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
     let work = async { std::thread::sleep(MS * 110) };
     let error = locks.run(&key(), work).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Lost);
+}
+
+static LATE: LazyLock<Locks<LocalLock>> =
+    LazyLock::new(|| Locks::new(LocalLock::new()).lease(MS * 100).unwrap());
+
+/// Blocks for longer than its lease, awaits, and writes. As on several threads, no other task has
+/// run when the work is polled again.
+async fn late_write(writes: &AtomicUsize) {
+    std::thread::sleep(MS * 110);
+    yield_now().await;
+    writes.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Polls twice, with no other task in between.
+fn polled_twice<T>(run: impl Future<Output = T>) -> Option<T> {
+    let mut run = tokio_test::task::spawn(run);
+    assert!(run.poll().is_pending());
+    match run.poll() {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}
+
+#[locked(locks = LATE, key = "item")]
+async fn late_writer(writes: &AtomicUsize) -> std::io::Result<()> {
+    late_write(writes).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn work_that_blocked_beyond_its_lease_does_not_pass_its_next_await() {
+    let writes = Arc::new(AtomicUsize::new(0));
+    let is_lost = |error: &LockError| error.kind() == LockErrorKind::Lost;
+
+    let ran = polled_twice(LATE.run(&item(1), late_write(&writes))).expect("it ends");
+    assert!(is_lost(&ran.unwrap_err()));
+
+    let called = polled_twice(late_writer(&writes)).expect("it ends");
+    assert!(matches!(called, Err(LockedError::Lock(error)) if is_lost(&error)));
+
+    let inner = {
+        let writes = Arc::clone(&writes);
+        service_fn(move |()| {
+            let writes = Arc::clone(&writes);
+            async move {
+                late_write(&writes).await;
+                Ok::<_, std::convert::Infallible>(())
+            }
+        })
+    };
+    let service = LockLayer::new(LATE.clone(), |_: &()| item(2)).layer(inner);
+    let called = polled_twice(service.oneshot(())).expect("it ends");
+    assert!(matches!(called, Err(LockedError::Lock(error)) if is_lost(&error)));
+
+    // A holder that waits for the loss by itself.
+    let guard = LATE.lock(&item(3)).await.unwrap();
+    let waits = async {
+        tokio::select! {
+            biased;
+            () = guard.lost() => {}
+            () = late_write(&writes) => {}
+        }
+    };
+    polled_twice(waits).expect("it ends");
+    assert_eq!(writes.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]
