@@ -16,7 +16,7 @@ use super::context::LocksContext;
 use super::error::LockError;
 use super::guard::LockGuard;
 use super::hold::{HoldState, LockHold};
-use super::local_queue::{QueuePermit, QueueTicket};
+use super::local_queue::{PermitState, QueuePermit, QueueTicket};
 use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, far};
 use super::release::{ClaimGuard, ReleaseDuty};
 use super::renewal::valid_until;
@@ -151,11 +151,15 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         runtime: &Handle,
     ) -> Result<LocalTurn<L>, LockError> {
         let Some(until) = self.limit.queue_deadline() else {
-            if let Some(permit) = ticket.try_permit().await {
-                return Ok(LocalTurn::Permitted(permit));
-            }
+            let state = match ticket.try_permit().await {
+                Ok(permit) => return Ok(LocalTurn::Permitted(permit)),
+                Err(state) => state,
+            };
             let again = self.again(runtime).await?;
-            return again.map(LocalTurn::Again).ok_or_else(|| LockError::busy(self.key));
+            return again.map(LocalTurn::Again).ok_or_else(|| match state {
+                PermitState::Held => LockError::busy(self.key),
+                PermitState::Releasing => LockError::unreleased(self.key),
+            });
         };
         let mut permitted = pin!(timeout_at(until, ticket.permit()));
         // Polled first, because that takes its place in the queue.

@@ -38,8 +38,8 @@ pub(super) struct LocksContext {
 impl LocksContext {
     pub(super) fn new(lock: Arc<dyn Lock>) -> Self {
         Self {
+            queues: lock.local_queues(),
             lock,
-            queues: LocalQueues::default(),
             stage: watch::Sender::new(ShutdownStage::Open),
             deferred: Arc::default(),
             counters: LockCounters::default(),

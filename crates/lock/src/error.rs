@@ -31,6 +31,12 @@ impl LockError {
         Self::new(LockErrorKind::Busy, format!("another holder has `{key}`"))
     }
 
+    pub(super) fn unreleased(key: &Key) -> Self {
+        let message =
+            format!("this process has not released `{key}`: the release failed, or goes on");
+        Self::new(LockErrorKind::Unreleased, message)
+    }
+
     /// The wait reached its limit. The message has the error of the last request, if it failed.
     pub(super) fn timed_out(key: &Key, waited: Duration, last: Option<&Self>) -> Self {
         let because = last.map(|error| format!("; the last error: {error}")).unwrap_or_default();
@@ -120,7 +126,8 @@ impl From<LockError> for StoreError {
             | LockErrorKind::Lost
             | LockErrorKind::NoRuntime
             | LockErrorKind::NotReady
-            | LockErrorKind::ShutDown => StoreErrorKind::NotReady,
+            | LockErrorKind::ShutDown
+            | LockErrorKind::Unreleased => StoreErrorKind::NotReady,
         };
         Self::new(kind, error.to_string()).with_source(error)
     }
@@ -169,6 +176,10 @@ pub enum LockErrorKind {
     ShutDown,
     /// The key did not become free within the wait limit.
     TimedOut,
+    /// This process had the key, and its release has failed or has not ended; the call does not
+    /// wait longer for it. Whether the key is free is unknown. When the lease has ended, the next
+    /// call asks the server again.
+    Unreleased,
     /// The server could not be reached, or the connection broke. Whether the operation happened is
     /// unknown.
     Unreachable,

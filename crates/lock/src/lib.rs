@@ -172,6 +172,7 @@ pub use guard::{LockGuard, LockStatus};
 pub use guarded::Guarded;
 pub use layer::{LockLayer, Locked};
 pub use local::LocalLock;
+pub use local_queue::LocalQueues;
 pub use lock_wait::LockWait;
 pub use locks::Locks;
 #[cfg(feature = "mysql")]
@@ -239,6 +240,14 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 
     /// Gives up the key and the place in the queue.
     fn release(&self, claim: Claim) -> LockFuture<Released>;
+
+    /// The local queues of this lock, the same ones for all its clones. By them, all
+    /// [`Locks`] over one lock know what this process holds, waits for and is releasing.
+    ///
+    /// Default: new ones, so that each `Locks` waits for its own releases only.
+    fn local_queues(&self) -> LocalQueues {
+        LocalQueues::default()
+    }
 }
 
 /// A lock whose grants carry a fencing token: a number that grows with each grant of the key. A
@@ -281,6 +290,10 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         (**self).release(claim)
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        (**self).local_queues()
     }
 }
 

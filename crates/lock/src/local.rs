@@ -10,7 +10,8 @@ use bellwether::{Digest, Key};
 use tokio::time::Instant;
 
 use super::{
-    Attempt, Busy, Claim, Fenced, Grant, Holder, Lock, LockFuture, Released, Renew, Request,
+    Attempt, Busy, Claim, Fenced, Grant, Holder, LocalQueues, Lock, LockFuture, Released, Renew,
+    Request,
 };
 use super::{TakeOver, Token, Watch, Watchers};
 
@@ -46,6 +47,7 @@ struct Inner {
     /// Held for a few operations on the table, never across an `.await`.
     table: Mutex<LocalTable>,
     watchers: Watchers,
+    queues: LocalQueues,
     clock: Clock,
 }
 
@@ -71,6 +73,7 @@ impl LocalLock {
         Self(Arc::new(Inner {
             table: Mutex::default(),
             watchers: Watchers::default(),
+            queues: LocalQueues::default(),
             clock: Clock::start(),
         }))
     }
@@ -132,6 +135,10 @@ impl Lock for LocalLock {
             }
             released
         })
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.0.queues.clone()
     }
 }
 

@@ -14,9 +14,12 @@ use tokio::time::timeout;
 use super::Owner;
 use super::policy::LONGEST_RELEASE;
 
-/// A queue, in the order of arrival, for each key that this process holds, waits for or releases.
+/// The local queues of a lock ([`Lock::local_queues`](super::Lock::local_queues)): one, in the order
+/// of arrival, for each key that this process holds, waits for or releases.
+///
+/// A handle: clones share the queues.
 #[derive(Clone, Default)]
-pub(super) struct LocalQueues(Arc<QueueTable>);
+pub struct LocalQueues(Arc<QueueTable>);
 
 #[derive(Default)]
 struct QueueTable {
@@ -49,6 +52,8 @@ struct PermitHolder {
     owner: Owner,
     /// How many permits it has: an owner gets further ones without waiting.
     permits: usize,
+    /// How many of them are of holds that are being released.
+    releasing: usize,
 }
 
 /// A place in a queue. Dropping it leaves the queue.
@@ -64,8 +69,19 @@ pub(super) struct QueueTicket {
 pub(super) struct PendingRelease {
     queues: LocalQueues,
     digest: Digest,
-    /// Given back at the end of the release.
-    permit: Option<QueuePermit>,
+    /// Whether it has a permit. It gives that back in the step that ends the release, so an attempt
+    /// that waited for the release finds the queue without a holder.
+    has_permit: bool,
+    is_awaited: bool,
+}
+
+/// Why there is no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PermitState {
+    /// Another caller holds or asks for the key.
+    Held,
+    /// The release of the last hold has failed, or has not ended.
+    Releasing,
 }
 
 /// The right to ask the lock for a key. Dropping it lets the next ticket ask.
@@ -73,8 +89,8 @@ pub(super) struct PendingRelease {
 pub(super) struct QueuePermit {
     queues: LocalQueues,
     digest: Digest,
-    /// Whether a [`PendingRelease`] has given it back already.
-    is_given_back: bool,
+    /// Whether a [`PendingRelease`] gives it back instead.
+    is_passed_on: bool,
 }
 
 impl LocalQueues {
@@ -84,7 +100,7 @@ impl LocalQueues {
         let mut queues = self.lock();
         let queue = queues.entry(digest).or_default();
         if !queue.is_used() {
-            queue.holder = Some(PermitHolder { owner, permits: 0 });
+            queue.holder = Some(PermitHolder { owner, permits: 0, releasing: 0 });
         }
         if queue.permit_again(owner) {
             drop(queues);
@@ -99,10 +115,18 @@ impl LocalQueues {
         Err(QueueTicket { queues: self.clone(), digest, owner, wait_point, is_waiting: true })
     }
 
-    /// Notes that this process releases what it had of a key. Attempts wait until this is dropped.
-    pub(super) fn releasing(&self, digest: Digest) -> PendingRelease {
-        self.lock().entry(digest).or_default().releases += 1;
-        PendingRelease { queues: self.clone(), digest, permit: None }
+    /// Notes that this process releases what it had of a key, with the permit that it still has.
+    /// Attempts wait until this is dropped.
+    pub(super) fn releasing(&self, digest: Digest, permit: Option<QueuePermit>) -> PendingRelease {
+        let has_permit = permit.map(|mut permit| permit.is_passed_on = true).is_some();
+        let mut queues = self.lock();
+        let queue = queues.entry(digest).or_default();
+        queue.releases += 1;
+        if let Some(holder) = &mut queue.holder {
+            holder.releasing += usize::from(has_permit);
+        }
+        drop(queues);
+        PendingRelease { queues: self.clone(), digest, has_permit, is_awaited: true }
     }
 
     /// How many keys have a queue.
@@ -111,7 +135,7 @@ impl LocalQueues {
     }
 
     fn permit(&self, digest: Digest) -> QueuePermit {
-        QueuePermit { queues: self.clone(), digest, is_given_back: false }
+        QueuePermit { queues: self.clone(), digest, is_passed_on: false }
     }
 
     /// Changes a queue. Removes it if it is unused now, and wakes the next ticket if the last
@@ -165,9 +189,10 @@ impl LocalQueue {
     }
 
     /// Counts one permit less.
-    fn give_back(&mut self) {
+    fn give_back(&mut self, is_releasing: bool) {
         if let Some(holder) = &mut self.holder {
             holder.permits -= 1;
+            holder.releasing -= usize::from(is_releasing);
         }
         self.holder.take_if(|holder| holder.permits == 0);
     }
@@ -176,15 +201,28 @@ impl LocalQueue {
 impl QueueTicket {
     /// Waits for the releases that are under way. Then gives a permit if the queue has no holder.
     ///
+    /// # Errors
+    /// Who has the permit instead.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves the queue.
-    pub(super) async fn try_permit(mut self) -> Option<QueuePermit> {
+    pub(super) async fn try_permit(mut self) -> Result<QueuePermit, PermitState> {
         self.released().await;
         if self.permit_again() {
-            return Some(self.queues.permit(self.digest));
+            return Ok(self.queues.permit(self.digest));
         }
-        self.wait_point.turns.try_acquire().ok()?.forget();
-        Some(self.take_permit())
+        let Ok(turn) = self.wait_point.turns.try_acquire() else { return Err(self.state()) };
+        turn.forget();
+        Ok(self.take_permit())
+    }
+
+    fn state(&self) -> PermitState {
+        let queues = self.queues.lock();
+        let holder = queues.get(&self.digest).and_then(|queue| queue.holder.as_ref());
+        match holder.is_some_and(|holder| holder.permits == holder.releasing) {
+            true => PermitState::Releasing,
+            false => PermitState::Held,
+        }
     }
 
     /// Waits for its turn, and for the releases that are under way then.
@@ -239,7 +277,7 @@ impl QueueTicket {
         let mut has_more_tickets = false;
         self.queues.change(self.digest, |queue| {
             queue.stop_waiting(self.owner);
-            queue.holder = Some(PermitHolder { owner: self.owner, permits: 1 });
+            queue.holder = Some(PermitHolder { owner: self.owner, permits: 1, releasing: 0 });
             has_more_tickets = queue.waiting.contains_key(&self.owner);
         });
         if has_more_tickets {
@@ -261,17 +299,19 @@ impl QueueTicket {
 }
 
 impl PendingRelease {
-    /// Ends the release, and gives the permit back in the same step. So an attempt that waited for
-    /// the release finds the queue without a holder.
-    pub(super) fn end_with(mut self, permit: Option<QueuePermit>) {
-        self.permit = permit;
+    /// Attempts no longer wait for the release. The queue has a holder until it ends.
+    pub(super) fn stop_waiting(&mut self) {
+        if std::mem::take(&mut self.is_awaited) {
+            let wait_point = self.queues.change(self.digest, |queue| queue.releases -= 1);
+            wait_point.inspect(|wait_point| wait_point.changed.notify_waiters());
+        }
     }
 }
 
 impl Drop for QueuePermit {
     fn drop(&mut self) {
-        if !self.is_given_back {
-            self.queues.change(self.digest, LocalQueue::give_back);
+        if !self.is_passed_on {
+            self.queues.change(self.digest, |queue| queue.give_back(false));
         }
     }
 }
@@ -286,10 +326,11 @@ impl Drop for QueueTicket {
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        let permit = self.permit.take().map(|mut permit| permit.is_given_back = true);
         let wait_point = self.queues.change(self.digest, |queue| {
-            queue.releases -= 1;
-            permit.inspect(|()| queue.give_back());
+            queue.releases -= usize::from(self.is_awaited);
+            if self.has_permit {
+                queue.give_back(true);
+            }
         });
         wait_point.inspect(|wait_point| wait_point.changed.notify_waiters());
     }
@@ -302,98 +343,4 @@ impl fmt::Debug for LocalQueues {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio_test::task::spawn;
-    use tokio_test::{assert_pending, assert_ready};
-
-    use super::*;
-    use bellwether::Key;
-
-    fn digest() -> Digest {
-        Key::of("queue").digest()
-    }
-
-    fn permit(queues: &LocalQueues) -> Option<QueuePermit> {
-        permit_as(queues, Owner::new())
-    }
-
-    fn permit_as(queues: &LocalQueues, owner: Owner) -> Option<QueuePermit> {
-        match queues.enter(digest(), owner) {
-            Ok(permit) => Some(permit),
-            Err(ticket) => assert_ready!(spawn(ticket.try_permit()).poll()),
-        }
-    }
-
-    /// A ticket of another owner, for a queue that has a holder.
-    fn ticket(queues: &LocalQueues) -> QueueTicket {
-        queues.enter(digest(), Owner::new()).expect_err("the queue has a holder")
-    }
-
-    #[tokio::test]
-    async fn one_owner_has_a_permit_at_a_time() {
-        let queues = LocalQueues::default();
-        let first = permit(&queues);
-        assert!(first.is_some() && permit(&queues).is_none());
-        drop(first);
-        assert!(permit(&queues).is_some());
-    }
-
-    #[tokio::test]
-    async fn permits_are_given_in_the_order_of_arrival() {
-        let queues = LocalQueues::default();
-        let holder = permit(&queues);
-        let mut waiting: Vec<_> = (0..3).map(|_| spawn(ticket(&queues).permit())).collect();
-        for waiter in &mut waiting {
-            assert_pending!(waiter.poll());
-        }
-        drop(holder);
-        assert_pending!(waiting[1].poll());
-        let first = assert_ready!(waiting[0].poll());
-        drop(waiting.remove(1));
-        drop(first);
-        assert!(assert_ready!(waiting[1].poll()).is_some());
-    }
-
-    #[tokio::test]
-    async fn an_owner_gets_further_permits_and_other_owners_wait_for_the_last() {
-        let queues = LocalQueues::default();
-        let owner = Owner::new();
-        let outer = permit_as(&queues, owner);
-        let inner = permit_as(&queues, owner);
-        assert!(outer.is_some() && inner.is_some() && permit(&queues).is_none());
-        drop(outer);
-        assert!(permit(&queues).is_none());
-        drop(inner);
-        assert!(permit(&queues).is_some());
-    }
-
-    #[tokio::test]
-    async fn a_try_waits_for_a_release_and_not_for_another_holder() {
-        let queues = LocalQueues::default();
-        let holder = permit(&queues);
-        let release = queues.releasing(digest());
-        let mut tries = spawn(ticket(&queues).try_permit());
-        assert_pending!(tries.poll());
-        drop(holder);
-        assert_pending!(tries.poll());
-        drop(release);
-        assert!(tries.is_woken());
-        let holder = assert_ready!(tries.poll());
-        assert!(holder.is_some() && permit(&queues).is_none());
-        drop((holder, tries));
-        assert_eq!(queues.len(), 0);
-    }
-
-    #[tokio::test]
-    async fn an_unused_queue_is_removed() {
-        let queues = LocalQueues::default();
-        let holder = permit(&queues);
-        drop(permit(&queues));
-        let mut waiting = spawn(ticket(&queues).permit());
-        assert_pending!(waiting.poll());
-        drop(holder);
-        assert_eq!(queues.len(), 1);
-        drop(waiting);
-        assert_eq!(queues.len(), 0);
-    }
-}
+mod tests;

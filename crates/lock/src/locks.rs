@@ -42,7 +42,7 @@ use super::{Claim, Lock, Owner, Reentrant, TakeOver};
 ///
 /// # How it waits
 /// Callers of one process wait for each other in a local queue, in the order of arrival: at most
-/// one of them asks the lock for a key. The lock wakes that one if it reports releases. In any
+/// one of them asks the lock for a key. All `Locks` over clones of one lock share the queues. The lock wakes that one if it reports releases. In any
 /// case, the caller asks again from time to time.
 ///
 /// An error of the lock is returned at once. The exception: once the lock has answered that another
@@ -181,7 +181,8 @@ impl<L: Lock> Locks<L> {
     /// fails.
     ///
     /// # Errors
-    /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if another holder has the key.
+    /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if another holder has the key, and
+    /// [`LockErrorKind::Unreleased`](super::LockErrorKind::Unreleased) if that release has not ended.
     ///
     /// # Cancel safety
     /// A key that is granted to a dropped call is released in the background.
@@ -280,7 +281,8 @@ impl<L: Lock> Locks<L> {
         self.context.counters.read(self.len())
     }
 
-    /// How many keys this process holds, waits for, or is releasing.
+    /// How many keys this process holds, waits for, or is releasing, by all [`Locks`] over clones of
+    /// this lock.
     pub fn len(&self) -> usize {
         self.context.queues.len()
     }

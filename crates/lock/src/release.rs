@@ -110,7 +110,7 @@ struct Release {
     duty: ReleaseDuty,
     /// What was held, if the key was granted.
     hold: Option<Arc<LockHold>>,
-    /// The next attempt of this process waits until this is dropped.
+    /// It has the permit. The next attempt of this process waits until this is dropped.
     pending: Option<PendingRelease>,
     /// Whether the claim held nothing when this began, as far as this process knew.
     is_lost: bool,
@@ -121,8 +121,9 @@ struct Release {
 }
 
 impl Release {
-    fn new(duty: ReleaseDuty, hold: Option<Arc<LockHold>>) -> Self {
-        let pending = duty.context.queues.releasing(duty.claim.key().digest());
+    fn new(mut duty: ReleaseDuty, hold: Option<Arc<LockHold>>) -> Self {
+        let permit = duty.permit.take();
+        let pending = duty.context.queues.releasing(duty.claim.key().digest(), permit);
         let is_lost = hold.as_ref().is_none_or(|hold| hold.state() == HoldState::Lost);
         Self {
             duty,
@@ -162,8 +163,10 @@ impl Release {
     async fn release(&mut self) {
         // An attempt logs the last error itself. The lease then ends the hold.
         while self.attempt().await.is_err() {
-            if self.began.elapsed() >= LONGEST_REPLY {
-                self.pending = None;
+            if let Some(pending) = self.pending.as_mut()
+                && self.began.elapsed() >= LONGEST_REPLY
+            {
+                pending.stop_waiting();
             }
             self.pause().await;
         }
@@ -198,11 +201,7 @@ impl Release {
         if let Some(hold) = self.hold.as_ref().filter(|_| !self.is_lost) {
             hold.set(HoldState::Released);
         }
-        let permit = self.duty.permit.take();
-        match self.pending.take() {
-            Some(pending) => pending.end_with(permit),
-            None => drop(permit),
-        }
+        self.pending = None;
     }
 }
 

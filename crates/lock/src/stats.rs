@@ -37,7 +37,8 @@ pub struct LockStats {
     pub lost: u64,
     /// How many keys this process holds right now, or has lost and not yet released.
     pub held: u64,
-    /// How many keys this process holds, waits for, or is releasing.
+    /// How many keys this process holds, waits for, or is releasing, by all [`Locks`](super::Locks)
+    /// over clones of this lock.
     pub keys: u64,
 }
 

@@ -17,7 +17,7 @@ use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
-use crate::LockError;
+use crate::{LocalQueues, LockError};
 
 macro_rules! by_sessions {
     ($lock:ident, $database:ident) => {
@@ -56,6 +56,10 @@ macro_rules! by_sessions {
 
             fn release(&self, claim: Claim) -> LockFuture<Released> {
                 self.0.release(claim)
+            }
+
+            fn local_queues(&self) -> LocalQueues {
+                self.0.local_queues()
             }
         }
 

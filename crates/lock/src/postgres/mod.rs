@@ -14,7 +14,7 @@ pub use self::options::PostgresOptions;
 use self::advisory::Advisory;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
-use crate::LockError;
+use crate::{LocalQueues, LockError};
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -109,6 +109,10 @@ impl Lock for PostgresLock {
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.0.release(claim)
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.0.local_queues()
     }
 }
 

@@ -8,7 +8,9 @@ use bellwether::{Digest, Key, RedisOptions};
 
 use super::batches::Batches;
 use super::{millis, prove_single, reply, token};
-use crate::{Attempt, Claim, LockError, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::{
+    Attempt, Claim, LocalQueues, LockError, LockFuture, Released, Renew, Request, Watch, Watchers,
+};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server or cluster, and the scripts of a kind of lock.
@@ -17,6 +19,7 @@ pub(super) struct Scripted {
     /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
     scripts: LockScripts,
+    queues: LocalQueues,
     /// The counter of fences, unless each slot has its own.
     counter: Option<Vec<u8>>,
 }
@@ -43,7 +46,7 @@ impl Scripted {
         let client = RedisClient::new(options, all.cloned(), Watchers::default());
         let all_keys = Key::of("bellwether.fence").digest();
         let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));
-        Arc::new(Self { client, suffix, scripts, counter })
+        Arc::new(Self { client, suffix, scripts, queues: LocalQueues::default(), counter })
     }
 
     /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what
@@ -58,6 +61,10 @@ impl Scripted {
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
         self.client.watch(key.digest())
+    }
+
+    pub(super) fn local_queues(&self) -> LocalQueues {
+        self.queues.clone()
     }
 
     /// A name that the scripts read, and that is not watched.

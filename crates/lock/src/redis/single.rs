@@ -9,8 +9,8 @@ use bellwether::{Key, RedisOptions};
 use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, reply, script, token};
-use crate::TakeOver;
 use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
+use crate::{LocalQueues, TakeOver};
 use bellwether::redis::{RedisScript, RedisValue};
 use bellwether::store::{Claim, Renew, Watch};
 
@@ -133,6 +133,10 @@ impl Lock for RedisLock {
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let ours = Arc::clone(&self.0);
         Box::pin(async move { ours.release(claim).await })
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.0.lock.local_queues()
     }
 }
 

@@ -43,7 +43,7 @@ use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
 use self::context::SessionContext;
 use self::pool::SessionPool;
 use super::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
-use crate::{LockError, LockErrorKind};
+use crate::{LocalQueues, LockError, LockErrorKind};
 
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
@@ -54,7 +54,8 @@ pub(super) struct Sessions<D: Database> {
 impl<D: Database> Sessions<D> {
     pub(super) fn new(database: D, settings: SessionSettings) -> Self {
         let pool = SessionPool::new(database, &settings);
-        let context = SessionContext { pool, settings, watchers: Watchers::default() };
+        let watchers = Watchers::default();
+        let context = SessionContext { pool, settings, watchers, queues: LocalQueues::default() };
         Self { claims: Arc::default(), context: Arc::new(context) }
     }
 
@@ -66,6 +67,10 @@ impl<D: Database> Sessions<D> {
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
         self.context.watchers.watch(key.digest())
+    }
+
+    pub(super) fn local_queues(&self) -> LocalQueues {
+        self.context.queues.clone()
     }
 
     pub(super) fn acquire(&self, request: Request) -> LockFuture<Attempt> {

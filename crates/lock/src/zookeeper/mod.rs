@@ -24,7 +24,7 @@ use self::error::ZooKeeperError;
 use self::server_session::ServerSession;
 use self::session_task::open;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
-use crate::LockError;
+use crate::{LocalQueues, LockError};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
@@ -72,6 +72,7 @@ pub struct ZooKeeperLock(Arc<Inner>);
 struct Inner {
     options: ZooKeeperOptions,
     watchers: Watchers,
+    queues: LocalQueues,
     /// The session, or the future that establishes it. Held to read or replace it, never across an
     /// `.await`.
     session: Mutex<Option<Connecting>>,
@@ -94,7 +95,12 @@ impl ZooKeeperLock {
 
     /// A lock that connects when it is first used, for services that start before their ZooKeeper.
     pub fn connect_lazily(options: ZooKeeperOptions) -> Self {
-        Self(Arc::new(Inner { options, watchers: Watchers::default(), session: Mutex::default() }))
+        Self(Arc::new(Inner {
+            options,
+            watchers: Watchers::default(),
+            queues: LocalQueues::default(),
+            session: Mutex::default(),
+        }))
     }
 }
 
@@ -269,6 +275,10 @@ impl Lock for ZooKeeperLock {
             let answer = inner.release(&claim).await;
             answer.map_err(|error| error.during("releasing", Some(claim.key())))
         })
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.0.queues.clone()
     }
 }
 

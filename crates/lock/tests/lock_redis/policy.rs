@@ -55,6 +55,40 @@ async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     is_kept_and_then_lost(&server, lock).await;
 }
 
+async fn wait_for_each_others_releases(lock: impl Lock + Clone) {
+    let [here, there] = [locks(lock.clone()), locks(lock)];
+    for _ in 0..10 {
+        drop(here.try_lock(&key(1)).await.expect("it waits for the release"));
+        drop(there.try_lock(&key(1)).await.expect("it waits for the release"));
+    }
+}
+
+#[tokio::test]
+async fn all_locks_over_one_handle_wait_for_each_others_releases() {
+    let server = RedisServer::start();
+    let one = || options(&server);
+    wait_for_each_others_releases(RedisLock::connect(one()).await.expect("a lock")).await;
+    wait_for_each_others_releases(FairLock::connect(one()).await.expect("a lock")).await;
+    wait_for_each_others_releases(ReentrantLock::connect(one()).await.expect("a lock")).await;
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let nodes = servers.iter().map(options);
+    wait_for_each_others_releases(Redlock::connect(nodes).await.expect("a lock")).await;
+}
+
+#[tokio::test]
+async fn a_release_that_has_no_answer_is_not_said_to_be_another_holder() {
+    let server = RedisServer::start();
+    let options = options(&server).timeout(Duration::from_millis(100)).expect("a timeout");
+    let lock = RedisLock::connect(options).await.expect("a lock");
+    let locks = locks(lock).lease(LONG).expect("a lease");
+    server.stop();
+    let error = locks.try_lock(&key(1)).await.expect_err("the server is paused");
+    assert_eq!(error.kind(), LockErrorKind::NoReply, "{error}");
+    let error = locks.try_lock(&key(1)).await.expect_err("the server is paused");
+    assert_eq!(error.kind(), LockErrorKind::Unreleased, "{error}");
+    server.resume();
+}
+
 #[tokio::test]
 async fn a_lock_by_majority_is_kept_and_is_lost_when_too_few_nodes_are_left() {
     let mut servers = [(); 3].map(|()| RedisServer::start());

@@ -35,6 +35,17 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than
     second.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn all_locks_over_one_handle_wait_for_each_others_releases() {
+    let board = Board::start().await;
+    let lock = board.lock().await;
+    let [here, there] = [Locks::new(lock.clone()), Locks::new(lock)];
+    for _ in 0..10 {
+        drop(here.try_lock(&key()).await.unwrap());
+        drop(there.try_lock(&key()).await.unwrap());
+    }
+}
+
 /// Cases 5 and 51.
 #[tokio::test]
 async fn the_tasks_of_one_process_have_one_node_at_a_time() {

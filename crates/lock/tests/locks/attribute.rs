@@ -9,13 +9,13 @@ use bellwether_lock::{LocalLock, LockErrorKind, LockStatus, LockedError, Locks};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, SECOND, locks};
+use crate::support::{MS, Remote, SECOND, locks};
 
 /// A stock that reads, gives way and writes.
 #[derive(Debug)]
 struct Stock {
     left: AtomicU32,
-    locks: Locks<LocalLock>,
+    locks: Locks<Remote<LocalLock>>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -100,7 +100,7 @@ async fn a_method_waits_for_as_long_as_its_attribute_says() {
     assert_eq!(Arc::clone(&stock).owned("name".to_owned()).await.unwrap(), "name");
 }
 
-static LOCKS: LazyLock<Locks<LocalLock>> = LazyLock::new(|| locks(LocalLock::new()));
+static LOCKS: LazyLock<Locks<Remote<LocalLock>>> = LazyLock::new(|| locks(LocalLock::new()));
 
 #[locked(locks = LOCKS, key = "part/{part}")]
 async fn generic<P: KeyPart + Clone>(part: &P) -> Result<P, SoldOut> {

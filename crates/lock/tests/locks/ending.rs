@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use bellwether::store::Claim;
-use bellwether_lock::{LocalLock, Lock, LockErrorKind, Released};
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, Locks, Released};
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -241,7 +241,7 @@ async fn a_release_that_hangs_holds_up_a_try_for_a_few_seconds_only() {
     lock.delay(Operation::Release, NEVER, NEVER);
     drop(held);
     let began = Instant::now();
-    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Unreleased);
     assert!(began.elapsed() <= SECOND * 6, "{:?}", began.elapsed());
 }
 
@@ -253,6 +253,40 @@ async fn a_release_that_fails_holds_up_a_try_for_as_long_as_it_is_waited_for() {
     lock.fail(Operation::Release, LockErrorKind::Unreachable, usize::MAX);
     drop(held);
     let began = Instant::now();
-    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Unreleased);
     assert!(began.elapsed() <= SECOND * 2, "{:?}", began.elapsed());
+}
+
+/// The release of a dropped guard begins after the first of these tries.
+#[tokio::test]
+async fn all_locks_over_one_handle_wait_for_each_others_releases() {
+    let lock = LocalLock::new();
+    let [here, there] = [Locks::new(lock.clone()), Locks::new(lock)];
+    for _ in 0..100 {
+        drop(here.try_lock(&key()).await.unwrap());
+        drop(there.try_lock(&key()).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_or_has_not_ended_is_not_said_to_be_another_holder() {
+    for hangs in [false, true] {
+        let lock = Scripted::default();
+        let locks = locks(lock.clone()).lease(SECOND * 10).unwrap();
+        let held = locks.lock(&key()).await.unwrap();
+        assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+        match hangs {
+            false => lock.fail(Operation::Release, LockErrorKind::NoReply, usize::MAX),
+            true => lock.delay(Operation::Release, NEVER, NEVER),
+        }
+        drop(held);
+        for _ in 0..2 {
+            assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Unreleased);
+        }
+        if !hangs {
+            // The lease ends what could not be released.
+            sleep(SECOND * 12).await;
+            drop(locks.try_lock(&key()).await.unwrap());
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::reentrant::ReentrantLocal;
 use crate::support::{
-    LEASE, MS, Operation, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+    LEASE, MS, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks, seize,
 };
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn rivals_keep_their_order_although_each_asks_first_whether_its_owner_hold
 #[tokio::test(start_paused = true)]
 async fn a_chain_of_calls_takes_it_as_often_as_it_is_long() {
     fn call(
-        locks: &Locks<ReentrantLocal>,
+        locks: &Locks<Remote<ReentrantLocal>>,
         depth: usize,
     ) -> Pin<Box<dyn Future<Output = usize> + Send + '_>> {
         Box::pin(async move {

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::{
-    LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+    LEASE, MS, NEVER, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks, seize,
 };
 
 /// When it is lost, from now on.
@@ -250,7 +250,7 @@ async fn a_loss_is_reported_to_a_caller_that_asks_after_it() {
 /// Stopped past its lease: the flag is right before any other task could run.
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
-    let lock = LocalLock::new();
+    let lock = Remote(LocalLock::new());
     let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
     let held = locks.lock(&key()).await.unwrap();
     thread::sleep(MS * 120);

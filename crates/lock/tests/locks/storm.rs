@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{MS, Operation, SECOND, Scripted, item, locks};
+use crate::support::{MS, Operation, Remote, SECOND, Scripted, item, locks};
 
 const KEYS: usize = 4;
 
@@ -44,7 +44,7 @@ impl Drop for Leaves<'_> {
 }
 
 /// One caller: it takes some key in some way, and leaves in another.
-async fn call(locks: &Locks<Scripted>, world: &World, chance: &mut StdRng) {
+async fn call(locks: &Locks<Remote<Scripted>>, world: &World, chance: &mut StdRng) {
     let of = chance.random_range(0..KEYS);
     let key = item(of as u64);
     let patience = Duration::from_micros(chance.random_range(0..3_000));

@@ -11,7 +11,8 @@ pub use self::options::FairLockOptions;
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, script, token};
-use crate::{Attempt, Claim, Fenced, Lock, LockError, LockFuture, Released, Renew, Request, Watch};
+use crate::{Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture};
+use crate::{Released, Renew, Request, Watch};
 use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
@@ -127,6 +128,10 @@ impl Lock for FairLock {
         let [queue, times] = self.queue(claim.key());
         let names = vec![self.lock.name(claim.key()), queue, times];
         self.lock.release(claim, names)
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.lock.local_queues()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     Attempt, Claim, Grant, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request,
     Term,
 };
-use crate::{Watch, Watchers};
+use crate::{LocalQueues, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
 
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
@@ -58,6 +58,7 @@ struct Inner {
     renew: RedisScript,
     verify: RedisScript,
     release: RedisScript,
+    queues: LocalQueues,
 }
 
 impl Redlock {
@@ -113,7 +114,8 @@ impl Redlock {
         let client =
             |options| RedisClient::new(options, scripts.map(Clone::clone), watchers.clone());
         let nodes = nodes.into_iter().map(client).collect();
-        Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release })))
+        let queues = LocalQueues::default();
+        Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release, queues })))
     }
 }
 
@@ -288,6 +290,10 @@ impl Lock for Redlock {
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.release(&claim).await })
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.0.queues.clone()
     }
 }
 

@@ -7,6 +7,7 @@ use bellwether::{Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{prove, script};
+use crate::LocalQueues;
 use crate::{
     Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
 };
@@ -92,6 +93,10 @@ impl Lock for ReentrantLock {
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let names = vec![self.lock.name(claim.key())];
         self.lock.release(claim, names)
+    }
+
+    fn local_queues(&self) -> LocalQueues {
+        self.lock.local_queues()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Locks that do what a test says.
 
 pub(crate) mod reentrant;
+pub(crate) mod remote;
 pub(crate) mod scripted;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use bellwether_lock::{
     Attempt, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, Request,
 };
 
+pub(crate) use self::remote::Remote;
 pub(crate) use self::scripted::{Operation, Scripted};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
@@ -29,8 +31,8 @@ pub(crate) fn item(item: u64) -> Key {
 }
 
 /// What a process of the fleet has: locks of its own, over the lock that all share.
-pub(crate) fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LEASE).expect("a lease").wait(LockWait::at_most(NEVER))
+pub(crate) fn locks<L: Lock>(lock: L) -> Locks<Remote<L>> {
+    Locks::new(Remote(lock)).lease(LEASE).expect("a lease").wait(LockWait::at_most(NEVER))
 }
 
 pub(crate) fn kind<L: Lock>(answer: Result<LockGuard<L>, LockError>) -> LockErrorKind {
