@@ -289,6 +289,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     /// A transient error counts as busy once the lock has answered that another holder has the key.
     fn failed(&mut self, error: LockError) -> Result<RequestOutcome, LockError> {
         self.is_unknown |= error.is_unknown();
+        self.is_answered |= error.was_busy();
         let is_waited_out =
             self.is_answered && error.is_transient() && !matches!(self.limit, WaitLimit::Try);
         if !is_waited_out {

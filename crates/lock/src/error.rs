@@ -18,6 +18,8 @@ use bellwether::{BoxError, ConfigError, Key, StoreError, StoreErrorKind};
 pub struct LockError {
     kind: LockErrorKind,
     message: Arc<str>,
+    /// Whether the server had answered before that another holder has the key.
+    was_busy: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -68,13 +70,23 @@ impl LockError {
     /// Makes an error of a lock, for locks of your own. The message says what was done and how it
     /// failed. It must hold no value and no secret.
     pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into(), source: None }
+        Self { kind, message: message.into().into(), was_busy: false, source: None }
     }
 
     /// Adds the cause. Like the message, it must hold no value and no secret.
     #[must_use]
     pub fn with_source(self, source: impl Into<BoxError>) -> Self {
         Self { source: Some(source.into().into()), ..self }
+    }
+
+    /// The error ended a wait in the server, which had answered that another holder has the key.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(super) fn while_busy(self) -> Self {
+        Self { was_busy: true, ..self }
+    }
+
+    pub(super) fn was_busy(&self) -> bool {
+        self.was_busy
     }
 
     /// Whether the error is transient: another request may succeed.

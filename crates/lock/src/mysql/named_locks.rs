@@ -42,6 +42,14 @@ impl Database for NamedLocks {
         &self,
         session: &mut MySqlSession,
         name: &Name,
+    ) -> Result<Option<TakenName>, SessionError> {
+        self.wait(session, name, Duration::ZERO).await
+    }
+
+    async fn wait(
+        &self,
+        session: &mut MySqlSession,
+        name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
         let seconds = patience.as_secs_f64();

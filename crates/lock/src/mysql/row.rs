@@ -123,6 +123,14 @@ impl Database for Rows {
         &self,
         session: &mut MySqlSession,
         name: &Name,
+    ) -> Result<Option<TakenName>, SessionError> {
+        self.wait(session, name, Duration::ZERO).await
+    }
+
+    async fn wait(
+        &self,
+        session: &mut MySqlSession,
+        name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
         let until = Instant::now() + patience;

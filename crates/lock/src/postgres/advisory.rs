@@ -21,42 +21,6 @@ impl Advisory {
         Self(options)
     }
 
-    /// Takes the lock if it is free, with a fence, in one step.
-    async fn try_take(
-        session: &PostgresSession,
-        lock: i64,
-    ) -> Result<Option<TakenName>, SessionError> {
-        let asked = Instant::now();
-        let take = format!(
-            "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
-        );
-        let Some(fence) = session.last(&take).await? else { return Ok(None) };
-        Ok(Some(TakenName { fence: number(&fence)?, asked }))
-    }
-
-    /// Waits for the lock, and then asks for the fence. The second request shows that the session
-    /// still lives: it may have ended long before the grant arrives.
-    async fn wait(
-        session: &PostgresSession,
-        lock: i64,
-        patience: Duration,
-    ) -> Result<Option<TakenName>, SessionError> {
-        // Zero means no timeout.
-        let millis = patience.as_millis().max(1);
-        let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
-        match session.client.batch_execute(&wait).await {
-            Ok(()) => {}
-            // The timeout may come just after the grant.
-            Err(error) if is_late(&error) && Self::has_any(session).await? => {}
-            Err(error) if is_late(&error) => return Ok(None),
-            Err(error) => return Err(classify(error)),
-        }
-        let asked = Instant::now();
-        let fence = session.last("SELECT nextval('bellwether_fences')").await?;
-        let fence = number(&fence.ok_or_else(malformed)?)?;
-        Ok(Some(TakenName { fence, asked }))
-    }
-
     /// Whether the session has an advisory lock. It never has more than one.
     async fn has_any(session: &PostgresSession) -> Result<bool, SessionError> {
         let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
@@ -104,13 +68,40 @@ impl Database for Advisory {
         &self,
         session: &mut PostgresSession,
         name: &Name,
+    ) -> Result<Option<TakenName>, SessionError> {
+        let lock = name.number();
+        let asked = Instant::now();
+        // In one step with the fence.
+        let take = format!(
+            "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
+        );
+        let Some(fence) = session.last(&take).await? else { return Ok(None) };
+        Ok(Some(TakenName { fence: number(&fence)?, asked }))
+    }
+
+    /// Waits for the lock, and then asks for the fence. The second request shows that the session
+    /// still lives: it may have ended long before the grant arrives.
+    async fn wait(
+        &self,
+        session: &mut PostgresSession,
+        name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        let held = Self::try_take(session, name.number()).await?;
-        if held.is_some() || patience.is_zero() {
-            return Ok(held);
+        let lock = name.number();
+        // Zero means no timeout.
+        let millis = patience.as_millis().max(1);
+        let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
+        match session.client.batch_execute(&wait).await {
+            Ok(()) => {}
+            // The timeout may come just after the grant.
+            Err(error) if is_late(&error) && Self::has_any(session).await? => {}
+            Err(error) if is_late(&error) => return Ok(None),
+            Err(error) => return Err(classify(error)),
         }
-        Self::wait(session, name.number(), patience).await
+        let asked = Instant::now();
+        let fence = session.last("SELECT nextval('bellwether_fences')").await?;
+        let fence = number(&fence.ok_or_else(malformed)?)?;
+        Ok(Some(TakenName { fence, asked }))
     }
 
     async fn holds(&self, session: &mut PostgresSession, _: &Name) -> Result<bool, SessionError> {

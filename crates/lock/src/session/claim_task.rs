@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -106,7 +107,7 @@ impl<D: Database> ClaimTask<D> {
             match self.take_by(pooled, until, answer).await {
                 // It was idle for too long, and so may all others be. A new session shows whether
                 // the server is there.
-                Err(error) if is_used && error.is_broken() && !error.is_late() => {
+                Err(error) if is_used && error.is_stale() => {
                     self.context.pool.suspect();
                 }
                 taken => return taken,
@@ -139,8 +140,9 @@ impl<D: Database> ClaimTask<D> {
         Ok(Some(HeldName { pooled, fence, asked }))
     }
 
-    /// Asks once. When the caller goes, a statement that waits is interrupted. Other statements end
-    /// soon without that.
+    /// Takes the name if it is free, and else waits for it. So an error of the wait says that
+    /// another claim had the name. When the caller goes, the statement that waits is interrupted.
+    /// Other statements end soon without that.
     async fn ask(
         &self,
         pooled: &mut PooledSession<D>,
@@ -149,21 +151,27 @@ impl<D: Database> ClaimTask<D> {
     ) -> Result<Option<TakenName>, SessionError> {
         let database = &self.context.pool.database;
         let limit = self.context.settings.timeout;
+        let taken = timeout(limit, database.take(&mut pooled.session, &self.name)).await;
+        let taken = taken.unwrap_or_else(|_| Err(SessionError::late(limit)))?;
         let patience = until.saturating_duration_since(Instant::now());
+        let is_left = self.is_left(answer).now_or_never().is_some();
+        if taken.is_some() || patience.is_zero() || is_left {
+            return Ok(taken);
+        }
         let interrupt = database.interrupt_of(&pooled.session);
-        let taking = database.take(&mut pooled.session, &self.name, patience);
-        let mut taking = std::pin::pin!(timeout(patience + limit, taking));
-        let taken = tokio::select! {
-            taken = &mut taking => taken,
+        let longest = patience + limit;
+        let waiting = database.wait(&mut pooled.session, &self.name, patience);
+        let mut waiting = std::pin::pin!(timeout(longest, waiting));
+        let waited = tokio::select! {
+            waited = &mut waiting => waited,
             () = self.is_left(answer) => {
-                if !patience.is_zero() {
-                    pooled.is_interrupted = true;
-                    let _ = timeout(limit, database.interrupt(interrupt)).await;
-                }
-                timeout(limit, taking).await.unwrap_or_else(Err)
+                pooled.is_interrupted = true;
+                let _ = timeout(limit, database.interrupt(interrupt)).await;
+                timeout(limit, waiting).await.unwrap_or_else(Err)
             }
         };
-        taken.unwrap_or_else(|_| Err(SessionError::late(patience + limit)))
+        let waited = waited.unwrap_or_else(|_| Err(SessionError::late(longest)));
+        waited.map_err(SessionError::while_busy)
     }
 
     /// Waits until the caller is gone, or tells the task to stop.

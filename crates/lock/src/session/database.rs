@@ -32,8 +32,15 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
         session: &mut Self::Session,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
-    /// Takes the name if it is free, or becomes free within the patience.
+    /// Takes the name if it is free.
     fn take(
+        &self,
+        session: &mut Self::Session,
+        name: &Name,
+    ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send;
+
+    /// Takes the name when it becomes free, within the patience.
+    fn wait(
         &self,
         session: &mut Self::Session,
         name: &Name,

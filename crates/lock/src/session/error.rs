@@ -13,6 +13,8 @@ pub(crate) struct SessionError {
     kind: LockErrorKind,
     message: String,
     effect: Effect,
+    /// Whether the server had answered before that another claim has the name.
+    was_busy: bool,
     source: Option<BoxError>,
 }
 
@@ -30,18 +32,27 @@ enum Effect {
 impl SessionError {
     /// The server refused the request.
     pub(crate) fn refused(kind: LockErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::None, source: None }
+        Self::new(kind, message, Effect::None)
     }
 
     /// The server does not know one of our tables.
     pub(crate) fn unprepared(message: impl Into<String>) -> Self {
         let kind = LockErrorKind::Misconfigured;
-        Self { kind, message: message.into(), effect: Effect::Unprepared, source: None }
+        Self::new(kind, message, Effect::Unprepared)
     }
 
     /// There is no session, or it cannot be used any more.
     pub(crate) fn broken(kind: LockErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::Broken, source: None }
+        Self::new(kind, message, Effect::Broken)
+    }
+
+    fn new(kind: LockErrorKind, message: impl Into<String>, effect: Effect) -> Self {
+        Self { kind, message: message.into(), effect, was_busy: false, source: None }
+    }
+
+    /// The server had answered that another claim has the name.
+    pub(super) fn while_busy(self) -> Self {
+        Self { was_busy: true, ..self }
     }
 
     /// There was no answer in time.
@@ -55,6 +66,11 @@ impl SessionError {
 
     pub(crate) fn is_broken(&self) -> bool {
         self.effect == Effect::Broken
+    }
+
+    /// Whether the session had ended before it was asked, if it was used before.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_broken() && !self.is_late() && !self.was_busy
     }
 
     pub(super) fn is_late(&self) -> bool {
@@ -78,6 +94,7 @@ impl SessionError {
 
     fn public(self, message: String) -> LockError {
         let error = LockError::new(self.kind, message);
+        let error = if self.was_busy { error.while_busy() } else { error };
         match self.source {
             Some(source) => error.with_source(source),
             None => error,

@@ -179,7 +179,8 @@ impl Bench {
         let waiting = self.command(match self.kind {
             Kind::Names | Kind::Rows => {
                 "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
-                 AND (info LIKE '%GET_LOCK%' OR info LIKE '%FOR UPDATE%')"
+                 AND (info LIKE '%GET_LOCK%' OR info LIKE '%FOR UPDATE%') \
+                 AND info NOT LIKE '%, 0.000)%' AND info NOT LIKE '%NOWAIT%'"
             }
             Kind::Advisory => "SELECT pid FROM pg_locks WHERE NOT granted",
         });

@@ -3,23 +3,42 @@
 use std::time::Duration;
 
 use bellwether::store::Claim;
-use bellwether_lock::LockErrorKind;
+use bellwether_lock::{LockErrorKind, LockWait, Locks};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::free_port;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::bench::{
     AMPLE, Bench, Kind, LockSettings, SESSION, SLACK, ask_by, free, insist, key, promises, take,
 };
 
 promises![
+    a_caller_that_waits_waits_on_through_a_restart,
     holder_and_waiter_outlive_a_restart_and_fences_grow_over_it,
     what_was_dropped_is_made_again_and_fences_grow_over_it,
     a_server_that_comes_later_is_worked_with,
     damaged_answers_are_errors,
 ];
+
+/// In its first request, which waits in the server.
+async fn a_caller_that_waits_waits_on_through_a_restart(mut on: Bench) {
+    let lock = on.lock();
+    let held = take(&*lock, key(1)).await;
+    let locks = Locks::new(on.lock()).wait(LockWait::at_most(LONG));
+    // So that its session is not a new one.
+    drop(locks.lock(&key(2)).await.expect("it is free"));
+    let waits = tokio::spawn(async move { locks.lock(&key(1)).await.map(drop) });
+    while !on.has_a_waiter() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    on.kill();
+    // The session of the holder ends with the server, so the waiter is the next one.
+    on.restart();
+    waits.await.expect("no panic").expect("it waits on, up to its limit");
+    drop(held);
+}
 
 /// Cases 21, 55 and 80.
 async fn holder_and_waiter_outlive_a_restart_and_fences_grow_over_it(mut on: Bench) {
@@ -129,3 +148,5 @@ async fn a_server_with_another_protocol_is_an_error() {
         kind.connect(&kind.url_by(address), &settings).await.expect_err("no database");
     }
 }
+
+const LONG: Duration = Duration::from_secs(60);
