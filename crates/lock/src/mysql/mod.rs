@@ -102,7 +102,7 @@ macro_rules! by_sessions {
 ///   processes must use the same server, and not through a proxy that shares sessions.
 /// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs. Kill
 ///   the holder's connection instead.
-/// - Connections are not encrypted.
+/// - Connections are not encrypted, and an address that asks for TLS is refused.
 /// - Tested with MariaDB 10.11. Oracle's MySQL 8 supports all the statements, but was not tested;
 ///   it rounds patience to whole seconds.
 #[derive(Clone, Debug)]

@@ -31,6 +31,10 @@ impl DatabaseAddress for MySqlAddress {
     const OPTIONS: &'static str = "MySqlOptions";
     const FORM: &'static str = "it must be mysql://[user[:password]@]host[:port]/database";
 
+    const PLAIN: &'static str = "require_ssl=false";
+    const NO_TLS: &'static str = "connections are not encrypted: `require_ssl` may only be `false`, \
+        and there must be no other parameter about TLS";
+
     fn parse(url: &str) -> Option<Self> {
         let address = Opts::from_url(url).ok()?;
         address.db_name().is_some_and(|name| !name.is_empty()).then_some(Self(address))

@@ -55,7 +55,7 @@ use crate::{LocalQueues, LockError};
 ///   pooler that shares sessions, such as PgBouncer in transaction mode.
 /// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs.
 ///   Terminate the holder's backend instead.
-/// - Connections are not encrypted.
+/// - Connections are not encrypted, and an address that asks for TLS is refused.
 /// - Tested with PostgreSQL 15.
 #[derive(Clone, Debug)]
 pub struct PostgresLock(Sessions<Advisory>);

@@ -31,6 +31,10 @@ impl DatabaseAddress for PostgresAddress {
     const OPTIONS: &'static str = "PostgresOptions";
     const FORM: &'static str = "it must be postgresql://[user[:password]@]host[:port][/database]";
 
+    const PLAIN: &'static str = "sslmode=disable";
+    const NO_TLS: &'static str = "connections are not encrypted: `sslmode` may only be `disable`, \
+        and there must be no other parameter about TLS";
+
     fn parse(url: &str) -> Option<Self> {
         if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
             return None;

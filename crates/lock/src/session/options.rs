@@ -27,6 +27,12 @@ mod sealed {
         /// The form that an address must have, for the error.
         const FORM: &'static str;
 
+        /// The one parameter about TLS that an address may have.
+        const PLAIN: &'static str;
+
+        /// That it may have no other one, for the error.
+        const NO_TLS: &'static str;
+
         fn parse(url: &str) -> Option<Self>;
     }
 }
@@ -35,12 +41,16 @@ pub(crate) use sealed::DatabaseAddress;
 
 impl<A: DatabaseAddress> SessionOptions<A> {
     /// Options for an address: `mysql://` with a database, which has the tables of the locks, or
-    /// `postgresql://`. Services share locks if they have the same namespace.
+    /// `postgresql://`. Connections are not encrypted. Services share locks if they have the same namespace.
     ///
     /// # Errors
-    /// If the address is not valid. The message repeats no part of it, because any may be a
+    /// If the address is not valid, or asks for TLS. The message repeats no part of it, because any may be a
     /// password. If the namespace is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
     pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
+        let parameters = url.split_once('?').into_iter().flat_map(|(_, query)| query.split('&'));
+        if parameters.filter(|parameter| *parameter != A::PLAIN).any(is_about_tls) {
+            return Err(ConfigError::Url { reason: A::NO_TLS });
+        }
         let address = A::parse(url).ok_or(ConfigError::Url { reason: A::FORM })?;
         Ok(Self { address, settings: SessionSettings::new(namespace)? })
     }
@@ -94,4 +104,10 @@ impl<A: DatabaseAddress> fmt::Debug for SessionOptions<A> {
             .field("settings", &self.settings)
             .finish()
     }
+}
+
+/// Whether a parameter of an address is about TLS, or may be because its name is encoded.
+fn is_about_tls(parameter: &str) -> bool {
+    let name = parameter.split('=').next().unwrap_or_default();
+    ["ssl", "tls", "verify_", "_roots", "%"].iter().any(|part| name.contains(part))
 }

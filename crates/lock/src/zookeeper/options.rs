@@ -161,7 +161,7 @@ fn is_name(name: &str) -> bool {
     !["", ".", ".."].contains(&name) && !name.contains(char::is_control)
 }
 
-const SERVERS: &str = "it must be host[:port],host[:port]...[/path]";
+const SERVERS: &str = "it must be host[:port],host[:port]...[/path]; connections are not encrypted";
 
 #[cfg(test)]
 mod tests {
@@ -179,6 +179,14 @@ mod tests {
         let wrong = ["", ",", "zoo1,", ":2181", "zoo1:port", "zoo1:0", "tcp://zoo1", "a:b:1"];
         for servers in wrong.into_iter().chain(["zoo1//apps", "zoo1/./apps", "zoo1/a\0b"]) {
             assert!(ZooKeeperOptions::new(servers, "shop").is_err(), "{servers:?}");
+        }
+    }
+
+    #[test]
+    fn servers_that_ask_for_tls_are_refused_by_name() {
+        for servers in ["tcp+tls://zoo1:2281", "zoo1,ssl://zoo2", "ssl:zoo1:2281"] {
+            let error = ZooKeeperOptions::new(servers, "shop").unwrap_err().to_string();
+            assert!(error.contains("not encrypted"), "{error}");
         }
     }
 

@@ -122,6 +122,36 @@ fn what_is_no_address_is_refused_without_repeating_it() {
     }
 }
 
+/// Not even one that would do without encryption.
+#[test]
+fn an_address_that_asks_for_tls_is_refused_with_the_name_of_its_parameter() {
+    for parameter in [
+        "sslmode=prefer",
+        "sslmode=require",
+        "sslrootcert=a",
+        "sslnegotiation=direct",
+        "ss%6Cmode=prefer",
+    ] {
+        for before in ["", "application_name=a&"] {
+            let address = format!("postgresql://clerk:hunter2@localhost/shop?{before}{parameter}");
+            let error = PostgresOptions::new(&address, "test").expect_err(parameter).to_string();
+            let is_said = error.contains("`sslmode`") && error.contains("not encrypted");
+            assert!(is_said && !error.contains("hunter2"), "{parameter}: {error}");
+        }
+    }
+    for parameter in
+        ["require_ssl=true", "require%5Fssl=true", "verify_ca=false", "ssl-mode=REQUIRED"]
+    {
+        let address = format!("mysql://clerk:hunter2@localhost/shop?{parameter}");
+        let error = MySqlOptions::new(&address, "test").expect_err(parameter).to_string();
+        let is_said = error.contains("`require_ssl`") && error.contains("not encrypted");
+        assert!(is_said && !error.contains("hunter2"), "{parameter}: {error}");
+    }
+    PostgresOptions::new("postgresql://localhost/shop?sslmode=disable", "test")
+        .expect("it is plain");
+    MySqlOptions::new("mysql://localhost/shop?require_ssl=false", "test").expect("it is plain");
+}
+
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let options = || PostgresOptions::new("postgresql://localhost", "test").expect("options");
