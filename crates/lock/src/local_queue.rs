@@ -6,13 +6,13 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bellwether::Digest;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 use super::Owner;
-use super::policy::LONGEST_RELEASE;
 
 /// The local queues of a lock ([`Lock::local_queues`](super::Lock::local_queues)): one, in the order
 /// of arrival, for each key that this process holds, waits for or releases.
@@ -202,7 +202,7 @@ impl QueueTicket {
     /// Waits for the releases that are under way. Then gives a permit if the queue has no holder.
     ///
     /// # Errors
-    /// Who has the permit instead.
+    /// What has the permit instead.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue.
@@ -341,6 +341,9 @@ impl fmt::Debug for LocalQueues {
         f.debug_struct("LocalQueues").field("keys", &self.len()).finish()
     }
 }
+
+/// How long an attempt waits for a release at most: longer than a lock takes to answer.
+pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,9 @@ use super::acquisition::Acquisition;
 use super::context::{LocksContext, ShutdownStage};
 use super::error::LockError;
 use super::guard::LockGuard;
+use super::local_queue::LONGEST_RELEASE;
 use super::lock_wait::LockWait;
-use super::policy::{LONGEST_RELEASE, LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
+use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
 use super::stats::LockStats;
 use super::{Claim, Lock, Owner, Reentrant, TakeOver};
 

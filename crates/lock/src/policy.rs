@@ -101,6 +101,3 @@ impl WaitLimit {
 pub(super) fn far(from: Instant, duration: Duration) -> Instant {
     from + duration.min(Duration::from_secs(366 * 24 * 60 * 60))
 }
-
-/// How long an attempt waits for a release at most: longer than a lock takes to answer.
-pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);

@@ -10,8 +10,9 @@ use tokio::time::timeout;
 
 use super::error::LockError;
 use super::guard::{LockGuard, LockStatus};
+use super::local_queue::LONGEST_RELEASE;
 use super::locks::Locks;
-use super::policy::{LONGEST_RELEASE, WhenLost};
+use super::policy::WhenLost;
 use super::{Lock, Released};
 
 impl<L: Lock> Locks<L> {
