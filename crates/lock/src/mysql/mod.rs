@@ -130,9 +130,9 @@ by_sessions!(MySqlLock, NamedLocks);
 /// bellwether_locks`, and `CREATE` if a table is missing.
 ///
 /// # What it leaves behind
-/// A row for each key that was locked in the last ten seconds, and at most 64 more for each
-/// process: every 64th release of a process removes up to 256 older rows that are not held. When a
-/// process stops, the next one removes its last 64 rows.
+/// A row for each key that was locked in the last ten seconds, and older ones until they are
+/// removed: a process removes up to 256 of those that are not held when it connects, and with every
+/// 64th release. So it removes more than it adds.
 ///
 /// # Limits
 /// It needs MariaDB 10.6 or MySQL 8, for `SKIP LOCKED`. Tested with MariaDB 10.11 only.

@@ -72,26 +72,38 @@ impl Rows {
         }
     }
 
-    /// Removes unused rows, with every 64th release.
-    async fn clean_up(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
-            return Ok(());
-        }
-        // Rows that are held are skipped. A waiter for a row that is removed inserts it again.
+    /// Removes unused rows. If that fails, the session can be used as before.
+    async fn clean_up(session: &mut MySqlSession) -> Result<(), SessionError> {
+        let Err(error) = Self::remove_old(session).await else { return Ok(()) };
+        tracing::debug!(target: "bellwether::lock", ?error, "old rows of locks were not removed");
+        session.run("ROLLBACK").await
+    }
+
+    async fn remove_old(session: &mut MySqlSession) -> Result<(), SessionError> {
+        // Without a lock: a range would also lock the first row that is not old.
         let old = session
             .texts(
-                "START TRANSACTION; SELECT name FROM bellwether_locks \
-                 WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
+                "SELECT name FROM bellwether_locks \
+                 WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256",
             )
             .await?;
         // Our names have these letters only. Other rows stay.
         let is_ours = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
-        let old = old.iter().filter(is_ours);
         // One statement per row: a statement for several rows may scan all, and wait for a locked
-        // one.
+        // one. Rows that are held are skipped. A waiter for a row that is removed inserts it again.
+        let lock = |name: &String| {
+            format!(
+                "SELECT name FROM bellwether_locks WHERE name = '{name}' FOR UPDATE SKIP LOCKED; "
+            )
+        };
+        let lock: String = old.iter().filter(is_ours).map(lock).collect();
+        if lock.is_empty() {
+            return Ok(());
+        }
+        let unused = session.texts(&format!("START TRANSACTION; {lock}")).await?;
         let remove =
             |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
-        session.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
+        session.run(&(unused.iter().map(remove).collect::<String>() + "COMMIT")).await
     }
 }
 
@@ -114,7 +126,8 @@ impl Database for Rows {
     async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
         fence::prepare(session).await?;
         if fence::is_there(session, "bellwether_locks").await? {
-            return Ok(());
+            // Processes that end before their 64th release would leave all their rows.
+            return Self::clean_up(session).await;
         }
         fence::make(session, TABLE).await
     }
@@ -159,9 +172,8 @@ impl Database for Rows {
     async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let was_held = self.holds(session, name).await?;
         session.run("ROLLBACK").await?;
-        if let Err(error) = self.clean_up(session).await {
-            tracing::debug!(target: "bellwether::lock", ?error, "old rows of locks were not removed");
-            session.run("ROLLBACK").await?;
+        if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY == CLEAN_UP_EVERY - 1 {
+            Self::clean_up(session).await?;
         }
         Ok(was_held)
     }

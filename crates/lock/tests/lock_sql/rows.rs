@@ -43,6 +43,24 @@ async fn old_rows_are_removed_unless_they_are_held() {
     free(&*lock, again).await;
 }
 
+/// Each ends before its 64th release, and the last key of each is never released.
+#[tokio::test]
+async fn short_jobs_remove_the_old_rows_of_earlier_ones() {
+    let on = Bench::start(Kind::Rows);
+    for job in 0..5 {
+        let lock = on.lock();
+        for number in 0..20 {
+            let held = take(&*lock, key(job * 100 + number)).await;
+            free(&*lock, held).await;
+        }
+        let killed = take(&*lock, key(job * 100 + 20)).await;
+        assert_eq!(rows(&on), "21", "after job {job}");
+        drop((killed, lock));
+        on.kill_sessions();
+        make_old(&on);
+    }
+}
+
 #[tokio::test]
 async fn a_waiter_for_a_row_that_is_removed_creates_it_again() {
     let on = Bench::start(Kind::Rows);
