@@ -90,7 +90,8 @@
 //! - Whatever ends a holder releases the key: a drop, an early return, a panic, a cancelled future,
 //!   a [shutdown](Locks::shutdown). So does a request that is cancelled.
 //! - Work under a lock ([`Locks::run`], [`LockLayer`], `#[locked]`) has released it when it
-//!   returns. A guard that was dropped is released before the next attempt of this process asks.
+//!   returns. A guard that was dropped is released before the next attempt of this process asks, by
+//!   the same lock or a clone of it.
 //! - A holder whose process stood still for longer than its lease or session can see that it may
 //!   have lost the key, before any other task has run.
 //! - A wait ends at its limit. A release between a request and the wait after it is not missed.

@@ -1,3 +1,5 @@
+//! The order of callers, and what a try is told.
+
 use tokio_test::task::spawn;
 use tokio_test::{assert_pending, assert_ready};
 
