@@ -151,15 +151,12 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         runtime: &Handle,
     ) -> Result<LocalTurn<L>, LockError> {
         let Some(until) = self.limit.queue_deadline() else {
-            let state = match ticket.try_permit().await {
+            let refused = match ticket.try_permit().await {
                 Ok(permit) => return Ok(LocalTurn::Permitted(permit)),
-                Err(state) => state,
+                Err(PermitState::Held) => LockError::busy(self.key),
+                Err(PermitState::Releasing) => LockError::unreleased(self.key),
             };
-            let again = self.again(runtime).await?;
-            return again.map(LocalTurn::Again).ok_or_else(|| match state {
-                PermitState::Held => LockError::busy(self.key),
-                PermitState::Releasing => LockError::unreleased(self.key),
-            });
+            return self.again(runtime).await?.map(LocalTurn::Again).ok_or(refused);
         };
         let mut permitted = pin!(timeout_at(until, ticket.permit()));
         // Polled first, because that takes its place in the queue.
@@ -311,12 +308,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             }
             Attempt::Busy(_) => None,
         };
-        match late {
-            Some((kind, what)) => {
-                Err(LockError::new(kind, format!("{what} when its grant arrived")))
-            }
-            None => Ok(attempt),
-        }
+        let Some((kind, what)) = late else { return Ok(attempt) };
+        Err(LockError::new(kind, format!("{what} when its grant arrived")))
     }
 
     /// How long the lock itself may wait: until the next counted try or the deadline, and for a
