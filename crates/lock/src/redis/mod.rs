@@ -33,9 +33,9 @@
 //! [silence](crate::FairLockOptions::silence) at most.
 //!
 //! # What a free lock costs
-//! Taking it is one script of three commands, and releasing it is another script. A waiter costs more: its request reads the name of the lock, so
-//! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
-//! for up to 16 of them.
+//! Taking it is one script of three commands, and releasing it is another script. A waiter costs more:
+//! its request reads the name of the lock, so that the server tracks it. Claims of one [`RedisLock`]
+//! that ask at the same time share one script for up to 16 of them.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:
