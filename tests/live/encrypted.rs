@@ -144,7 +144,7 @@ async fn plain_text_to_a_port_of_tls_is_named() {
 async fn tls_to_a_port_of_plain_text_is_named() {
     let server = RedisServer::start();
     let url = format!("rediss://localhost:{}", server.port());
-    let short = options_at(&url).timeout(Duration::from_millis(500)).expect("a timeout");
+    let short = options_at(&url).connect_timeout(Duration::from_millis(500)).expect("a time");
     let error = short.tls(trust(&Authority::new("ours"))).expect("an address of TLS");
     let error = error.connect().await.expect_err("it speaks plain text");
     // The server waits for the end of a line, if there is none in the handshake.

@@ -4,6 +4,7 @@ mod catalog;
 mod clocks;
 mod cluster;
 mod conformance;
+mod connecting;
 mod credentials;
 mod damage;
 mod encrypted;

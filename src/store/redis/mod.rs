@@ -114,7 +114,7 @@ impl RedisOptions {
     /// lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazily();
-        check::prepare(&store.0).await?;
+        store.0.client.connecting(check::prepare(&store.0)).await?;
         Ok(store)
     }
 

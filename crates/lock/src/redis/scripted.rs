@@ -7,9 +7,10 @@ use std::time::Duration;
 use bellwether::{Digest, Key, RedisOptions};
 
 use super::batches::Batches;
-use super::{millis, prove_single, reply, token};
+use super::{millis, prove, prove_single, reply, token};
 use crate::{
-    Attempt, Claim, LocalQueues, LockError, LockFuture, Released, Renew, Request, Watch, Watchers,
+    Attempt, Claim, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request, Watch,
+    Watchers,
 };
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
@@ -51,12 +52,15 @@ impl Scripted {
 
     /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what
     /// the scripts need.
-    pub(super) async fn prove(&self) -> Result<(), LockError> {
-        self.client.connect().await?;
-        self.client.check_commands(self.scripts.commands).await?;
-        prove_single(&self.client, &self.scripts.renew).await?;
-        self.client.prepare_messages().await?;
-        Ok(())
+    pub(super) async fn prove(&self, lock: &dyn Lock) -> Result<(), LockError> {
+        let connecting = self.client.connecting(async {
+            self.client.connect().await?;
+            self.client.check_commands(self.scripts.commands).await?;
+            prove_single(&self.client, &self.scripts.renew).await?;
+            self.client.prepare_messages().await?;
+            prove(lock).await
+        });
+        connecting.await
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {

@@ -8,7 +8,7 @@ use bellwether::{Key, RedisOptions};
 
 use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
-use super::{PRELUDE, millis, prove, reply, script, token};
+use super::{PRELUDE, millis, reply, script, token};
 use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
 use crate::{LocalQueues, TakeOver};
 use bellwether::redis::{RedisScript, RedisValue};
@@ -54,8 +54,7 @@ impl RedisLock {
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
-        lock.0.lock.prove().await?;
-        prove(&lock).await?;
+        lock.0.lock.prove(&lock).await?;
         Ok(lock)
     }
 

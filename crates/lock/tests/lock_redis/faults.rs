@@ -30,6 +30,30 @@ async fn locks(proxy: &FaultProxy) -> [Box<dyn Lock>; 3] {
 }
 
 #[tokio::test]
+async fn connecting_may_take_longer_than_a_command() {
+    let server = RedisServer::start();
+    let patient = |proxy: &FaultProxy| {
+        let options = options_of(&proxy.url()).timeout(Duration::from_millis(250));
+        options.and_then(|options| options.connect_timeout(LONG)).expect("options")
+    };
+    let proxy = proxy(&server).await;
+    // Nothing over a new connection for a second, and then each reply after 0.3 s.
+    proxy.begin_after(Duration::from_secs(1));
+    proxy.delay(Duration::ZERO, Duration::from_millis(300));
+    RedisLock::connect(patient(&proxy)).await.expect("a lock");
+    FairLock::connect(patient(&proxy)).await.expect("a lock");
+    ReentrantLock::connect(patient(&proxy).resp2()).await.expect("a lock");
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let mut proxies = Vec::new();
+    for server in &servers {
+        let proxy = FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).await;
+        proxy.begin_after(Duration::from_secs(1));
+        proxies.push(proxy);
+    }
+    Redlock::connect(proxies.iter().map(patient)).await.expect("a lock");
+}
+
+#[tokio::test]
 async fn a_release_whose_answer_was_lost_is_no_loss_to_its_holder() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;

@@ -47,6 +47,8 @@ impl Upstream {
     }
 
     async fn carry(mut self, client: &mut TcpStream) -> io::Result<Result<(), Reset>> {
+        let begins_after = self.faults.borrow().begins_after;
+        sleep(begins_after).await;
         passing(&mut self.faults, |faults| faults.to_server).await;
         let mut server = TcpStream::connect(self.address).await?;
         // Nagle's algorithm would add delays to those that a test sets.

@@ -164,6 +164,11 @@ impl FaultProxy {
         });
     }
 
+    /// Takes new connections, and carries nothing over each for so long, as a busy server does.
+    pub fn begin_after(&self, time: Duration) {
+        self.faults.send_modify(|faults| faults.begins_after = time);
+    }
+
     /// Limits the bytes per second from the server, from now on.
     pub fn trickle(&self, bytes_per_second: u32) {
         let rate = NonZeroU32::new(bytes_per_second);

@@ -9,6 +9,8 @@ pub(super) struct NetworkFaults {
     pub(super) cuts: u64,
     pub(super) to_server: DirectionFaults,
     pub(super) to_client: DirectionFaults,
+    /// How long a new connection carries nothing.
+    pub(super) begins_after: Duration,
 }
 
 /// The faults of one direction.

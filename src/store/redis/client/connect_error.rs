@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
+use tokio::time::timeout;
+
+use super::address::ServerAddress;
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(in super::super) enum ConnectError {
     Misconfigured(Arc<str>),
     /// What is needed for a connection does not answer, or not yet.
     Unavailable(Arc<str>),
+    /// The time for connecting is over. The text says what was missing.
+    Late(Arc<str>),
 }
 
 impl ConnectError {
@@ -30,7 +36,7 @@ impl ConnectError {
     pub(super) fn is_about_the_protocol(&self) -> bool {
         match self {
             Self::Reported(error) => !error.is_io_error() && !self.is_about_credentials(),
-            Self::Misconfigured(_) | Self::Unavailable(_) => false,
+            Self::Misconfigured(_) | Self::Unavailable(_) | Self::Late(_) => false,
         }
     }
 
@@ -44,6 +50,33 @@ impl ConnectError {
         let Self::Reported(error) = self else { return false };
         error.kind() == ErrorKind::AuthenticationFailed
             || matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
+    }
+}
+
+/// What an attempt to connect waits for.
+#[derive(Debug)]
+pub(super) struct Awaited(Mutex<String>);
+
+impl Awaited {
+    pub(super) fn new(what: &str) -> Self {
+        Self(Mutex::new(format!("no {what}")))
+    }
+
+    /// From now on it waits for this of a server.
+    pub(super) fn next(&self, what: &str, of: &ServerAddress) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = format!("{of}: no {what}");
+    }
+
+    /// Runs an attempt for no longer than a limit. After that, the error says what was missing.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        attempt: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        timeout(limit, attempt).await.unwrap_or_else(|_| {
+            let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Err(ConnectError::Late(format!("{missing} within {limit:?}").into()))
+        })
     }
 }
 
@@ -76,7 +109,9 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reported(error) => Said(error).fmt(f),
-            Self::Misconfigured(message) | Self::Unavailable(message) => f.write_str(message),
+            Self::Misconfigured(message) | Self::Unavailable(message) | Self::Late(message) => {
+                f.write_str(message)
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     /// The place of its node.
-    node: u16,
+    pub(super) node: u16,
     pub(super) number: u64,
     is_broken: AtomicBool,
     in_flight: Arc<InFlight>,

@@ -1,17 +1,18 @@
 //! The connector: opens connections and sets them up.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fmt, io};
 
 use bb8_redis::bb8;
 use redis::aio::MultiplexedConnection;
 use redis::{ProtocolVersion, PushInfo, RedisError, Value, from_redis_value};
-use tokio::time::{Instant, timeout};
+use tokio::select;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
-use super::connect_error::ConnectError;
+use super::connect_error::{Awaited, ConnectError};
 use super::connection::{Connection, ConnectionState};
 use super::destination::Destination;
 use super::dial::{Dialed, Dialer, PushSender};
@@ -29,7 +30,10 @@ pub(super) struct Connector {
     pub(super) dialer: Dialer,
     pub(super) destination: Destination,
     pub(super) protocol: ProtocolVersion,
+    /// How long a command may take.
     pub(super) timeout: Duration,
+    /// How long an attempt to connect may take.
+    pub(super) connect_timeout: Duration,
     /// The scripts that are loaded on connecting.
     pub(super) scripts: Arc<[RedisScript]>,
     pub(super) attempts: Arc<AtomicU64>,
@@ -43,34 +47,69 @@ pub(super) struct Connector {
     pub(super) handler: Option<PushHandler>,
 }
 
+/// A connection that was made.
+struct Made {
+    connection: Connection,
+    /// When tracking was requested, if the server reports changes.
+    tracked_at: Option<Instant>,
+}
+
 impl Connector {
-    async fn make(&self, number: u64) -> Result<Connection, ConnectError> {
-        let (mut connection, protocol) = self.open(number).await?;
+    /// The first connection of two attempts. One goes on until it succeeds, because a busy server
+    /// takes its time. The other one is begun again and again, because what the first has sent may
+    /// be lost.
+    async fn make_first(&self, awaited: &Awaited) -> Result<Made, ConnectError> {
+        let others = async {
+            loop {
+                sleep(AGAIN_AFTER).await;
+                let other = Awaited::new(ANSWER);
+                if let Ok(made) = timeout(AGAIN_AFTER, self.make(&other)).await {
+                    return made;
+                }
+            }
+        };
+        select! {
+            biased;
+            made = self.make(awaited) => made,
+            made = others => made,
+        }
+    }
+
+    async fn make(&self, awaited: &Awaited) -> Result<Made, ConnectError> {
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let (mut connection, protocol) = self.open(number, awaited).await?;
         if let Some(clock) = &self.clock {
             read_clock(&mut connection.socket, clock).await?;
         }
         let Some(handler) = &self.handler else {
-            return Ok(connection);
+            return Ok(Made { connection, tracked_at: None });
         };
-        match protocol {
-            ProtocolVersion::RESP3 => self.track(&mut connection, handler).await?,
+        let tracked_at = match protocol {
+            ProtocolVersion::RESP3 => track(&mut connection, handler).await?,
             // Over RESP2 the server may accept tracking, but cannot send the messages.
-            _ => handler.is_tracked.store(false, Ordering::Relaxed),
-        }
+            _ => {
+                handler.is_tracked.store(false, Ordering::Relaxed);
+                None
+            }
+        };
         // A user without the permission to load scripts still runs them by their text.
         if let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await {
             tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
-        Ok(connection)
+        Ok(Made { connection, tracked_at })
     }
 
     /// Connects by RESP3, or by RESP2 if the server refuses.
-    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), ConnectError> {
+    async fn open(
+        &self,
+        number: u64,
+        awaited: &Awaited,
+    ) -> Result<(Connection, ProtocolVersion), ConnectError> {
         // A failover from here on may change the address.
         let begun_after = self.failovers.count();
         let address = &self.destination.address().await?;
         self.record.connects_to(address);
-        let open = |protocol| self.open_by(protocol, address, number, begun_after);
+        let open = |protocol| self.open_by(protocol, address, number, begun_after, awaited);
         let (mut connection, protocol) = match open(self.protocol).await {
             Err(error)
                 if self.protocol == ProtocolVersion::RESP3 && error.is_about_the_protocol() =>
@@ -90,6 +129,7 @@ impl Connector {
         address: &ServerAddress,
         number: u64,
         begun_after: u64,
+        awaited: &Awaited,
     ) -> Result<Connection, ConnectError> {
         let (node, observer) = match &self.handler {
             Some(handler) => (handler.node, handler.observer.clone()),
@@ -102,7 +142,7 @@ impl Connector {
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
         let Dialed { socket, driver, has_credentials } =
-            self.dialer.dial(address, protocol, pushes).await?;
+            self.dialer.dial(address, protocol, pushes, awaited).await?;
         let failovers = Arc::clone(&self.failovers);
         Ok(Connection {
             socket,
@@ -115,35 +155,42 @@ impl Connector {
         })
     }
 
-    /// Enables client tracking. A server that refuses is used without it.
-    async fn track(
-        &self,
-        connection: &mut Connection,
-        handler: &PushHandler,
-    ) -> Result<(), RedisError> {
-        let mut ask = redis::pipe();
-        ask.cmd("CLIENT").arg("TRACKING").arg("ON").cmd("HELLO").ignore_errors();
-        let sent_at = Instant::now();
-        let replies: Vec<Value> = ask.query_async(&mut connection.socket).await?;
-        let mut replies = replies.into_iter().map(Value::extract_error);
-        let refused = replies.next().and_then(Result::err);
-        handler.is_tracked.store(refused.is_none(), Ordering::Relaxed);
-        if let Some(error) = refused {
-            warn_throttled!(
-                target: "bellwether::store",
-                %error,
-                "redis refuses client tracking: waiters are told by messages"
-            );
-            return Ok(());
-        }
-        let server = replies.next().and_then(Result::ok);
-        connection.declares_all = !server.is_some_and(|server| tracks_declared_names(&server));
-        if let Some(observer) = &handler.observer {
+    /// Tells the observer that a connection that was made reports changes from now on.
+    fn tell(&self, made: &Made) {
+        let Made { connection, tracked_at } = made;
+        let observer = self.handler.as_ref().and_then(|handler| handler.observer.as_ref());
+        if let (Some(observer), Some(sent_at)) = (observer, *tracked_at) {
             let is_broken = || connection.is_broken();
-            observer.connected(handler.node, connection.state.number, sent_at, &is_broken);
+            let ConnectionState { node, number, .. } = *connection.state;
+            observer.connected(node, number, sent_at, &is_broken);
         }
-        Ok(())
     }
+}
+
+/// Enables client tracking. A server that refuses is used without it. Returns when the request was
+/// sent, unless it was refused.
+async fn track(
+    connection: &mut Connection,
+    handler: &PushHandler,
+) -> Result<Option<Instant>, RedisError> {
+    let mut ask = redis::pipe();
+    ask.cmd("CLIENT").arg("TRACKING").arg("ON").cmd("HELLO").ignore_errors();
+    let sent_at = Instant::now();
+    let replies: Vec<Value> = ask.query_async(&mut connection.socket).await?;
+    let mut replies = replies.into_iter().map(Value::extract_error);
+    let refused = replies.next().and_then(Result::err);
+    handler.is_tracked.store(refused.is_none(), Ordering::Relaxed);
+    if let Some(error) = refused {
+        warn_throttled!(
+            target: "bellwether::store",
+            %error,
+            "redis refuses client tracking: waiters are told by messages"
+        );
+        return Ok(None);
+    }
+    let server = replies.next().and_then(Result::ok);
+    connection.declares_all = !server.is_some_and(|server| tracks_declared_names(&server));
+    Ok(Some(sent_at))
 }
 
 /// Whether a server, by its `HELLO`, tracks the names that a script declares instead of those that
@@ -188,18 +235,20 @@ impl bb8::ManageConnection for Connector {
     type Connection = Connection;
     type Error = ConnectError;
 
-    /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool
-    /// waits for it even if no request does any more.
+    /// Connects, if the backoff permits it. It has a timeout of its own, because the pool goes on
+    /// with it when no request waits for it any more.
     async fn connect(&self) -> Result<Connection, ConnectError> {
         self.backoff.may_begin(Instant::now())?;
-        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
-        let made = timeout(self.timeout, self.make(number)).await;
-        let made = made.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        let awaited = Awaited::new(ANSWER);
+        let made = awaited.within(self.connect_timeout, self.make_first(&awaited)).await;
         match &made {
-            Ok(_) => self.backoff.succeeded(),
+            Ok(made) => {
+                self.backoff.succeeded();
+                self.tell(made);
+            }
             Err(error) => self.backoff.failed(error, Instant::now(), jitter()),
         }
-        made
+        made.map(|made| made.connection)
     }
 
     /// Connections are not probed: see [`has_broken`](bb8::ManageConnection::has_broken).
@@ -218,6 +267,13 @@ impl fmt::Debug for Connector {
         f.debug_struct("Connector").field("is_tracked", &is_tracked).finish_non_exhaustive()
     }
 }
+
+/// What is awaited until the address of the server is known.
+const ANSWER: &str = "answer of a sentinel";
+
+/// How long an attempt to connect may take before another one is made beside it. So a server that
+/// was cut off is in use within a second of its return.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// A script, because the user is only permitted the commands that scripts need.
 const READ_CLOCK: &str = "return redis.call('TIME')";

@@ -27,10 +27,10 @@ impl Destination {
             Servers::Cluster { .. } => Self::Server(options.servers().first()),
             Servers::Sentinel { sentinels, service } => {
                 let dialer = options.sentinel_dialer();
-                let timeout = options.request_timeout();
+                let timeouts = [options.request_timeout(), options.connect_limit()];
                 let failovers = Arc::clone(failovers);
                 let sentinels =
-                    Sentinels::new(sentinels.clone(), service, dialer, timeout, failovers);
+                    Sentinels::new(sentinels.clone(), service, dialer, timeouts, failovers);
                 Self::Sentinel(sentinels)
             }
         }

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 use pin_project::{pin_project, pinned_drop};
 use slab::Slab;
 use tokio::runtime::{Handle, Id};
+use tokio::select;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// The requests of one connection that wait for their replies.
@@ -18,13 +20,15 @@ use tokio::time::{Instant, sleep_until};
 pub(super) struct InFlight {
     /// Held for a few steps, never across an `.await`. No task is woken while it is held.
     table: Mutex<Table>,
+    /// Notified of a request whose deadline is before those of all others.
+    earlier: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     requests: Slab<Waiting>,
-    /// The runtimes that have a task for the deadlines of their requests.
-    watched: Vec<Id>,
+    /// The runtimes that have a task for the deadlines of their requests, and when it wakes.
+    watched: Vec<(Id, Instant)>,
     /// Whether the connection has ended, so that no reply will come.
     has_ended: bool,
 }
@@ -74,6 +78,13 @@ impl InFlight {
         if table.has_ended {
             return false;
         }
+        let watched = table.watched.iter_mut().find(|(watched, _)| *watched == id);
+        let is_watched = watched.is_some();
+        let is_earlier = watched.is_some_and(|(_, wakes_at)| {
+            let is_earlier = deadline < *wakes_at;
+            *wakes_at = deadline.min(*wakes_at);
+            is_earlier
+        });
         match *index {
             Some(index) => {
                 let waiting = &mut table.requests[index];
@@ -85,9 +96,14 @@ impl InFlight {
                 *index = Some(table.requests.insert(waiting));
             }
         }
-        if !table.watched.contains(&id) {
-            table.watched.push(id);
-            drop(table);
+        if !is_watched {
+            table.watched.push((id, deadline));
+        }
+        drop(table);
+        if is_earlier {
+            self.earlier.notify_waiters();
+        }
+        if !is_watched {
             // Spawned last: a runtime that has ended drops the task at once, which locks the table.
             runtime.spawn(DeadlineTask { in_flight: Arc::clone(self), runtime: id }.run());
         }
@@ -149,8 +165,13 @@ struct DeadlineTask {
 
 impl DeadlineTask {
     async fn run(self) {
-        while let Some(next) = self.wake_late() {
-            sleep_until(next).await;
+        loop {
+            let earlier = self.in_flight.earlier.notified();
+            let Some(next) = self.wake_late() else { return };
+            select! {
+                () = sleep_until(next) => {}
+                () = earlier => {}
+            }
         }
     }
 
@@ -168,8 +189,13 @@ impl DeadlineTask {
                 next = Some(next.map_or(waiting.deadline, |it| it.min(waiting.deadline)));
             }
         }
-        if next.is_none() {
-            table.watched.retain(|id| *id != self.runtime);
+        match next {
+            Some(next) => table.watched.iter_mut().for_each(|(id, wakes_at)| {
+                if *id == self.runtime {
+                    *wakes_at = next;
+                }
+            }),
+            None => table.watched.retain(|(id, _)| *id != self.runtime),
         }
         drop(table);
         late.into_iter().for_each(Waker::wake);
@@ -180,7 +206,7 @@ impl DeadlineTask {
 /// A runtime that ends drops this task, and all that it wakes.
 impl Drop for DeadlineTask {
     fn drop(&mut self) {
-        self.in_flight.table().watched.retain(|id| *id != self.runtime);
+        self.in_flight.table().watched.retain(|(id, _)| *id != self.runtime);
     }
 }
 
@@ -208,6 +234,19 @@ mod tests {
         let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
         let expected = (Err(Unanswered::Late), true);
         assert_eq!(ends, (expected, expected, expected));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_before_those_of_earlier_requests_is_met() {
+        let in_flight = Arc::new(InFlight::default());
+        let began = Instant::now();
+        let patient = in_flight.reply(began + TIMEOUT * 10, pending::<()>());
+        let later = async {
+            sleep(TICK).await;
+            let reply = in_flight.reply(began + TIMEOUT, pending::<()>()).await;
+            (reply, began.elapsed() - TIMEOUT < TICK)
+        };
+        assert_eq!(join!(patient, later), (Err(Unanswered::Late), (Err(Unanswered::Late), true)));
     }
 
     #[tokio::test(start_paused = true)]

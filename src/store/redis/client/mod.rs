@@ -87,6 +87,7 @@ use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
+use self::shared_connection::ConnectTime;
 use self::slot::SlotOwners;
 use self::subscriber::Subscriber;
 use crate::error::StoreError;
@@ -249,19 +250,9 @@ impl RedisClient {
         self.0.routing.split(items, slot)
     }
 
-    /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
-    ///
-    /// # Errors
-    /// If a server cannot be reached, or if slots of a cluster have no owner.
-    ///
-    /// # Cancel safety
-    /// Dropping it leaves connections that are open or about to be.
-    pub async fn connect(&self) -> Result<(), StoreError> {
-        self.0.routing.connect(CONNECTING, self.deadline()).await
-    }
-
     fn deadline(&self) -> Instant {
-        Instant::now() + self.0.options.request_timeout()
+        let deadline = Instant::now() + self.0.options.request_timeout();
+        ConnectTime::of_task().map_or(deadline, |time| deadline.max(time.until))
     }
 
     /// Whether it is a client of a cluster.
@@ -380,6 +371,7 @@ fn connector(
         destination: Destination::new(options, &failovers),
         protocol: options.protocol(),
         timeout: options.request_timeout(),
+        connect_timeout: options.connect_limit(),
         scripts,
         attempts,
         backoff: ReconnectBackoff::new(options.longest_backoff()),
@@ -389,5 +381,3 @@ fn connector(
         handler: None,
     }
 }
-
-const CONNECTING: &str = "connecting";

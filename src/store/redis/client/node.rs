@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use super::address::ServerAddress;
@@ -198,16 +199,15 @@ impl RedisNode {
     /// Opens the connections that are not open. `doing` describes that in the error.
     ///
     /// # Errors
-    /// That of the first that cannot be opened.
+    /// That of the first that fails.
     pub(super) async fn connect(
         &self,
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        for connection in self.plain.iter().chain(&self.waiting).chain([&self.tracked]) {
-            let opened = connection.open(deadline).await;
-            opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
-        }
+        let all = self.plain.iter().chain(&self.waiting).chain([&self.tracked]);
+        let opened = try_join_all(all.map(|connection| connection.open(deadline))).await;
+        opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
         Ok(())
     }
 

@@ -1,13 +1,39 @@
-//! What a client knows of its nodes.
+//! The nodes of a client: connects to them, and what it knows of them.
 
 use std::sync::LazyLock;
+
+use tokio::time::Instant;
 
 use super::RedisClient;
 use super::request::RedisRequest;
 use super::script::RedisScript;
+use super::shared_connection::ConnectTime;
+use crate::error::StoreError;
 use crate::store::redis::stats::NodeList;
 
 impl RedisClient {
+    /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
+    ///
+    /// # Errors
+    /// If a server cannot be reached, or if slots of a cluster have no owner.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves connections that are open or about to be.
+    pub async fn connect(&self) -> Result<(), StoreError> {
+        // An attempt ends before, and its error says what was missing.
+        let deadline = Instant::now() + 2 * self.0.options.connect_limit();
+        self.0.routing.connect(CONNECTING, deadline).await
+    }
+
+    /// Runs the requests of a `connect`. Together they may take as long as
+    /// [`connect_timeout`](RedisOptions::connect_timeout) says.
+    ///
+    /// # Cancel safety
+    /// That of the requests.
+    pub async fn connecting<T>(&self, connect: impl Future<Output = T>) -> T {
+        ConnectTime::share(self.0.options.connect_limit(), connect).await
+    }
+
     /// For each node, a request that only a working primary answers. Any reply will do.
     ///
     /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
@@ -43,6 +69,8 @@ impl RedisClient {
         self.0.routing.latest_time()
     }
 }
+
+const CONNECTING: &str = "connecting";
 
 /// `GETEX` counts as a write, which a replica refuses.
 static PROBE: LazyLock<RedisScript> =

@@ -43,6 +43,7 @@ pub struct RedisOptions {
     namespace: String,
     pub(super) name: Option<Arc<str>>,
     timeout: Duration,
+    connect_timeout: Duration,
     connections: u32,
     tracking: bool,
     near: Option<usize>,
@@ -91,6 +92,7 @@ impl RedisOptions {
             namespace: namespace_of(namespace)?,
             name: None,
             timeout: Duration::from_millis(250),
+            connect_timeout: Duration::from_secs(5),
             connections: 2,
             tracking: true,
             near: None,
@@ -143,7 +145,7 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// Sets how long one request may take, including connecting.
+    /// Sets how long one request may take, including a wait for a connection.
     ///
     /// Default: 250 ms. A healthy Redis answers within one millisecond, and a caller can bear a
     /// quarter of a second once.
@@ -154,6 +156,24 @@ impl RedisOptions {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let timeout = duration_within("timeout of the store", timeout, least, most)?;
         Ok(Self { timeout, ..self })
+    }
+
+    /// Sets how long connecting may take: the connection itself, TLS, the login, the scripts, and the
+    /// checks of `connect`.
+    ///
+    /// A request waits for a connection no longer than its [`timeout`](Self::timeout). The attempt to
+    /// connect goes on, and a later request uses the connection. Meanwhile another attempt is made
+    /// twice a second, because packets may be lost.
+    ///
+    /// Default: 5 s. On a busy machine, a handshake takes much longer than a command.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let setting = "time for connecting of the store";
+        let connect_timeout = duration_within(setting, timeout, least, most)?;
+        Ok(Self { connect_timeout, ..self })
     }
 
     /// Sets the number of connections. One is for leases and receives the push messages about
@@ -259,6 +279,11 @@ impl RedisOptions {
         self.timeout
     }
 
+    /// How long connecting may take.
+    pub(super) fn connect_limit(&self) -> Duration {
+        self.connect_timeout
+    }
+
     /// Whether client tracking is requested.
     pub(super) fn is_tracked(&self) -> bool {
         self.tracking
@@ -298,6 +323,7 @@ impl fmt::Debug for RedisOptions {
             .field("namespace", &self.namespace)
             .field("name", &self.name)
             .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
             .field("connections", &self.connections)
             .field("tracking", &self.tracking)
             .field("near", &self.near)

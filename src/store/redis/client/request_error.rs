@@ -89,7 +89,9 @@ impl RequestError {
         }
         match self {
             Self::Malformed => StoreErrorKind::Malformed,
-            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::TimedOut(_) | Self::Unconnected(ConnectError::Late(_)) => {
+                StoreErrorKind::TimedOut
+            }
             Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
             Self::Redirected(_) => StoreErrorKind::NotReady,
             Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{Pool, RunError};
 use redis::RedisError;
-use tokio::select;
 use tokio::time::{Instant, timeout_at};
+use tokio::{select, task_local};
 
 use super::connection::{Connection, SendError};
 use super::connector::Connector;
@@ -15,6 +15,30 @@ use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::is_lost;
 use super::request::{Outgoing, Replied};
 use super::request_error::RequestError;
+
+task_local! {
+    static CONNECT_TIME: ConnectTime;
+}
+
+/// The time of a `connect`, which all its requests share. They may take longer than those of
+/// callers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectTime {
+    limit: Duration,
+    pub(super) until: Instant,
+}
+
+impl ConnectTime {
+    /// Runs a `connect` of this task.
+    pub(super) async fn share<T>(limit: Duration, connect: impl Future<Output = T>) -> T {
+        CONNECT_TIME.scope(Self { limit, until: Instant::now() + limit }, connect).await
+    }
+
+    /// That of this task, if it is in a `connect`.
+    pub(super) fn of_task() -> Option<Self> {
+        CONNECT_TIME.try_with(Self::clone).ok()
+    }
+}
 
 /// A connection to a server, replaced when it breaks. Requests share it: each is sent over a clone.
 #[derive(Debug)]
@@ -37,12 +61,13 @@ impl SharedConnection {
         let timeout = connector.timeout;
         let backoff = connector.backoff.clone();
         let failovers = Arc::clone(&connector.failovers);
-        // The connection tracks whether it is broken, and the backoff when to try again.
+        // The connection tracks whether it is broken, and the backoff when to try again. An attempt
+        // has a limit of its own, and a request its deadline.
         let pool = Pool::builder()
             .max_size(1)
             .test_on_check_out(false)
             .retry_connection(false)
-            .connection_timeout(timeout)
+            .connection_timeout(Duration::MAX)
             .max_lifetime(None)
             .idle_timeout(None)
             .error_sink(Box::new(backoff.clone()))
@@ -87,7 +112,7 @@ impl SharedConnection {
                 // A reply that stopped halfway would block all later replies.
                 Err(SendError::Late) => {
                     connection.give_up();
-                    return Err(RequestError::TimedOut(self.timeout));
+                    return Err(self.late());
                 }
             };
             if !is_lost(&error) {
@@ -118,9 +143,13 @@ impl SharedConnection {
             Some(connection) => Ok(connection),
             None => {
                 let opened = timeout_at(deadline, self.connect()).await;
-                opened.unwrap_or(Err(RequestError::TimedOut(self.timeout)))
+                opened.unwrap_or_else(|_| Err(self.late()))
             }
         }
+    }
+
+    fn late(&self) -> RequestError {
+        RequestError::TimedOut(ConnectTime::of_task().map_or(self.timeout, |time| time.limit))
     }
 
     fn reported(&self, error: RedisError) -> RequestError {
@@ -166,7 +195,7 @@ impl SharedConnection {
     async fn check_out(&self) -> Result<Connection, RequestError> {
         loop {
             let guard = self.pool.get().await.map_err(|error| match error {
-                RunError::TimedOut => RequestError::TimedOut(self.timeout),
+                RunError::TimedOut => self.late(),
                 RunError::User(error) => RequestError::Unconnected(error),
             })?;
             // The guard is dropped at once, because other requests share the connection. If that is

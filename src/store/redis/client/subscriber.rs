@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::cluster::Cluster;
-use super::connect_error::ConnectError;
+use super::connect_error::{Awaited, ConnectError};
 use super::destination::Destination;
 use super::dial::{Dialer, Driver};
 use super::names::Names;
@@ -86,7 +86,7 @@ impl Subscriber {
             destination: connector.destination.clone(),
             cluster: routing.cluster(),
             failovers: Arc::clone(&connector.failovers),
-            timeout: connector.timeout,
+            timeout: connector.connect_timeout,
             channel: handler.names.waiter_channel(&mark),
             names: handler.names.clone(),
             watchers: handler.watchers.clone(),
@@ -114,7 +114,7 @@ impl Subscriber {
         let mut state = self.task.state.subscribe();
         self.start();
         let settled = state.wait_for(|state| *state != SubscriptionState::Connecting);
-        let settled = timeout(2 * self.task.timeout, settled).await;
+        let settled = timeout(self.task.timeout, settled).await;
         settled.is_ok_and(|state| state.is_ok_and(|state| *state == SubscriptionState::Subscribed))
     }
 
@@ -145,8 +145,8 @@ impl SubscriberTask {
         let mut failures = 0;
         loop {
             let begun_after = self.failovers.count();
-            let subscribed = timeout(self.timeout, self.subscribe()).await;
-            match subscribed.unwrap_or_else(|_| Err(late())) {
+            let awaited = Awaited::new("answer of a sentinel");
+            match awaited.within(self.timeout, self.subscribe(&awaited)).await {
                 Ok(messages) => {
                     failures = 0;
                     self.receive(messages, begun_after).await;
@@ -161,13 +161,13 @@ impl SubscriberTask {
         }
     }
 
-    async fn subscribe(&self) -> Result<PubSubStream, ConnectError> {
+    async fn subscribe(&self, awaited: &Awaited) -> Result<PubSubStream, ConnectError> {
         let node = self.cluster.as_ref().and_then(|cluster| cluster.any_node());
         let address = match node {
             Some(address) => address,
             None => self.destination.address().await?,
         };
-        let mut subscription = self.dialer.dial_subscription(&address).await?;
+        let mut subscription = self.dialer.dial_subscription(&address, awaited).await?;
         subscription.subscribe(&self.channel).await?;
         Ok(subscription.into_on_message())
     }
@@ -232,10 +232,6 @@ impl Drop for Subscribed<'_> {
         self.0.state.send_replace(SubscriptionState::Connecting);
         self.0.watchers.tell_all();
     }
-}
-
-fn late() -> ConnectError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 fn pause(failures: u32, longest: Duration, jitter: f64) -> Duration {

@@ -10,7 +10,7 @@ use bellwether::Key;
 pub use self::options::FairLockOptions;
 
 use super::scripted::{LockScripts, Scripted};
-use super::{PRELUDE, millis, prove, script, token};
+use super::{PRELUDE, millis, script, token};
 use crate::{Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture};
 use crate::{Released, Renew, Request, Watch};
 use bellwether::redis::RedisScript;
@@ -47,8 +47,7 @@ impl FairLock {
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: impl Into<FairLockOptions>) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
-        lock.lock.prove().await?;
-        prove(&lock).await?;
+        lock.lock.prove(&lock).await?;
         Ok(lock)
     }
 

@@ -62,25 +62,28 @@ struct Inner {
 }
 
 impl Redlock {
-    /// Connects to nodes. Makes sure that a majority answers and allows what the scripts need.
+    /// Connects to nodes. Makes sure that a majority answers and allows what the scripts need. The
+    /// [`connect_timeout`](RedisOptions::connect_timeout) of the first node counts for all.
     ///
     /// # Errors
     /// Those of [`connect_lazily`](Self::connect_lazily). If no majority can be reached, or if any node is a node of a cluster or lacks a right.
     pub async fn connect(nodes: impl IntoIterator<Item = RedisOptions>) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(nodes)?;
-        let proved = lock.0.nodes.iter().map(|node| async {
+        lock.0.nodes[0].connecting(lock.proved()).await?;
+        Ok(lock)
+    }
+
+    async fn proved(&self) -> Result<(), LockError> {
+        let proved = self.0.nodes.iter().map(|node| async {
             node.check_commands(&COMMANDS).await?;
-            prove_single(node, &lock.0.renew).await
+            prove_single(node, &self.0.renew).await
         });
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
-        if let Some(error) =
-            join_all(proved).await.into_iter().filter_map(Result::err).find(misfits)
-        {
-            return Err(error);
+        match join_all(proved).await.into_iter().filter_map(Result::err).find(misfits) {
+            Some(error) => Err(error),
+            None => prove(self).await,
         }
-        prove(&lock).await?;
-        Ok(lock)
     }
 
     /// A lock that connects to its nodes when it is first used.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bellwether::{Key, RedisOptions};
 
+use super::script;
 use super::scripted::{LockScripts, Scripted};
-use super::{prove, script};
 use crate::LocalQueues;
 use crate::{
     Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
@@ -40,8 +40,7 @@ impl ReentrantLock {
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
-        lock.lock.prove().await?;
-        prove(&lock).await?;
+        lock.lock.prove(&lock).await?;
         Ok(lock)
     }
 

@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
@@ -250,7 +251,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<(), StoreError> {
         if self.table.coverage() == 0 {
-            self.refreshed(deadline).await;
+            self.refresh(None, deadline).await;
         }
         let covered = self.table.coverage();
         if covered == 0 {
@@ -261,10 +262,8 @@ impl Cluster {
             let message = format!("redis, {doing}: {missing} slots of the cluster have no owner");
             return Err(StoreError::new(StoreErrorKind::NotReady, message));
         }
-        for (_, node) in self.table.owners() {
-            node.connect(doing, Instant::now() + self.timeout).await?;
-        }
-        Ok(())
+        let owners = self.owners();
+        try_join_all(owners.iter().map(|node| node.connect(doing, deadline))).await.map(drop)
     }
 
     /// Calls `then` with the owner of a slot, as far as it is known. Meanwhile the slot table is
@@ -326,14 +325,14 @@ impl Cluster {
         let cluster = Arc::clone(self);
         runtime.spawn(async move {
             sleep_until(refresh.begins_at).await;
-            cluster.refresh(first).await;
+            cluster.refresh(first, Instant::now() + cluster.timeout).await;
             drop(refresh);
         });
     }
 
-    async fn refresh(&self, first: Option<Arc<RedisNode>>) {
+    async fn refresh(&self, first: Option<Arc<RedisNode>>, deadline: Instant) {
         let nodes = self.in_order(first).into_iter().map(|address| self.table.node(&address));
-        let found = discover(nodes, Instant::now() + self.timeout).await;
+        let found = discover(nodes, deadline).await;
         match &found {
             Ok(ranges) => self.table.install(ranges),
             Err(error) => {

@@ -7,10 +7,10 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ProtocolVersion, PushInfo, PushKind, Value};
 use tokio::select;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::super::address::ServerAddress;
-use super::super::connect_error::ConnectError;
+use super::super::connect_error::{Awaited, ConnectError};
 use super::super::dial::{Dialed, Dialer};
 use super::answer::SentinelAnswer;
 use crate::jitter::jitter;
@@ -43,9 +43,9 @@ impl SentinelLink {
         let mut failures = 0;
         loop {
             let (events, heard) = mpsc::unbounded_channel();
-            let connected = timeout(self.timeout, self.connect(events)).await;
-            let connected = connected.unwrap_or_else(|_| Err(late()));
-            let lives_on = match connected {
+            let awaited = Awaited::new("connection");
+            let connecting = self.connect(events, &awaited);
+            let lives_on = match awaited.within(self.timeout, connecting).await {
                 Ok(dialed) => {
                     failures = 0;
                     // A message may have been missed while there was no connection.
@@ -68,6 +68,7 @@ impl SentinelLink {
     async fn connect(
         &self,
         events: mpsc::UnboundedSender<SentinelEvent>,
+        awaited: &Awaited,
     ) -> Result<Dialed, ConnectError> {
         let service = Arc::clone(&self.service);
         let pushes = Arc::new(move |push: PushInfo| {
@@ -77,7 +78,7 @@ impl SentinelLink {
             Ok::<(), SendError>(())
         });
         let protocol = ProtocolVersion::RESP3;
-        let mut dialed = self.dialer.dial(&self.address, protocol, Some(pushes)).await?;
+        let mut dialed = self.dialer.dial(&self.address, protocol, Some(pushes), awaited).await?;
         dialed.socket.subscribe(SWITCHED).await?;
         Ok(dialed)
     }
@@ -92,10 +93,15 @@ impl SentinelLink {
             select! {
                 question = self.questions.recv() => {
                     let Some(question) = question else { return false };
-                    let answer = timeout(self.timeout, ask(&mut dialed.socket, &self.service)).await;
-                    let answer = answer.unwrap_or_else(|_| Err(late()));
-                    let has_failed = answer.is_err();
                     // The caller may have its answer from other sentinels by now.
+                    if question.is_closed() {
+                        continue;
+                    }
+                    let awaited = Awaited::new("answer");
+                    awaited.next("answer", &self.address);
+                    let asking = ask(&mut dialed.socket, &self.service);
+                    let answer = awaited.within(self.timeout, asking).await;
+                    let has_failed = answer.is_err();
                     let _ = question.send(answer);
                     if has_failed {
                         return true;
@@ -152,10 +158,6 @@ fn event(push: &PushInfo, service: &str) -> Option<SentinelEvent> {
         }
         _ => None,
     }
-}
-
-fn late() -> ConnectError {
-    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
 fn pause(failures: u32, jitter: f64) -> Duration {

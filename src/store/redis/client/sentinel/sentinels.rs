@@ -21,8 +21,10 @@ pub(in super::super) struct Sentinels {
     service: Arc<str>,
     /// For connections to the sentinels themselves.
     dialer: Dialer,
-    /// How long a question may take.
+    /// How long a question may take after the first answer.
     timeout: Duration,
+    /// How long connecting to a sentinel, or its answer, may take.
+    connect_timeout: Duration,
     failovers: Arc<Failovers>,
     /// The tasks of the sentinels. Held to clone or replace it, never across an `.await`.
     links: Mutex<Vec<mpsc::Sender<SentinelQuestion>>>,
@@ -38,13 +40,13 @@ struct KnownPrimary {
 }
 
 impl Sentinels {
-    /// It connects at the first question. An attempt to connect to the primary may take `timeout`
-    /// as a whole, so a question takes half of it at most.
+    /// It connects at the first question. If a sentinel hangs, a request that needs the primary still
+    /// has half of its timeout left.
     pub(in super::super) fn new(
         addresses: Vec<ServerAddress>,
         service: &str,
         dialer: Dialer,
-        timeout: Duration,
+        [timeout, connect_timeout]: [Duration; 2],
         failovers: Arc<Failovers>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -52,6 +54,7 @@ impl Sentinels {
             service: service.into(),
             dialer,
             timeout: timeout / 2,
+            connect_timeout,
             failovers,
             links: Mutex::default(),
             known: Mutex::default(),
@@ -74,7 +77,11 @@ impl Sentinels {
         }
         let known: Vec<_> = answers.iter().flatten().cloned().collect();
         let Some(chosen) = choose(&known) else {
-            return Err(self.failure(answers.is_empty().then_some(error).flatten()));
+            let late = || {
+                ConnectError::Late(format!("no answer within {:?}", self.connect_timeout).into())
+            };
+            let error = answers.is_empty().then(|| error.unwrap_or_else(late));
+            return Err(self.failure(error));
         };
         let (primary, is_another) = settle(&mut lock(&self.known), chosen, Instant::now());
         if is_another {
@@ -85,9 +92,10 @@ impl Sentinels {
     }
 
     /// The answers of a majority, and of those that answer shortly after; and the last error.
+    /// Without any answer, sentinels may be busy, and have as long as connecting may take.
     async fn ask_all(self: &Arc<Self>) -> (Vec<Option<SentinelAnswer>>, Option<ConnectError>) {
         let links = self.links();
-        let mut deadline = Instant::now() + self.timeout;
+        let mut deadline = Instant::now() + self.connect_timeout;
         let majority = links.len() / 2 + 1;
         let mut asked: FuturesUnordered<_> = links.into_iter().map(ask).collect();
         let (mut answers, mut last_error) = (Vec::new(), None);
@@ -96,9 +104,12 @@ impl Sentinels {
                 Ok(answer) => answers.push(answer),
                 Err(error) => last_error = Some(error),
             }
-            if answers.len() == majority {
-                deadline = deadline.min(Instant::now() + GRACE);
-            }
+            let rest = match answers.len() {
+                0 => continue,
+                answered if answered < majority => self.timeout,
+                _ => GRACE,
+            };
+            deadline = deadline.min(Instant::now() + rest);
         }
         (answers, last_error)
     }
@@ -110,6 +121,9 @@ impl Sentinels {
         match error {
             Some(ConnectError::Reported(error)) if error.is_io_error() => {
                 ConnectError::unavailable(format!("no sentinel of {sentinels} answers: {error}"))
+            }
+            Some(ConnectError::Late(error)) => {
+                ConnectError::Late(format!("no sentinel of {sentinels} answers: {error}").into())
             }
             Some(error) => error,
             None => ConnectError::misconfigured(format!(
@@ -137,7 +151,7 @@ impl Sentinels {
                 dialer: self.dialer.clone(),
                 address: address.clone(),
                 service: Arc::clone(&self.service),
-                timeout: self.timeout,
+                timeout: self.connect_timeout,
                 questions,
                 hints: hints.clone(),
             };

@@ -1,0 +1,151 @@
+//! Connecting to servers that are slow, or never answer.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use bellwether::redis::RedisTls;
+use bellwether::store::Store;
+use bellwether::{RedisOptions, RedisStore, StoreErrorKind};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};
+use tokio::time::sleep;
+
+use crate::catalog::key;
+
+/// Longer than a command may take, and shorter than connecting may.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// For connecting on a busy machine, with a second for each of some connections.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// A proxy that answers nothing over a new connection for a second.
+async fn slow(server: &RedisServer) -> FaultProxy {
+    let proxy = FaultProxy::start(local(server.port())).await;
+    proxy.begin_after(SLOW);
+    proxy
+}
+
+/// The options of a program, whose commands may take 250 ms.
+fn options(url: &str) -> RedisOptions {
+    let options = RedisOptions::new(url, "connecting").expect("an address");
+    options.connect_timeout(PATIENCE).expect("a time")
+}
+
+async fn works(store: &RedisStore) {
+    store.lookup(key(1)).await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_the_login_after_a_second_is_connected_to() {
+    let server = RedisServer::start();
+    let proxy = slow(&server).await;
+    for options in [options(&proxy.url()), options(&proxy.url()).resp2()] {
+        works(&options.connect().await.expect("a store")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tls_handshake_may_take_a_second() {
+    let authority = Authority::new("ours");
+    let server = RedisServer::start();
+    let front = TlsFront::start(local(server.port()), &authority.local()).await;
+    let port = front.url().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    let proxy = FaultProxy::start_raw(local(port.expect("a port"))).await;
+    proxy.begin_after(SLOW);
+    let url = format!("rediss://localhost:{}", proxy.address().port());
+    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    works(&options(&url).tls(tls).expect("TLS").connect().await.expect("a store")).await;
+}
+
+#[tokio::test]
+async fn a_seed_of_a_cluster_may_answer_after_a_second() {
+    let cluster = RedisCluster::start();
+    let proxy = slow(&cluster.nodes()[0]).await;
+    let url = format!("redis-cluster://{}", proxy.address());
+    works(&options(&url).connect().await.expect("a store")).await;
+}
+
+#[tokio::test]
+async fn a_sentinel_may_answer_after_a_second() {
+    let primary = RedisServer::start();
+    let line = format!("sentinel monitor {SERVICE} 127.0.0.1 {} 1", primary.port());
+    let sentinel = RedisServer::start_sentinel(&[&line]);
+    let proxy = slow(&sentinel).await;
+    let url = format!("redis+sentinel://{}/{SERVICE}", proxy.address());
+    works(&options(&url).connect().await.expect("a store")).await;
+}
+
+#[tokio::test]
+async fn the_checks_of_connect_may_take_longer_than_a_command() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(local(server.port())).await;
+    proxy.delay(Duration::ZERO, Duration::from_millis(300));
+    for options in [options(&proxy.url()), options(&proxy.url()).resp2()] {
+        options.connect().await.expect("a store");
+    }
+}
+
+/// Takes connections and never answers.
+fn silent_server() -> (TcpListener, u16) {
+    let listener = TcpListener::bind(local(0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    (listener, port)
+}
+
+/// What connecting says after this time.
+async fn says(options: RedisOptions, after: Duration) -> String {
+    let began = Instant::now();
+    let connected = options.connect_timeout(after).expect("a time").connect().await;
+    let error = connected.expect_err("it does not answer");
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+    assert!(began.elapsed() >= after && began.elapsed() < after + PATIENCE);
+    error.to_string()
+}
+
+#[tokio::test]
+async fn an_error_of_connecting_says_what_was_missing_and_when_it_was_given_up() {
+    let (_listener, port) = silent_server();
+    let (address, limit) = (format!("127.0.0.1:{port}"), Duration::from_millis(700));
+    let secret = format!("redis://user:hunter2@{address}");
+    let said = says(options(&secret), limit).await;
+    assert!(said.contains(&format!("{address}: no answer to the login (`HELLO`) within 700ms")));
+    assert!(!said.contains("hunter2"), "{said}");
+    let said = says(options(&format!("rediss://{address}")), limit).await;
+    assert!(said.contains(&format!("{address}: no TLS handshake within 700ms")), "{said}");
+    let said = says(options(&format!("redis-cluster://{address}")), limit).await;
+    assert!(said.contains(&format!("{address}: no answer to the login")), "{said}");
+    let said = says(options(&format!("redis+sentinel://{address}/{SERVICE}")), limit).await;
+    assert!(said.contains("sentinel") && said.contains("within 700ms"), "{said}");
+}
+
+#[tokio::test]
+async fn an_error_of_the_checks_says_how_long_they_were_waited_for() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(local(server.port())).await;
+    proxy.delay(Duration::ZERO, Duration::from_millis(400));
+    let said = says(options(&proxy.url()), Duration::from_millis(1900)).await;
+    assert!(said.contains("within 1.9s"), "{said}");
+}
+
+#[tokio::test]
+async fn callers_wait_for_a_command_and_the_slow_connection_is_used_in_the_end() {
+    let server = RedisServer::start();
+    let proxy = slow(&server).await;
+    let store = options(&proxy.url()).connect_lazily();
+    let began = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let found = store.lookup(key(1)).await;
+        assert!(asked.elapsed() < 2 * SLOW, "a caller waited {:?}", asked.elapsed());
+        if found.is_ok() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "it is never connected: {found:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(began.elapsed() >= SLOW);
+}
