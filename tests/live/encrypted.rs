@@ -12,7 +12,10 @@ use bellwether_testkit::servers::{
     free_port,
 };
 
+use tracing::subscriber;
+
 use crate::catalog::{Catalog, key, options_at};
+use crate::outage::logs::Lines;
 
 /// Options for a server by TLS that trust this authority.
 fn trusting(url: &str, authority: &Authority) -> RedisOptions {
@@ -160,7 +163,12 @@ async fn any_certificate_is_accepted_only_if_that_is_said() {
     let server = RedisServer::start_tls(&Authority::new("ours").sign(&["x"], Validity::Past));
     let careless = RedisTls::new().dangerously_accept_any_certificate();
     let options = options_at(&server.tls_url()).tls(careless).expect("an address of TLS");
-    options.connect().await.expect("it accepts anything");
+    let lines = Lines::default();
+    let _logged = subscriber::set_default(lines.clone());
+    let store = options.connect().await.expect("it accepts anything");
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    store.lookup(key(1)).await.expect("an answer over another connection");
+    assert_eq!(lines.count("any certificate is accepted"), 1);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod attempts;
 mod copies;
 mod deadlines;
 mod leases;
-mod logs;
+pub(crate) mod logs;
 mod recovery;
 mod service;
 

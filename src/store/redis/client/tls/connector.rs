@@ -1,6 +1,6 @@
 //! The TLS connector: encrypts streams, and reads renewed files.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::{fmt, io};
 
 use rustls::ClientConfig;
@@ -25,6 +25,8 @@ pub(in super::super) struct TlsConnector {
     options: RedisTls,
     /// Held to read and replace it, never across an `.await`.
     current: Mutex<Option<TlsSettings>>,
+    /// Whether it was logged that certificates are not verified.
+    warned: Once,
 }
 
 /// The settings that connections share, with the sessions to resume.
@@ -42,7 +44,7 @@ struct Pems([Option<Arc<[u8]>>; 3]);
 
 impl TlsConnector {
     pub(in super::super) fn new(options: RedisTls) -> Self {
-        Self { options, current: Mutex::default() }
+        Self { options, current: Mutex::default(), warned: Once::new() }
     }
 
     /// Encrypts a stream to a host.
@@ -54,6 +56,11 @@ impl TlsConnector {
         stream: TcpStream,
         host: &str,
     ) -> Result<TlsStream<TcpStream>, ConnectError> {
+        if self.options.is_unverified {
+            self.warned.call_once(|| {
+                tracing::warn!(target: "bellwether::store", host, "redis: any certificate is accepted");
+            });
+        }
         let settings = self.settings().await?;
         let name = match &self.options.server_name {
             Some(name) => name.clone(),

@@ -29,7 +29,8 @@ use crate::config_error::ConfigError;
 /// Files are read again for each connection, so a renewed certificate needs no restart. Connections
 /// that are open keep what they were opened with. If the new files cannot be read or do not fit
 /// together, the former ones stay in use, and a warning is logged: a renewal often replaces one file
-/// after the other.
+/// after the other. So an authority whose file is removed stays trusted until a restart. To revoke one,
+/// replace the file by one without it, and close the open connections (`CLIENT KILL TYPE normal`).
 ///
 /// # What it costs
 /// Connections of one store or lock share its sessions, so a reconnect is a short handshake
@@ -108,7 +109,7 @@ impl RedisTls {
         Ok(Self { server_name: Some(name), ..self })
     }
 
-    /// Accepts any certificate, of any server. **Others on the network can then read and change all
+    /// Accepts any certificate, of any server, and logs a warning. **Others on the network can then read and change all
     /// data, and read the password.** It is for experiments only.
     ///
     /// Default: certificates are verified.
