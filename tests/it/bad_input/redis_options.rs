@@ -158,6 +158,8 @@ fn a_timeout_out_of_range_is_refused_by_name() {
     for timeout in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
         let message = options().timeout(timeout).unwrap_err().to_string();
         assert!(message.starts_with("timeout of the store must be from 1ms to 60s"), "{message}");
+        let message = options().connect_timeout(timeout).unwrap_err().to_string();
+        assert!(message.starts_with("time for connecting of the store must be from"), "{message}");
     }
 }
 
