@@ -17,6 +17,7 @@ pub struct StoreError {
     source: Option<Arc<dyn StdError + Send + Sync>>,
     is_kept: bool,
     is_executed: bool,
+    is_of_move: bool,
 }
 
 impl StoreError {
@@ -29,6 +30,7 @@ impl StoreError {
             source: None,
             is_kept: false,
             is_executed: false,
+            is_of_move: false,
         }
     }
 
@@ -52,6 +54,12 @@ impl StoreError {
         Self { is_executed: true, ..self }
     }
 
+    /// Says that the slot of the names is moving to another node of a cluster. Nothing was executed.
+    #[must_use]
+    pub fn of_move(self) -> Self {
+        Self { is_of_move: true, ..self }
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
@@ -65,6 +73,12 @@ impl StoreError {
     /// Whether the operation was [executed](Self::executed). `false` may also mean that it is not known.
     pub fn is_executed(&self) -> bool {
         self.is_executed
+    }
+
+    /// Whether the operation failed because its slot [is moving](Self::of_move). It can succeed when
+    /// the move has ended.
+    pub fn is_of_move(&self) -> bool {
+        self.is_of_move
     }
 }
 

@@ -283,10 +283,11 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// A transient error counts as busy once the lock has answered that another holder has the key.
+    /// A transient error counts as busy once the lock has answered that another holder has the key, or
+    /// that its slot is moving, because that ends by itself.
     fn failed(&mut self, error: LockError) -> Result<RequestOutcome, LockError> {
         self.is_unknown |= error.is_unknown();
-        self.is_answered |= error.was_busy();
+        self.is_answered |= error.was_busy() || error.is_of_move();
         let is_waited_out =
             self.is_answered && error.is_transient() && !matches!(self.limit, WaitLimit::Try);
         if !is_waited_out {

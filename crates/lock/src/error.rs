@@ -1,9 +1,9 @@
 //! Why a lock was not given.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, iter};
 
 use bellwether::{BoxError, ConfigError, Key, StoreError, StoreErrorKind};
 
@@ -92,6 +92,12 @@ impl LockError {
     /// Whether the error is transient: another request may succeed.
     pub(super) fn is_transient(&self) -> bool {
         matches!(self.kind, LockErrorKind::Down | LockErrorKind::NotReady) || self.is_unknown()
+    }
+
+    /// Whether the slot of the key is moving to another node of a Redis Cluster.
+    pub(super) fn is_of_move(&self) -> bool {
+        let mut causes = iter::successors(self.source(), |&error| error.source());
+        causes.any(|error| error.downcast_ref().is_some_and(StoreError::is_of_move))
     }
 
     /// Whether the server may have done what was asked, although there was no answer.

@@ -42,6 +42,7 @@ impl RequestError {
         let separator = if advice.is_empty() { "" } else { ": " };
         let message = format!("redis, {what}{of}: {self}{separator}{advice}");
         let error = StoreError::new(self.kind(), message);
+        let error = if advice == MOVING { error.of_move() } else { error };
         match self {
             Self::Reported(source)
             | Self::Redirected(source)
@@ -182,7 +183,9 @@ const CLASSIFICATIONS: &[Classification] = &[
     not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
     not_ready("BUSY", "a long script keeps it from answering"),
     not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
-    not_ready("TRYAGAIN", "its slot is moving to another node of a cluster"),
+    not_ready("TRYAGAIN", MOVING),
+    // A script has used a name that has moved already.
+    not_ready("non local key", MOVING),
     not_ready("CLUSTERDOWN", CLUSTER_DOWN),
     not_ready("the cluster is down", CLUSTER_DOWN),
     not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
@@ -208,6 +211,8 @@ const CLASSIFICATIONS: &[Classification] = &[
 ];
 
 const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
+
+const MOVING: &str = "its slot is moving to another node of a cluster";
 
 const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its slot";
 
@@ -252,6 +257,10 @@ mod tests {
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", NotReady),
             ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.", NotReady),
             ("TRYAGAIN Multiple keys request during rehashing of slot", NotReady),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: 1f",
+                NotReady,
+            ),
             ("CLUSTERDOWN Hash slot not served", NotReady),
             ("ERR Script attempted to execute a write command while the cluster is down", NotReady),
             ("ERR max number of clients reached", NotReady),

@@ -70,7 +70,7 @@ impl Cluster {
             Box::pin(pipeline(node, requests, places, deadline))
         });
         let singly = move |place: usize| -> BatchPart<'a> {
-            let journey = Journey::new(deadline);
+            let journey = Journey::new(deadline, self.timeout);
             Box::pin(async move { one(place, self.travel(&requests[place], journey).await) })
         };
         pipelines.chain(others.into_iter().map(singly))
@@ -86,7 +86,7 @@ impl Cluster {
         failed: NodeError,
     ) -> BatchPart<'a> {
         Box::pin(async move {
-            let mut journey = Journey::new(deadline);
+            let mut journey = Journey::new(deadline, self.timeout);
             match self.go_on(&mut journey, request.slot(), &node, failed).await {
                 Ok(()) => one(place, self.travel(request, journey).await),
                 Err(error) => one(place, Err(error)),

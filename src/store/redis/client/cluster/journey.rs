@@ -12,6 +12,9 @@ use crate::store::redis::client::request_error::RequestError;
 #[derive(Debug)]
 pub(super) struct Journey {
     pub(super) deadline: Instant,
+    /// Until when it is repeated after a pause. The rest is for the reply, without which it is not
+    /// known whether it was executed.
+    repeat_until: Instant,
     /// Where the request goes next. None is the owner of its slot.
     pub(super) next: Option<Hop>,
     /// Whether a node may have executed it without a reply.
@@ -30,9 +33,11 @@ pub(super) struct Hop {
 }
 
 impl Journey {
-    pub(super) fn new(deadline: Instant) -> Self {
+    /// A request that may take as long as `timeout`.
+    pub(super) fn new(deadline: Instant, timeout: Duration) -> Self {
         let (redirections, pause) = (0, FIRST_PAUSE);
-        Self { deadline, next: None, may_be_repeated: false, redirections, pause }
+        let repeat_until = deadline - timeout / 4;
+        Self { deadline, repeat_until, next: None, may_be_repeated: false, redirections, pause }
     }
 
     /// Follows a redirection. The first ones are followed at once. While nodes disagree, they send
@@ -48,18 +53,18 @@ impl Journey {
     }
 
     /// Waits before the request is repeated, because its slot is moving. Until the slot has moved, it
-    /// may be sent to the other node and back any number of times. False if the deadline is before
-    /// the end of the pause.
+    /// may be sent to the other node and back any number of times. False if there is no time left
+    /// for that.
     pub(super) async fn await_move(&mut self) -> bool {
         self.redirections = 0;
         self.pause().await
     }
 
-    /// Waits before the request is repeated. False if the deadline is before the end of the pause.
+    /// Waits before the request is repeated. False if there is no time left for that.
     pub(super) async fn pause(&mut self) -> bool {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        if until >= self.deadline {
+        if until >= self.repeat_until {
             return false;
         }
         sleep_until(until).await;

@@ -97,7 +97,7 @@ impl Cluster {
     ) -> Result<Replied, StoreError> {
         let admission = self.health.admit()?;
         self.refresh_if_due(deadline - self.timeout);
-        let outcome = self.travel(request, Journey::new(deadline)).await;
+        let outcome = self.travel(request, Journey::new(deadline, self.timeout)).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
     }
