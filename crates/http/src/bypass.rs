@@ -27,6 +27,7 @@ use super::refusal;
 use super::report::{LocalHit, Report, seconds};
 use super::rules::{self, HeadSays, PrivateReason, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
+use super::target_gates::TargetPermit;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S, ReqB, B>(
@@ -147,14 +148,17 @@ where
     {
         return answer;
     }
-    let answer = fetch_uncoalesced::<_, ReqB, _>(exchange).await;
+    let answer = fetch_uncoalesced::<_, ReqB, _>(exchange, None).await;
     drop(permit);
     answer
 }
 
 /// Answers a request from the origin, without waiting for other requests. A response that could be
 /// shared is not stored.
-pub(super) async fn fetch_uncoalesced<S, ReqB, B>(exchange: Exchange<S>) -> Response<CacheBody<B>>
+pub(super) async fn fetch_uncoalesced<S, ReqB, B>(
+    exchange: Exchange<S>,
+    _permit: Option<TargetPermit>,
+) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,

@@ -186,15 +186,9 @@ impl<S, B> State<S, B> {
                             *fetching = ask(exchange, (fetch_request, options), record.as_ref());
                             continue;
                         }
-                        NextStep::Alone(permit) => {
-                            let exchange = exchange.clone();
-                            Self::Forwarding(Box::pin(async move {
-                                let answer =
-                                    bypass::fetch_uncoalesced::<_, ReqB, _>(exchange).await;
-                                drop(permit);
-                                answer
-                            }))
-                        }
+                        NextStep::Alone(permit) => Self::Forwarding(Box::pin(
+                            bypass::fetch_uncoalesced::<_, ReqB, _>(exchange.clone(), permit),
+                        )),
                         NextStep::Bypass => {
                             let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
                             let request = fetch_request
