@@ -83,12 +83,11 @@ where
     let retry = inner.clone();
     let mut request_time = SystemTime::now();
     let answered = inner.call(request);
-    let mut response = match fetch_request.is_alone {
-        true => answered.await.map_err(Into::into)?,
-        false => {
-            within_load_timeout(&shared, &fetch_request.key, answered).await?.map_err(Into::into)?
-        }
+    let answer = match fetch_request.is_alone {
+        true => answered.await,
+        false => within_load_timeout(&shared, &fetch_request.key, answered).await?,
     };
+    let mut response = answer.map_err(Into::into)?;
     let mut response_time = SystemTime::now();
     fetch_request.cache_request.note_answer(response.status(), response.headers());
     if response.status() == StatusCode::NOT_MODIFIED && validates {

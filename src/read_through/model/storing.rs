@@ -130,7 +130,7 @@ pub(super) fn store(
     let above_entry = store.entry.is_none_or(|entry| lease.fence > entry.fence);
     let holds = holds(rules, store, id, lease);
     give_up(store, id);
-    if !holds && !(above_watermark && above_entry) {
+    if !(holds || above_watermark && above_entry) {
         return Ok(false);
     }
     let epoch = match rules.without {

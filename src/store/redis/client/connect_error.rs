@@ -55,9 +55,9 @@ impl ConnectError {
 
 /// What an attempt to connect waits for.
 #[derive(Debug)]
-pub(super) struct Awaited(Mutex<String>);
+pub(super) struct DialStep(Mutex<String>);
 
-impl Awaited {
+impl DialStep {
     pub(super) fn new(what: &str) -> Self {
         Self(Mutex::new(format!("no {what}")))
     }

@@ -12,7 +12,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
-use super::connect_error::{Awaited, ConnectError};
+use super::connect_error::{ConnectError, DialStep};
 use super::connection::{Connection, ConnectionState};
 use super::destination::Destination;
 use super::dial::{Dialed, Dialer, PushSender};
@@ -58,11 +58,11 @@ impl Connector {
     /// The first connection of two attempts. One goes on until it succeeds, because a busy server
     /// takes its time. The other one is begun again and again, because what the first has sent may
     /// be lost.
-    async fn make_first(&self, awaited: &Awaited) -> Result<Made, ConnectError> {
+    async fn make_first(&self, step: &DialStep) -> Result<Made, ConnectError> {
         let others = async {
             loop {
                 sleep(AGAIN_AFTER).await;
-                let other = Awaited::new(ANSWER);
+                let other = DialStep::new(ANSWER);
                 if let Ok(made) = timeout(AGAIN_AFTER, self.make(&other)).await {
                     return made;
                 }
@@ -70,14 +70,14 @@ impl Connector {
         };
         select! {
             biased;
-            made = self.make(awaited) => made,
+            made = self.make(step) => made,
             made = others => made,
         }
     }
 
-    async fn make(&self, awaited: &Awaited) -> Result<Made, ConnectError> {
+    async fn make(&self, step: &DialStep) -> Result<Made, ConnectError> {
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
-        let (mut connection, protocol) = self.open(number, awaited).await?;
+        let (mut connection, protocol) = self.open(number, step).await?;
         if let Some(clock) = &self.clock {
             read_clock(&mut connection.socket, clock).await?;
         }
@@ -103,13 +103,13 @@ impl Connector {
     async fn open(
         &self,
         number: u64,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<(Connection, ProtocolVersion), ConnectError> {
         // A failover from here on may change the address.
         let begun_after = self.failovers.count();
         let address = &self.destination.address().await?;
         self.record.connects_to(address);
-        let open = |protocol| self.open_by(protocol, address, number, begun_after, awaited);
+        let open = |protocol| self.open_by(protocol, address, number, begun_after, step);
         let (mut connection, protocol) = match open(self.protocol).await {
             Err(error)
                 if self.protocol == ProtocolVersion::RESP3 && error.is_about_the_protocol() =>
@@ -129,7 +129,7 @@ impl Connector {
         address: &ServerAddress,
         number: u64,
         begun_after: u64,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<Connection, ConnectError> {
         let (node, observer) = match &self.handler {
             Some(handler) => (handler.node, handler.observer.clone()),
@@ -142,7 +142,7 @@ impl Connector {
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
         let Dialed { socket, driver, has_credentials } =
-            self.dialer.dial(address, protocol, pushes, awaited).await?;
+            self.dialer.dial(address, protocol, pushes, step).await?;
         let failovers = Arc::clone(&self.failovers);
         Ok(Connection {
             socket,
@@ -239,8 +239,8 @@ impl bb8::ManageConnection for Connector {
     /// with it when no request waits for it any more.
     async fn connect(&self) -> Result<Connection, ConnectError> {
         self.backoff.may_begin(Instant::now())?;
-        let awaited = Awaited::new(ANSWER);
-        let made = awaited.within(self.connect_timeout, self.make_first(&awaited)).await;
+        let step = DialStep::new(ANSWER);
+        let made = step.within(self.connect_timeout, self.make_first(&step)).await;
         match &made {
             Ok(made) => {
                 self.backoff.succeeded();

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
 use super::address::ServerAddress;
-use super::connect_error::{Awaited, ConnectError};
+use super::connect_error::{ConnectError, DialStep};
 use super::credentials::RedisCredentials;
 use super::login::Login;
 #[cfg(feature = "tls")]
@@ -54,7 +54,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
     /// Connects to a server, and authenticates. The caller sets the timeout, and says what was
-    /// `awaited` then.
+    /// `step` then.
     ///
     /// # Errors
     /// Those of the stream, of the credentials and of the authentication, and a refusal of the
@@ -67,12 +67,12 @@ impl Dialer {
         address: &ServerAddress,
         protocol: ProtocolVersion,
         pushes: Option<PushSender>,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<Dialed, ConnectError> {
         let connect = |stream, settings| self.authenticate(stream, settings, pushes.clone());
-        let connected = self.log_in(address, protocol, awaited, connect).await;
+        let connected = self.log_in(address, protocol, step, connect).await;
         let ((socket, io), credentials) = connected?;
-        awaited.next("answer to the first commands", address);
+        step.next("answer to the first commands", address);
         let renewal = credentials.as_ref().and_then(|used| self.login.renewal(used, &socket));
         let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
         let driver = Arc::new(Driver { io, renewal });
@@ -91,13 +91,13 @@ impl Dialer {
     pub(super) async fn dial_subscription(
         &self,
         address: &ServerAddress,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<PubSub, ConnectError> {
         let connect = |stream, settings: RedisConnectionInfo| async move {
             let opened = PubSub::new(&settings, stream).await;
             opened.map_err(|error| self.explained(error, &settings))
         };
-        let connected = self.log_in(address, ProtocolVersion::RESP2, awaited, connect).await;
+        let connected = self.log_in(address, ProtocolVersion::RESP2, step, connect).await;
         Ok(connected?.0)
     }
 
@@ -106,17 +106,17 @@ impl Dialer {
         &self,
         address: &ServerAddress,
         protocol: ProtocolVersion,
-        awaited: &Awaited,
+        step: &DialStep,
         connect: impl Fn(Box<dyn ByteStream>, RedisConnectionInfo) -> F,
     ) -> Result<(T, Option<RedisCredentials>), ConnectError>
     where
         F: Future<Output = Result<T, ConnectError>>,
     {
-        awaited.next("credentials of the provider", address);
+        step.next("credentials of the provider", address);
         let mut credentials = self.login.credentials().await?;
         loop {
-            let stream = self.open(address, awaited).await?;
-            awaited.next("answer to the login (`HELLO`)", address);
+            let stream = self.open(address, step).await?;
+            step.next("answer to the login (`HELLO`)", address);
             let settings = self.settings(protocol, credentials.as_ref());
             match (connect(stream, settings).await, credentials) {
                 // They may have been changed meanwhile.
@@ -133,15 +133,15 @@ impl Dialer {
     async fn open(
         &self,
         address: &ServerAddress,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<Box<dyn ByteStream>, ConnectError> {
-        awaited.next("connection", address);
+        step.next("connection", address);
         match address {
             ServerAddress::Tcp { host, port } => {
                 let stream = open_tcp(host, *port).await?;
                 #[cfg(feature = "tls")]
                 if let Some(tls) = &self.tls {
-                    awaited.next("TLS handshake", address);
+                    step.next("TLS handshake", address);
                     return Ok(Box::new(tls.encrypt(stream, host).await?));
                 }
                 Ok(Box::new(stream))

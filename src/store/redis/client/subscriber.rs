@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::cluster::Cluster;
-use super::connect_error::{Awaited, ConnectError};
+use super::connect_error::{ConnectError, DialStep};
 use super::destination::Destination;
 use super::dial::{Dialer, Driver};
 use super::names::Names;
@@ -145,8 +145,8 @@ impl SubscriberTask {
         let mut failures = 0;
         loop {
             let begun_after = self.failovers.count();
-            let awaited = Awaited::new("answer of a sentinel");
-            match awaited.within(self.timeout, self.subscribe(&awaited)).await {
+            let step = DialStep::new("answer of a sentinel");
+            match step.within(self.timeout, self.subscribe(&step)).await {
                 Ok(messages) => {
                     failures = 0;
                     self.receive(messages, begun_after).await;
@@ -161,13 +161,13 @@ impl SubscriberTask {
         }
     }
 
-    async fn subscribe(&self, awaited: &Awaited) -> Result<PubSubStream, ConnectError> {
+    async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
         let node = self.cluster.as_ref().and_then(|cluster| cluster.any_node());
         let address = match node {
             Some(address) => address,
             None => self.destination.address().await?,
         };
-        let mut subscription = self.dialer.dial_subscription(&address, awaited).await?;
+        let mut subscription = self.dialer.dial_subscription(&address, step).await?;
         subscription.subscribe(&self.channel).await?;
         Ok(subscription.into_on_message())
     }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::super::address::ServerAddress;
-use super::super::connect_error::{Awaited, ConnectError};
+use super::super::connect_error::{ConnectError, DialStep};
 use super::super::dial::{Dialed, Dialer};
 use super::answer::SentinelAnswer;
 use crate::jitter::jitter;
@@ -43,9 +43,9 @@ impl SentinelLink {
         let mut failures = 0;
         loop {
             let (events, heard) = mpsc::unbounded_channel();
-            let awaited = Awaited::new("connection");
-            let connecting = self.connect(events, &awaited);
-            let lives_on = match awaited.within(self.timeout, connecting).await {
+            let step = DialStep::new("connection");
+            let connecting = self.connect(events, &step);
+            let lives_on = match step.within(self.timeout, connecting).await {
                 Ok(dialed) => {
                     failures = 0;
                     // A message may have been missed while there was no connection.
@@ -68,7 +68,7 @@ impl SentinelLink {
     async fn connect(
         &self,
         events: mpsc::UnboundedSender<SentinelEvent>,
-        awaited: &Awaited,
+        step: &DialStep,
     ) -> Result<Dialed, ConnectError> {
         let service = Arc::clone(&self.service);
         let pushes = Arc::new(move |push: PushInfo| {
@@ -78,7 +78,7 @@ impl SentinelLink {
             Ok::<(), SendError>(())
         });
         let protocol = ProtocolVersion::RESP3;
-        let mut dialed = self.dialer.dial(&self.address, protocol, Some(pushes), awaited).await?;
+        let mut dialed = self.dialer.dial(&self.address, protocol, Some(pushes), step).await?;
         dialed.socket.subscribe(SWITCHED).await?;
         Ok(dialed)
     }
@@ -97,10 +97,10 @@ impl SentinelLink {
                     if question.is_closed() {
                         continue;
                     }
-                    let awaited = Awaited::new("answer");
-                    awaited.next("answer", &self.address);
+                    let step = DialStep::new("answer");
+                    step.next("answer", &self.address);
                     let asking = ask(&mut dialed.socket, &self.service);
-                    let answer = awaited.within(self.timeout, asking).await;
+                    let answer = step.within(self.timeout, asking).await;
                     let has_failed = answer.is_err();
                     let _ = question.send(answer);
                     if has_failed {
