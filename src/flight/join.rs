@@ -47,9 +47,9 @@ impl<L> Flights<L> {
         }
     }
 
-    /// Joins the flight of this key, or opens one for requests with these tags. A waiter that `fails_fast` is also woken when
-    /// the phase of the flight changes. The span of a waiter is linked to the load that it waits
-    /// for.
+    /// Joins the flight of this key, or opens one for requests with these tags. A waiter that
+    /// `fails_fast` is also woken when the phase of the flight changes. The span of a waiter is
+    /// linked to the load that it waits for.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,

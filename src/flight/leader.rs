@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::task::try_id;
+use tokio::task::Id;
 use tokio::time::Instant;
 
 use super::abandoned::CancelledLoad;
@@ -212,12 +212,13 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Whether a load runs: sets it, and wakes what is cancelled for it.
-    pub(super) fn set_loads(&self, loads: bool) {
+    /// Sets the task of the load that runs, and whether the load goes on without callers. Wakes what
+    /// is cancelled for it.
+    pub(super) fn set_load(&self, task: Option<Id>, goes_on: bool) {
         let flight = &self.flight;
         let mut state = lock(&flight.state);
-        state.loads = loads;
-        state.task = loads.then(try_id).flatten();
+        state.load_goes_on = goes_on;
+        state.task = task;
         let over = flight.relist(&mut state);
         let is_listed = state.listed.is_some();
         drop(state);

@@ -44,9 +44,9 @@ pub(super) struct FlightState<L> {
     pub(super) callers_look_up: bool,
     /// The flight goes on without waiters.
     pub(super) in_background: bool,
-    /// A load of this process runs.
-    pub(super) loads: bool,
-    /// The task of that load.
+    /// A load of this process runs, and goes on when all callers have left it.
+    pub(super) load_goes_on: bool,
+    /// The task of the load that runs.
     pub(super) task: Option<Id>,
     /// Set once all callers have left that load.
     pub(super) abandoned: Option<Arc<AbandonedLoad>>,
@@ -150,7 +150,7 @@ impl<L> Flight<L> {
             closing: None,
             callers_look_up: false,
             in_background: false,
-            loads: false,
+            load_goes_on: false,
             task: None,
             abandoned: None,
             listed: None,
@@ -168,7 +168,7 @@ impl<L> Flight<L> {
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.
     /// Gives the load that is cancelled instead.
     pub(super) fn relist(&self, state: &mut FlightState<L>) -> Option<CancelledLoad> {
-        let is_abandoned = state.loads && state.slots.is_empty() && !state.in_background;
+        let is_abandoned = state.load_goes_on && state.slots.is_empty() && !state.in_background;
         match (is_abandoned, state.listed) {
             (true, None) => {
                 let load = state.abandoned.get_or_insert_with(|| AbandonedLoad::of(&self.open));

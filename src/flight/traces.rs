@@ -1,5 +1,7 @@
 //! Which load the waiters of a flight wait for, so that their spans are linked to it.
 
+use tokio::task::try_id;
+
 use super::leader::Leader;
 use super::state::lock;
 use crate::trace::{CallerSpan, LoadTrace};
@@ -24,10 +26,14 @@ impl<L> Leader<L> {
         waiters.iter().for_each(|waiter| load.link(waiter));
     }
 
-    /// A load of this process runs, until the returned value is dropped. Without waiters it counts
-    /// as abandoned.
-    pub(crate) fn announce_load(&self, span: &tracing::Span) -> AnnouncedLoad<'_, L> {
-        self.set_loads(true);
+    /// A load of this process runs, until the returned value is dropped. If it goes on without
+    /// waiters, it counts as abandoned then.
+    pub(crate) fn announce_load(
+        &self,
+        span: &tracing::Span,
+        goes_on: bool,
+    ) -> AnnouncedLoad<'_, L> {
+        self.set_load(try_id(), goes_on);
         let load = CallerSpan::of(span.clone());
         if !load.is_none() {
             self.wait_for_load(LoadTrace::Local(load));
@@ -46,7 +52,7 @@ pub(crate) struct AnnouncedLoad<'a, L>(&'a Leader<L>);
 
 impl<L> Drop for AnnouncedLoad<'_, L> {
     fn drop(&mut self) {
-        self.0.set_loads(false);
+        self.0.set_load(None, false);
         let ended = lock(&self.0.flight().state).load.take();
         // After the lock: it may be the last handle to its span.
         drop(ended);

@@ -150,7 +150,7 @@ where
         // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader, cause) => outcome,
+        outcome = call(job, core, leader, when_abandoned, cause) => outcome,
     }
 }
 
@@ -169,6 +169,7 @@ async fn call<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
     leader: &Leader<Outcome>,
+    when_abandoned: WhenAbandoned,
     LoadCause { why, trigger }: LoadCause,
 ) -> LoaderAnswer
 where
@@ -180,7 +181,7 @@ where
     let mut running = core.statistics.load(Some(key), why, &trigger);
     drop(trigger);
     let span = running.span().clone();
-    let announced = leader.announce_load(&span);
+    let announced = leader.announce_load(&span, when_abandoned == WhenAbandoned::Finish);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;

@@ -14,9 +14,13 @@ use crate::store::Claim;
 /// The claims of one layer in this process.
 #[derive(Default)]
 pub(crate) struct OrphanedClaims {
-    /// With the time until which the lease may hold. Held for a map operation, never across an
-    /// `.await`.
-    claims: Mutex<HashMap<Digest, (Claim, Instant)>>,
+    /// Held for a map operation, never across an `.await`.
+    claims: Mutex<HashMap<Digest, Vec<OrphanedClaim>>>,
+}
+
+struct OrphanedClaim {
+    claim: Claim,
+    until: Instant,
 }
 
 /// The claim of a flight. Dropping it while armed leaves the claim to the next flight of the key.
@@ -31,12 +35,14 @@ impl OrphanedClaims {
         OrphanGuard { orphaned: Arc::clone(self), claim: Some(claim.clone()), lease }
     }
 
-    /// The claim of an earlier flight of this key, to be released.
-    pub(crate) fn take(&self, key: &Key) -> Option<Claim> {
-        self.claims().remove(&key.digest()).map(|(claim, _)| claim)
+    /// The claims of earlier flights of this key, to be released.
+    pub(crate) fn take(&self, key: &Key) -> Vec<Claim> {
+        let orphaned = self.claims().remove(&key.digest()).unwrap_or_default();
+        let now = Instant::now();
+        orphaned.into_iter().filter(|it| it.until > now).map(|it| it.claim).collect()
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<Digest, (Claim, Instant)>> {
+    fn claims(&self) -> MutexGuard<'_, HashMap<Digest, Vec<OrphanedClaim>>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,8 +59,12 @@ impl Drop for OrphanGuard {
         let Some(claim) = self.claim.take() else { return };
         let now = Instant::now();
         let mut claims = self.orphaned.claims();
-        claims.retain(|_, (_, until)| *until > now);
-        claims.insert(claim.key().digest(), (claim, now + self.lease));
+        // Before the map grows, so that many that end at once do not search it each.
+        if claims.len() == claims.capacity() {
+            claims.retain(|_, orphaned| orphaned.iter().any(|it| it.until > now));
+        }
+        let until = now + self.lease;
+        claims.entry(claim.key().digest()).or_default().push(OrphanedClaim { claim, until });
     }
 }
 

@@ -171,7 +171,7 @@ where
     /// next flight of the key releases the lease.
     pub(crate) async fn run(self) {
         let memory = self.purpose.memory();
-        if let Some(claim) = self.core.loads.orphaned.take(self.leader.key()) {
+        for claim in self.core.loads.orphaned.take(self.leader.key()) {
             self.abandon(claim).await;
         }
         self.work(TaskState::Acquiring { memory }).await;

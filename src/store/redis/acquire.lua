@@ -97,13 +97,15 @@ end
 local is_again = lease_fence(lease) and string.sub(lease, 1, 16) == token
 local fence = is_again and lease_fence(lease)
   or math.max(number(peek(watermark_name)) + 1, stored + 1, now)
-local term = is_again and math.max(ARGV[2], redis.call('PTTL', KEYS[2])) or ARGV[2]
+local term = is_again and math.max(ARGV[2], lease_left(KEYS[2], lease)) or ARGV[2]
 -- While the clock is behind a time that it showed before, the time is not above all fences, and an
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence
 -- becomes the watermark then, and a lapsed lease stores nothing.
 if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
 local taken = token .. struct.pack('>I8I8', fence, term) .. trace
--- The end of the lease is told to those as well that wait since a cooldown.
+-- The end of the lease is told to those as well that wait since a cooldown. If others wait for the
+-- lease already, those ask again now.
+if marks ~= '' then tell(KEYS[2], waiting) end
 redis.call('SET', KEYS[2], taken .. (marks == '' and waiting or marks), 'PX', term)
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

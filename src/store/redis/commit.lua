@@ -43,7 +43,11 @@ elseif not superseded then
   end
 end
 if is_ours then redis.call('DEL', KEYS[2]) end
-if not superseded then redis.call('DEL', failed_name) end
+if not superseded then
+  -- A lease that has lapsed carries no marks of those that wait since a cooldown.
+  if not is_ours then tell(KEYS[2], select(2, split_failure(peek(failed_name)))) end
+  redis.call('DEL', failed_name)
+end
 if is_ours or not (superseded or set.err) then tell_waiters(KEYS[2], lease) end
 if set.err then return set end
 return superseded and 0 or 1

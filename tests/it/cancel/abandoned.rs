@@ -152,3 +152,18 @@ async fn a_load_without_a_lease_ends_with_its_last_caller() {
     assert_eq!((loader.loads(), loader.dropped()), (1, 1));
     assert_eq!((cached.in_flight(), tasks()), (0, 0));
 }
+
+/// It does not go on, so it takes no place of those that do.
+#[tokio::test(start_paused = true)]
+async fn a_load_without_a_lease_cancels_no_abandoned_load() {
+    let loader = Loader::gated();
+    let store = MemoryStore::new(100);
+    let _held = lease(&store, 2, MINUTE).await;
+    let layer = layer(store).wait(Wait::fail_fast().then_load()).max_abandoned_loads(1);
+    let cached = layer.expect("a number").layer(loader.clone());
+    abandon(&cached, 1, &loader).await;
+    abandon(&cached, 2, &loader).await;
+    assert_eq!((loader.running(), loader.dropped()), (1, 1));
+    loader.let_go(1);
+    assert_eq!(answer(&cached, 1).await, 1);
+}

@@ -55,15 +55,15 @@ struct Made {
 }
 
 impl Connector {
-    /// The first connection of two attempts. One goes on until it succeeds, because a busy server
-    /// takes its time. The other one is begun again and again, because what the first has sent may
-    /// be lost.
+    /// The first connection of two attempts. One goes on until it ends, because a busy server takes
+    /// its time. The other one is begun again and again, because what the first has sent may be lost;
+    /// its errors end nothing.
     async fn make_first(&self, step: &DialStep) -> Result<Made, ConnectError> {
         let others = async {
             loop {
                 sleep(AGAIN_AFTER).await;
                 let other = DialStep::new(ANSWER);
-                if let Ok(made) = timeout(AGAIN_AFTER, self.make(&other)).await {
+                if let Ok(Ok(made)) = timeout(AGAIN_AFTER, self.make(&other)).await {
                     return made;
                 }
             }
@@ -71,7 +71,7 @@ impl Connector {
         select! {
             biased;
             made = self.make(step) => made,
-            made = others => made,
+            made = others => Ok(made),
         }
     }
 

@@ -163,7 +163,7 @@ impl RedisOptions {
     ///
     /// A request waits for a connection no longer than its [`timeout`](Self::timeout). The attempt to
     /// connect goes on, and a later request uses the connection. Meanwhile another attempt is made
-    /// twice a second, because packets may be lost.
+    /// once a second, because packets may be lost.
     ///
     /// Default: 5 s. On a busy machine, a handshake takes much longer than a command.
     ///
