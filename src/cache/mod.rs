@@ -334,7 +334,7 @@ impl<V, C> Cache<V, C> {
         C: Codec<V, Kept = V>,
     {
         let key = self.key(part);
-        self.client.get(&key).await
+        self.client.get(&key, &self.options.tags).await
     }
 
     /// Stores a value that was just written to the source, so that the next caller need not load

@@ -91,7 +91,7 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        match self.0.peek(key) {
+        match self.0.peek(key, &Tags::none()) {
             Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
             _ => None,
         }
@@ -164,7 +164,7 @@ impl<C> CacheClient<C> {
     ///
     /// # Errors
     /// If the store fails, or the key is too long.
-    pub async fn get<R>(&self, key: &Key) -> Result<Option<R>, CacheError>
+    pub async fn get<R>(&self, key: &Key, tags: &Tags) -> Result<Option<R>, CacheError>
     where
         C: Codec<R>,
     {
@@ -173,14 +173,14 @@ impl<C> CacheClient<C> {
             request.count(RequestEvent::FailedMisuse);
             return Err(CacheError::key_too_long(key));
         }
-        let (found, hit) = match self.0.peek(key) {
+        let (found, hit) = match self.0.peek(key, tags) {
             Peeked::Hit(answer, _) => {
                 request.count(RequestEvent::HitLocal);
                 return Ok(Some(answer));
             }
             Peeked::Entry(entry) => (Some(entry), RequestEvent::HitLocal),
             Peeked::Miss => (None, RequestEvent::Missed),
-            Peeked::Unknown => match self.0.store.lookup(key.clone()).await {
+            Peeked::Unknown => match self.0.store.lookup_tagged(key.clone(), tags.clone()).await {
                 Ok(found) => (found, RequestEvent::HitStore),
                 Err(error) => {
                     request.count(RequestEvent::FailedStore);

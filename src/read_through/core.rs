@@ -26,6 +26,7 @@ use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, Statistics};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Decoded, Entry, Peek, Store, Value};
+use crate::tag::Tags;
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
 /// owners, which each request changes.
@@ -196,13 +197,15 @@ impl<C> Core<C> {
         })
     }
 
-    /// What this process knows of a key without asking the store: an entry, or that there is none.
+    /// What this process knows of a key without asking the store: an entry with these tags, or that
+    /// there is none. Of an entry without one of them it is not known what the store has.
     #[inline]
-    pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<R>
+    pub(crate) fn peek<R>(&self, key: &Key, tags: &Tags) -> Peeked<R>
     where
         C: Codec<R>,
     {
         match self.store.peek(key) {
+            Peek::Found(entry) if !entry.has_tags(tags) => Peeked::Unknown,
             Peek::Found(entry) => match self.decoded_hit(&entry) {
                 Some((answer, fresh_for)) => Peeked::Hit(answer, fresh_for),
                 None => Peeked::Entry(entry),

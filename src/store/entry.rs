@@ -212,6 +212,12 @@ impl Entry {
         &self.stored.epochs
     }
 
+    /// Whether it has all these tags.
+    #[inline]
+    pub(crate) fn has_tags(&self, tags: &Tags) -> bool {
+        tags.iter().all(|tag| self.has_tag(tag))
+    }
+
     /// Whether it has a tag.
     pub fn has_tag(&self, tag: &Digest) -> bool {
         self.epochs().binary_search_by_key(tag, |epoch| *epoch.tag()).is_ok()

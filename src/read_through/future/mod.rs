@@ -115,7 +115,10 @@ where
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
-        let peeked = if options.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
+        let peeked = match options.is_forced {
+            true => Peeked::Miss,
+            false => core.peek::<S::Response>(&key, &options.tags),
+        };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
                 count(core, &options, RequestEvent::HitLocal);

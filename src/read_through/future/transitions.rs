@@ -278,12 +278,7 @@ where
         if self.options.is_forced {
             return self.join(None);
         }
-        // What this process has may lack a tag of the request: only a lookup compares them.
-        let peeked = match self.tags.is_empty() {
-            true => self.core.peek::<S::Response>(&self.key),
-            false => Peeked::Unknown,
-        };
-        match peeked {
+        match self.core.peek::<S::Response>(&self.key, &self.tags) {
             Peeked::Hit(answer, fresh_for) => State::Hit(Some(answer), fresh_for),
             Peeked::Entry(entry) => self.consider(entry),
             Peeked::Miss => self.join(None),

@@ -98,9 +98,7 @@ impl MemoryShard {
 
     /// The same, if the entry has all these tags.
     pub(super) fn find_tagged(&mut self, key: &Key, tags: &Tags, now: Moment) -> Option<Entry> {
-        let mut wanted = tags.iter();
-        let entry = self.find(key, now)?;
-        wanted.all(|tag| entry.has_tag(tag)).then_some(entry)
+        self.find(key, now).filter(|entry| entry.has_tags(tags))
     }
 
     pub(super) fn acquire(

@@ -1,7 +1,9 @@
 //! Callers of one key with other tags than the flight that they join.
 
+use std::convert::Infallible;
+
 use bellwether::store::Store;
-use bellwether::{MemoryStore, ReadThroughLayer, Tag};
+use bellwether::{Cache, MemoryStore, ReadThroughLayer, Tag};
 use bellwether_testkit::caches::{Cached, KeyOf, MINUTE, answers, ask, burst, idle, key};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;
@@ -74,4 +76,20 @@ async fn a_caller_without_the_tag_takes_the_answer_of_a_load_with_it() {
     idle().await;
     loader.let_go(1);
     assert_eq!(answers(vec![tagged, plain]).await, [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_a_tag_takes_no_entry_without_it() {
+    for place in [local, remote] {
+        let store = place(&MemoryStore::new(10));
+        let plain = Cache::<u64>::builder("item", store).ttl(MINUTE).build();
+        let tagged = plain.tagged([tag()]).expect("one tag");
+        let load = async |value: u64| Ok::<_, Infallible>(value);
+        assert_eq!(plain.get_or_load(1, || load(1)).await.expect("a value"), 1);
+        plain.handle().invalidate_tag(&tag()).await.expect("it works");
+        assert_eq!(tagged.get(1).await.expect("it works"), None);
+        assert_eq!(tagged.get_or_load(1, || load(2)).await.expect("a value"), 2);
+        assert_eq!(tagged.get(1).await.expect("it works"), Some(2));
+        assert_eq!(plain.get(1).await.expect("it works"), Some(2));
+    }
 }
