@@ -57,7 +57,11 @@ pub struct EntryHandle<V> {
 trait ValueAccess<V>: Send + Sync {
     fn handle(&self) -> Handle;
 
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<V>, CacheError>>;
+    fn get<'a>(
+        &'a self,
+        key: &'a Key,
+        tags: &'a Tags,
+    ) -> BoxFuture<'a, Result<Option<V>, CacheError>>;
 
     fn put<'a>(
         &'a self,
@@ -72,8 +76,12 @@ impl<V: Send + Sync + 'static, C: Codec<V>> ValueAccess<V> for CacheClient<C> {
         Self::handle(self)
     }
 
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<V>, CacheError>> {
-        Box::pin(Self::get(self, key))
+    fn get<'a>(
+        &'a self,
+        key: &'a Key,
+        tags: &'a Tags,
+    ) -> BoxFuture<'a, Result<Option<V>, CacheError>> {
+        Box::pin(Self::get(self, key, tags))
     }
 
     fn put<'a>(
@@ -108,7 +116,7 @@ impl<V> EntryHandle<V> {
     /// # Cancel safety
     /// As there.
     pub async fn get(&self) -> Result<Option<V>, CacheError> {
-        self.values.get(&self.key).await
+        self.values.get(&self.key, &self.tags).await
     }
 
     /// Stores an answer that was just written to the source, so that the next caller need not load

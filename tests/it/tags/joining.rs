@@ -84,11 +84,11 @@ async fn a_call_with_a_tag_takes_no_entry_without_it() {
         let store = place(&MemoryStore::new(10));
         let plain = Cache::<u64>::builder("item", store).ttl(MINUTE).build();
         let tagged = plain.tagged([tag()]).expect("one tag");
-        let load = async |value: u64| Ok::<_, Infallible>(value);
-        assert_eq!(plain.get_or_load(1, || load(1)).await.expect("a value"), 1);
+        let load = |value: u64| async move || Ok::<_, Infallible>(value);
+        assert_eq!(plain.get_or_load(1, load(1)).await.expect("a value"), 1);
         plain.handle().invalidate_tag(&tag()).await.expect("it works");
         assert_eq!(tagged.get(1).await.expect("it works"), None);
-        assert_eq!(tagged.get_or_load(1, || load(2)).await.expect("a value"), 2);
+        assert_eq!(tagged.get_or_load(1, load(2)).await.expect("a value"), 2);
         assert_eq!(tagged.get(1).await.expect("it works"), Some(2));
         assert_eq!(plain.get(1).await.expect("it works"), Some(2));
     }
