@@ -101,6 +101,23 @@ async fn another_owner_is_refused_with_the_remaining_lease() {
     assert!(next > fence, "{next:?} after {fence:?}");
 }
 
+/// Over RESP2, a mark would stay for ever. With tracking, the server would track the name for ever.
+#[tokio::test]
+async fn asking_again_for_a_free_key_leaves_nothing() {
+    let server = RedisServer::start();
+    let told = ReentrantLock::connect(options(&server).resp2()).await.expect("a lock");
+    for lock in [lock(&server).await, told] {
+        let request = Request::new(claim(1), LONG).owned_by(Owner::new()).again(true);
+        let Attempt::Busy(busy) = lock.acquire(request).await.expect("an answer") else {
+            panic!("a key that is not held was granted again: {lock:?}")
+        };
+        assert_eq!((busy.holder, busy.remaining), (None, None), "{lock:?}");
+        assert_eq!(server.command(&["EXISTS", &name()]), Reply::Integer(0), "{lock:?}");
+        let tracked = server.info("stats", "tracking_total_keys");
+        assert_eq!(tracked.as_deref(), Some("0"), "{lock:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_others_have_put_under_its_name_keeps_it_locked() {
     let server = RedisServer::start();

@@ -18,6 +18,8 @@ local found = holds(KEYS[1], now)
 local owner, is_free = string.sub(ARGV[3], 1, 16), found.count == 0 and #ARGV[3] == 16
 local is_ours = found.ends[ARGV[1]] or is_free or found.count > 0 and found.owner == owner
 if found.is_foreign or not is_ours then
+  -- A mark would make a free lock a key without an end, and a read of its ttl would track it for ever.
+  if not found.is_foreign and found.count == 0 then return {2, -1, -1, 0} end
   local marks = not found.is_foreign and add_mark(found.marks, ARGV[4])
   if marks then redis.pcall('HSET', KEYS[1], 'marks', marks) end
   return {2, redis.call('PTTL', KEYS[1]), tonumber(found.fence or -1), tonumber(found.renewed or 0)}
