@@ -131,8 +131,8 @@ by_sessions!(MySqlLock, NamedLocks);
 ///
 /// # What it leaves behind
 /// A row for each key that was locked in the last ten seconds, and older ones until they are
-/// removed: a process removes up to 256 of those that are not held when it connects, and with every
-/// 64th release. So it removes more than it adds.
+/// removed: a process removes up to 256 of those that are not held with its first release, and with
+/// each 64th one after it. So it removes more than it adds.
 ///
 /// # Limits
 /// It needs MariaDB 10.6 or MySQL 8, for `SKIP LOCKED`. Tested with MariaDB 10.11 only.

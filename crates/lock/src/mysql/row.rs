@@ -21,7 +21,7 @@ use crate::session::{Database, Name, SessionError, TakenName};
 pub(super) struct Rows {
     options: MySqlOptions,
     counter: FenceCounter,
-    /// How many rows were freed: every 64th release removes old rows.
+    /// How many rows were freed: the first release and each 64th after it remove old rows.
     freed: AtomicU64,
 }
 
@@ -88,7 +88,16 @@ impl Rows {
             )
             .await?;
         // Our names have these letters only. Other rows stay.
-        let is_ours = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
+        let is_ours = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
+        let old: Vec<_> = old.into_iter().filter(is_ours).collect();
+        for old in old.chunks(TOGETHER) {
+            Self::remove(session, old).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes those of these rows that are not held.
+    async fn remove(session: &mut MySqlSession, old: &[String]) -> Result<(), SessionError> {
         // One statement per row: a statement for several rows may scan all, and wait for a locked
         // one. Rows that are held are skipped. A waiter for a row that is removed inserts it again.
         let lock = |name: &String| {
@@ -96,10 +105,7 @@ impl Rows {
                 "SELECT name FROM bellwether_locks WHERE name = '{name}' FOR UPDATE SKIP LOCKED; "
             )
         };
-        let lock: String = old.iter().filter(is_ours).map(lock).collect();
-        if lock.is_empty() {
-            return Ok(());
-        }
+        let lock: String = old.iter().map(lock).collect();
         let unused = session.texts(&format!("START TRANSACTION; {lock}")).await?;
         let remove =
             |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
@@ -126,8 +132,7 @@ impl Database for Rows {
     async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
         fence::prepare(session).await?;
         if fence::is_there(session, "bellwether_locks").await? {
-            // Processes that end before their 64th release would leave all their rows.
-            return Self::clean_up(session).await;
+            return Ok(());
         }
         fence::make(session, TABLE).await
     }
@@ -172,7 +177,7 @@ impl Database for Rows {
     async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let was_held = self.holds(session, name).await?;
         session.run("ROLLBACK").await?;
-        if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY == CLEAN_UP_EVERY - 1 {
+        if self.freed.fetch_add(1, Ordering::Relaxed).is_multiple_of(CLEAN_UP_EVERY) {
             Self::clean_up(session).await?;
         }
         Ok(was_held)
@@ -212,5 +217,9 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS bellwether_locks \
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// After how many releases a process removes old rows. It removes 256 at most, four times as many
-/// as it can have inserted meanwhile.
+/// as it can have inserted meanwhile. Its first release does so, too: processes that end before
+/// their 64th release would leave all their rows.
 const CLEAN_UP_EVERY: u64 = 64;
+
+/// How many rows are removed in one transaction. Meanwhile, their keys look taken.
+const TOGETHER: usize = 16;

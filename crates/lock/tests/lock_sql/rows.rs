@@ -61,6 +61,23 @@ async fn short_jobs_remove_the_old_rows_of_earlier_ones() {
     }
 }
 
+/// A process that connects takes nothing but the row it asks for.
+#[tokio::test]
+async fn the_first_release_of_a_process_removes_all_old_rows_and_its_connection_none() {
+    let on = Bench::start(Kind::Rows);
+    let earlier = on.lock();
+    for number in 0..40 {
+        let held = take(&*earlier, key(number)).await;
+        free(&*earlier, held).await;
+    }
+    make_old(&on);
+    let lock = on.lock();
+    let held = take(&*lock, key(100)).await;
+    assert_eq!(rows(&on), "41");
+    free(&*lock, held).await;
+    assert_eq!(rows(&on), "1");
+}
+
 #[tokio::test]
 async fn a_waiter_for_a_row_that_is_removed_creates_it_again() {
     let on = Bench::start(Kind::Rows);
