@@ -139,31 +139,30 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let mut watch = self.context.lock.watch(self.key);
         match self.granted(&mut watch).await {
             Ok((grant, asked_at)) => self.hold(pending, grant, asked_at, watch),
-            Err(error) => Err(self.end(pending, error)),
+            Err(error) => {
+                self.end(pending);
+                Err(error)
+            }
         }
     }
 
     /// Waits in the local queue, and asks meanwhile whether the owner holds the key in another
     /// process: callers that are first may wait for this very owner.
-    async fn wait(
-        &mut self,
-        ticket: QueueTicket,
-        runtime: &Handle,
-    ) -> Result<LocalTurn<L>, LockError> {
+    async fn wait(&self, ticket: QueueTicket, runtime: &Handle) -> Result<LocalTurn<L>, LockError> {
         let Some(until) = self.limit.queue_deadline() else {
             let refused = match ticket.try_permit().await {
                 Ok(permit) => return Ok(LocalTurn::Permitted(permit)),
                 Err(PermitState::Held) => LockError::busy(self.key),
                 Err(PermitState::Releasing) => LockError::unreleased(self.key),
             };
-            return self.again(runtime).await?.map(LocalTurn::Again).ok_or(refused);
+            return self.again(runtime).await.map(LocalTurn::Again).ok_or(refused);
         };
         let mut permitted = pin!(timeout_at(until, ticket.permit()));
         // Polled first, because that takes its place in the queue.
         let at_once = poll_fn(|context| Poll::Ready(permitted.as_mut().poll(context))).await;
         let permitted = match at_once {
             Poll::Ready(permitted) => permitted,
-            Poll::Pending => match self.again(runtime).await? {
+            Poll::Pending => match self.again(runtime).await {
                 Some(guard) => return Ok(LocalTurn::Again(guard)),
                 None => permitted.await,
             },
@@ -172,33 +171,34 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// Takes the key again if the owner holds it. Without a permit: no caller waits for this hold
-    /// but those that wait for the owner's others.
-    async fn again(&mut self, runtime: &Handle) -> Result<Option<LockGuard<L>>, LockError> {
-        if self.policy.owner.is_none() {
-            return Ok(None);
-        }
-        let pending = self.pending(None, runtime.clone());
+    /// but those that wait for the owner's others. An error decides nothing: the key may still be
+    /// granted with a permit, to another claim than the one that is released here.
+    async fn again(&self, runtime: &Handle) -> Option<LockGuard<L>> {
+        self.policy.owner?;
+        let claim = Claim::new(self.key.clone());
+        let mut asks = Acquisition::new(self.lock, self.context, self.policy, &claim, self.limit);
+        let pending = asks.pending(None, runtime.clone());
         let watch = self.context.lock.watch(self.key);
-        match self.ask(Duration::ZERO, true).await {
+        match asks.ask(Duration::ZERO, true).await {
             Ok(RequestOutcome::Granted(grant, asked_at)) => {
-                self.hold(pending, grant, asked_at, watch).map(Some)
+                return asks.hold(pending, grant, asked_at, watch).ok();
             }
-            Ok(RequestOutcome::Busy(..)) => {
-                pending.refused();
-                Ok(None)
+            Ok(RequestOutcome::Busy(..)) => {}
+            Err(error) => {
+                tracing::debug!(target: "bellwether::lock", key = %self.key, %error, "a lock was not taken again");
             }
-            Err(error) => Err(self.end(pending, error)),
         }
+        asks.end(pending);
+        None
     }
 
-    /// Releases what the claim may have got, after an error.
-    fn end(&self, pending: ClaimGuard, error: LockError) -> LockError {
+    /// Releases what the claim may have got.
+    fn end(&self, pending: ClaimGuard) {
         match (self.is_unknown, self.may_be_queued) {
             (true, _) => drop(pending),
             (false, true) => pending.leave_queue(),
             (false, false) => pending.refused(),
         }
-        error
     }
 
     fn pending(&self, permit: Option<QueuePermit>, runtime: Handle) -> ClaimGuard {
