@@ -194,9 +194,9 @@ pub enum LockErrorKind {
     ShutDown,
     /// The key did not become free within the wait limit.
     TimedOut,
-    /// This process had the key, and its release has failed or has not ended; the call does not
-    /// wait longer for it. Whether the key is free is unknown. When the lease has ended, the next
-    /// call asks the server again.
+    /// This process had the key, or may have had it, and its release has failed or has not ended;
+    /// the call does not wait longer for it. Whether the key is free is unknown. When the lease has
+    /// ended, the next call asks the server again.
     Unreleased,
     /// The server could not be reached, or the connection broke. Whether the operation happened is
     /// unknown.

@@ -42,12 +42,16 @@ use super::{Claim, Lock, Owner, Reentrant, TakeOver};
 /// own.
 ///
 /// # How it waits
-/// Callers of one process wait for each other in a local queue, in the order of arrival: at most
-/// one of them asks the lock for a key. All `Locks` over clones of one lock share the queues. The lock wakes that one if it reports releases. In any
-/// case, the caller asks again from time to time.
+/// Callers of one process wait for each other in a local queue, in the order of arrival. Only
+/// the first of them asks the lock for a key. The lock wakes it if it reports releases. In any case,
+/// it asks again from time to time. All `Locks` over clones of one lock share the queues.
 ///
-/// An error of the lock is returned at once. The exception: once the lock has answered that another
-/// holder has the key, transient errors are retried until the wait limit.
+/// A caller with an [owner](Self::owned_by) that has to queue also asks, once, whether its owner
+/// holds the key in another process. An error of that request is ignored.
+///
+/// Other errors of the lock are returned at once. There are two exceptions: once the lock has
+/// answered that another holder has the key, or that the slot of the key is moving to another node
+/// of a Redis Cluster, transient errors are retried until the wait limit.
 ///
 /// # How it is kept
 /// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold
