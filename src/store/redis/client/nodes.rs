@@ -26,7 +26,7 @@ impl RedisClient {
     }
 
     /// Runs the requests of a `connect`. Together they may take as long as
-    /// [`connect_timeout`](RedisOptions::connect_timeout) says.
+    /// [`connect_timeout`](super::options::RedisOptions::connect_timeout) says.
     ///
     /// # Cancel safety
     /// That of the requests.
