@@ -25,19 +25,21 @@ impl Target {
     /// The target of a request. `None` if it is uncertain: a response to it is not stored.
     fn of(parts: &mut Parts) -> Option<Self> {
         let path_and_query = routed(parts)?;
-        let (scheme, authority) = stated_by(parts)?;
+        let (scheme, authority) = certain_of(parts)?;
         Some(Self { scheme, authority, path_and_query })
     }
 
     /// The target that the program names. Without an authority of its own, it has that of the request.
+    /// `None` if the request contradicts itself.
     fn named(uri: &Uri, parts: &Parts) -> Option<Self> {
+        stated_by(parts)?;
         let named = Self::of_uri(uri)?;
         let repeats =
             uri.authority().is_none_or(|it| with_authority(parts).authority() == Some(it));
         if !repeats {
             return Some(named);
         }
-        let (scheme, authority) = stated_by(parts)?;
+        let (scheme, authority) = certain_of(parts)?;
         Some(match named.authority {
             Some(_) => named,
             None => Self { scheme, authority, ..named },
@@ -185,9 +187,17 @@ pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
     Some(seen)
 }
 
-/// The scheme and the authority that a request states. `None` if they are uncertain: its URI and
-/// `Host` contradict each other, or middleware has removed the authority of a request over HTTP/2,
-/// which has no `Host`.
+/// The scheme and the authority that a request states. `None` if they are uncertain: the request
+/// contradicts itself, or middleware has removed the authority of a request over HTTP/2, which has no
+/// `Host`.
+fn certain_of(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
+    let (scheme, authority) = stated_by(parts)?;
+    let is_certain = authority.is_some() || parts.version < Version::HTTP_2;
+    is_certain.then_some((scheme, authority))
+}
+
+/// The scheme and the authority that a request states, if it does. `None` if its URI and `Host`
+/// contradict each other, or one of them cannot be read.
 fn stated_by(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
     let uri = with_authority(parts);
     let scheme = uri.scheme().cloned();
@@ -197,15 +207,13 @@ fn stated_by(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
     if stated.is_some() && host.is_some() && stated != host {
         return None;
     }
-    let authority = stated.or(host);
-    let is_certain = authority.is_some() || parts.version < Version::HTTP_2;
-    is_certain.then_some((scheme, authority))
+    Some((scheme, stated.or(host)))
 }
 
 /// The host that a request is for, without the default port of either scheme. The outer `None`
 /// stands for one that is uncertain, the inner one for a request that states none.
 pub(super) fn host_of(parts: &Parts) -> Option<Option<Authority>> {
-    let (_, authority) = stated_by(parts)?;
+    let (_, authority) = certain_of(parts)?;
     authority.map(|host| host_of_authority(host.as_str()).ok_or(())).transpose().ok()
 }
 
@@ -344,7 +352,16 @@ mod tests {
         assert_eq!(named("/x", "https://a/y", "a"), is("https://a/x"));
         assert_eq!(named("/x", "http://a/y", "b"), None);
         assert_eq!(named("http://a/x", "http://a/y", "b"), None);
-        assert_eq!(named("https://c/x", "http://a/y", "b"), is("https://c/x"));
+        assert_eq!(named("https://c/x", "http://a/y", "b"), None);
+        assert_eq!(named("https://c/x", "http://a/y", "a"), is("https://c/x"));
+    }
+
+    #[test]
+    fn a_named_authority_fills_in_for_one_that_a_request_over_http_2_has_lost() {
+        let request = Request::get("/y").version(Version::HTTP_2).body(()).unwrap();
+        let (parts, ()) = request.into_parts();
+        assert_eq!(Target::named(&Uri::from_static("/x"), &parts), None);
+        assert!(Target::named(&Uri::from_static("https://c/x"), &parts).is_some());
     }
 
     #[test]
