@@ -28,9 +28,21 @@ pub enum CollectedBody<B> {
         begun: Bytes,
         /// The rest.
         rest: Pin<Box<B>>,
-        /// Whether it takes longer. If not, it is too large.
-        is_slow: bool,
+        /// Why it was not read to its end.
+        why: UnfinishedReason,
     },
+}
+
+/// Why a body was not read to its end.
+#[allow(clippy::exhaustive_enums, reason = "a reader has these bounds")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnfinishedReason {
+    /// It has more bytes than allowed.
+    TooLarge,
+    /// It takes longer than allowed.
+    TooSlow,
+    /// The budget that all bodies share has too little left. That says nothing about the body itself.
+    OverBudget,
 }
 
 /// Shows no content.
@@ -66,15 +78,16 @@ where
     let mut trailers = None::<HeaderMap>;
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
-        return Ok(CollectedBody::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
+        let (begun, why) = (Bytes::new(), UnfinishedReason::TooLarge);
+        return Ok(CollectedBody::Unfinished { begun, rest: body, why });
     }
     loop {
         let frame = match timeout_at(until, body.frame()).await {
             Ok(Some(frame)) => frame,
             Ok(None) => break,
             Err(_) => {
-                let begun = begun.into_bytes();
-                return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: true });
+                let (begun, why) = (begun.into_bytes(), UnfinishedReason::TooSlow);
+                return Ok(CollectedBody::Unfinished { begun, rest: body, why });
             }
         };
         match frame?.into_data() {
@@ -86,10 +99,12 @@ where
             }
         }
         let bytes = if begun.is_empty() { 0 } else { begun.len().max(in_all) };
-        if begun.len() > most || !share.grow_to(bytes) {
-            let begun = begun.into_bytes();
-            return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: false });
-        }
+        let why = match begun.len() > most {
+            true => UnfinishedReason::TooLarge,
+            false if share.grow_to(bytes) => continue,
+            false => UnfinishedReason::OverBudget,
+        };
+        return Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest: body, why });
     }
     Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers })
 }
@@ -127,7 +142,7 @@ mod tests {
         let first = collect(StreamBody::new(Box::pin(endless)), 9, soon(), &budget);
         let mut first = Box::pin(first);
         assert!((&mut first).now_or_never().is_none());
-        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, why: UnfinishedReason::OverBudget }) =
             collect(body(&["de", "fg"]), 9, soon(), &budget).await
         else {
             panic!("all of it")
@@ -152,7 +167,7 @@ mod tests {
         });
         let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
         let until = soon();
-        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: true }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, why: UnfinishedReason::TooSlow }) =
             collect(body, 4, until, &plenty()).await
         else {
             panic!("all of it")
@@ -175,7 +190,7 @@ mod tests {
     #[tokio::test]
     async fn a_larger_body_is_resumed_where_it_was_left() {
         let body = body(&["ab", "cd", "ef"]);
-        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, why: UnfinishedReason::TooLarge }) =
             collect(body, 3, soon(), &plenty()).await
         else {
             panic!("all of it")

@@ -16,7 +16,7 @@ pub use body::BodyEnd;
 pub use body::CacheBody;
 pub use budget::{BodyBudget, BudgetShare};
 pub use buffered_response::{BufferedResponse, Undecodable};
-pub use collect::{CollectedBody, collect};
+pub use collect::{CollectedBody, UnfinishedReason, collect};
 pub use joined::JoinedFrames;
 pub use observer::{BodyObserver, ObservedBody};
 pub use unreachable::is_unreachable;

@@ -15,8 +15,9 @@ use tonic::Status;
 pub(crate) enum GrpcAnswer<B> {
     /// A complete answer, and whether it is stored.
     Complete(BufferedResponse<()>, Cacheability),
-    /// An answer that passes through. The first caller takes it.
-    TakeOnce(TakeOnce<B>),
+    /// An answer that passes through, and what that means for the next ones. The first caller takes
+    /// it.
+    TakeOnce(TakeOnce<B>, Cacheability),
     /// An answer that its caller has already, and what that means for the next ones.
     Taken(Cacheability),
 }
@@ -28,8 +29,14 @@ pub(crate) enum GrpcAnswer<B> {
 pub(crate) struct TakeOnce<B>(Mutex<Option<Response<CacheBody<B>>>>);
 
 impl<B> GrpcAnswer<B> {
+    /// One whose next ones probably pass through too.
     pub(super) fn passing(response: Response<CacheBody<B>>) -> Self {
-        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))))
+        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))), Cacheability::PrivateKey)
+    }
+
+    /// One that says nothing about the next ones.
+    pub(super) fn passing_once(response: Response<CacheBody<B>>) -> Self {
+        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))), Cacheability::PrivateOnce)
     }
 
     pub(super) fn into_response(self) -> Response<CacheBody<B>> {
@@ -41,7 +48,7 @@ impl<B> GrpcAnswer<B> {
                 note_status(&mut response);
                 response
             }
-            Self::TakeOnce(passing) => passing.take().unwrap_or_else(taken),
+            Self::TakeOnce(passing, _) => passing.take().unwrap_or_else(taken),
             Self::Taken(_) => taken(),
         }
     }
@@ -50,7 +57,9 @@ impl<B> GrpcAnswer<B> {
     fn for_caller(&self) -> Self {
         match self {
             Self::Complete(kept, cacheability) => Self::Complete(kept.clone(), *cacheability),
-            Self::TakeOnce(passing) => Self::TakeOnce(TakeOnce(Mutex::new(passing.take()))),
+            Self::TakeOnce(passing, cacheability) => {
+                Self::TakeOnce(TakeOnce(Mutex::new(passing.take())), *cacheability)
+            }
             Self::Taken(cacheability) => Self::Taken(*cacheability),
         }
     }
@@ -86,7 +95,7 @@ impl<B> fmt::Debug for GrpcAnswer<B> {
             Self::Complete(kept, cacheability) => {
                 write!(f, "GrpcAnswer(complete, {} bytes, {cacheability:?})", kept.body.len())
             }
-            Self::TakeOnce(_) => f.write_str("GrpcAnswer(passing)"),
+            Self::TakeOnce(..) => f.write_str("GrpcAnswer(passing)"),
             Self::Taken(cacheability) => write!(f, "GrpcAnswer(taken, {cacheability:?})"),
         }
     }
@@ -120,17 +129,16 @@ where
 
     fn classify(&self, kept: &GrpcAnswer<B>) -> Cacheability {
         match kept {
-            GrpcAnswer::Complete(_, cacheability) | GrpcAnswer::Taken(cacheability) => {
-                *cacheability
-            }
-            GrpcAnswer::TakeOnce(_) => Cacheability::PrivateKey,
+            GrpcAnswer::Complete(_, cacheability)
+            | GrpcAnswer::TakeOnce(_, cacheability)
+            | GrpcAnswer::Taken(cacheability) => *cacheability,
         }
     }
 
     fn encode(&self, kept: &GrpcAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
             GrpcAnswer::Complete(kept, _) => kept.encode(room),
-            GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => {
+            GrpcAnswer::TakeOnce(..) | GrpcAnswer::Taken(_) => {
                 Err("an answer that passes through is not stored".into())
             }
         }
@@ -148,7 +156,7 @@ where
     fn weight(&self, kept: &GrpcAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
             GrpcAnswer::Complete(kept, _) => size_of::<GrpcAnswer<B>>() + kept.weight_of_fields(),
-            GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => encoded.len(),
+            GrpcAnswer::TakeOnce(..) | GrpcAnswer::Taken(_) => encoded.len(),
         }
     }
 

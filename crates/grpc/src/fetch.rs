@@ -116,6 +116,9 @@ where
         ReadBody::Continues { begun, rest } => {
             GrpcAnswer::passing(Response::from_parts(head, CacheBody::resumed(begun, rest)))
         }
+        ReadBody::OverBudget { begun, rest } => {
+            GrpcAnswer::passing_once(Response::from_parts(head, CacheBody::resumed(begun, rest)))
+        }
         ReadBody::Pauses { begun, rest } => {
             let (watch, end) = oneshot::channel();
             let body = CacheBody::observed(begun.clone(), rest, watch);

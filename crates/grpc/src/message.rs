@@ -16,8 +16,10 @@ pub(super) const PREFIX: usize = 5;
 pub(super) enum ReadBody<B> {
     /// It ended, after no message or one, or within a message.
     Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
-    /// More data follows one message, or its message is too long or beyond the budget: what was read, and the rest.
+    /// More data follows one message, or its message is too long: what was read, and the rest.
     Continues { begun: Bytes, rest: Pin<Box<B>> },
+    /// Its message is beyond the budget, which says nothing about it: what was read, and the rest.
+    OverBudget { begun: Bytes, rest: Pin<Box<B>> },
     /// One message has arrived, and nothing after it yet: what was read, and the rest.
     Pauses { begun: Bytes, rest: Pin<Box<B>> },
 }
@@ -73,8 +75,11 @@ where
         }
         let mut has_room = |bytes| share.as_mut().is_none_or(|share| share.grow_to(bytes));
         let is_more = |whole| whole - PREFIX > most || begun.len() > whole;
-        if expected(&prefix).is_some_and(is_more) || !has_room(begun.len()) {
+        if expected(&prefix).is_some_and(is_more) {
             return Ok(ReadBody::Continues { begun: begun.into_bytes(), rest });
+        }
+        if !has_room(begun.len()) {
+            return Ok(ReadBody::OverBudget { begun: begun.into_bytes(), rest });
         }
     }
     let is_whole = begun.is_empty() || expected(&prefix) == Some(begun.len());

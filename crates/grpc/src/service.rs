@@ -148,9 +148,11 @@ where
             Some(ReadBody::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
             }
-            Some(ReadBody::Continues { begun, rest } | ReadBody::Pauses { begun, rest }) => {
-                Body::new(CacheBody::resumed(begun, rest))
-            }
+            Some(
+                ReadBody::Continues { begun, rest }
+                | ReadBody::OverBudget { begun, rest }
+                | ReadBody::Pauses { begun, rest },
+            ) => Body::new(CacheBody::resumed(begun, rest)),
             // Its caller has left, and the record counts that.
             None => return Status::cancelled("the request body failed").into_http(),
         };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bellwether::{BoxError, Key};
 use bellwether_body::{
-    BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, collect,
+    BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, UnfinishedReason,
+    collect,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header, response};
@@ -78,14 +79,15 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let most = self.shared.client.max_entry_bytes();
         if announced(&parts.headers).flatten().is_some_and(|length| length > most) {
             let response = Response::from_parts(parts, CacheBody::passing(body));
-            return self.unfinished(response, decision, false, (origin, times));
+            let why = UnfinishedReason::TooLarge;
+            return self.unfinished(response, decision, why, (origin, times));
         }
         let collected = collect(body, most, until, &self.shared.collecting).await;
         let (body, trailers) = match collected.map_err(Into::into)? {
             CollectedBody::Whole { data, trailers } => (data, trailers),
-            CollectedBody::Unfinished { begun, rest, is_slow } => {
+            CollectedBody::Unfinished { begun, rest, why } => {
                 let response = Response::from_parts(parts, CacheBody::resumed(begun, rest));
-                return self.unfinished(response, decision, is_slow, (origin, times));
+                return self.unfinished(response, decision, why, (origin, times));
             }
         };
         check_length(&parts.headers, body.len())?;
@@ -113,14 +115,15 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         }
     }
 
-    /// Passes a response through whose body is too large, or is not complete in time.
+    /// Passes a response through whose body is too large, or is not complete in time, or has no room.
     fn unfinished<B: Send + 'static>(
         &self,
         response: Response<CacheBody<B>>,
         decision: StorageDecision,
-        is_slow: bool,
+        unfinished: UnfinishedReason,
         (origin, times): (OriginInfo, Times),
     ) -> Result<CacheAnswer<B>, BoxError> {
+        let is_slow = unfinished == UnfinishedReason::TooSlow;
         match decision {
             StorageDecision::Validate(terms, why) if is_slow => {
                 let response = match self.key_to_validate(response.headers(), &terms) {
@@ -134,8 +137,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
                 let response = response.map(|body| body.observed_by(observer));
                 Ok(passing(response, PrivateReason::NotShared, origin, true))
             }
-            _ if is_slow => self.pass(response, PrivateReason::TooSlow, origin),
-            _ => self.pass(response, PrivateReason::TooLarge, origin),
+            _ => self.pass(response, unfinished.into(), origin),
         }
     }
 
@@ -275,7 +277,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let is_own = is_error
             || self.stored_response.is_shared()
             || cache_request.has_credentials
-            || why == PrivateReason::RequestNoStore;
+            || matches!(why, PrivateReason::RequestNoStore | PrivateReason::OverBudget);
         self.shared.note_private(cache_request, response.status(), &why);
         Ok(passing(response, why, origin, is_own))
     }

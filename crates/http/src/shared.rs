@@ -103,8 +103,8 @@ impl LayerState {
     }
 
     /// Notes that the response to a request was private. Errors, refusals and 304 are not counted,
-    /// and neither is a response that is private only because the request says `no-store`: they say
-    /// nothing about the responses to other requests.
+    /// and neither is a response that is private only because the request says `no-store`, or because
+    /// other bodies had used up the budget: they say nothing about the responses to other requests.
     pub(super) fn note_private(
         &self,
         cache_request: &CacheRequest,
@@ -114,7 +114,7 @@ impl LayerState {
         let coalescing_digest = cache_request.coalescing_digest();
         let window = self.client.not_kept_for();
         match why {
-            PrivateReason::RequestNoStore => {}
+            PrivateReason::RequestNoStore | PrivateReason::OverBudget => {}
             PrivateReason::TooSlow => self.private_targets.note_slow(coalescing_digest, window),
             _ if status.is_server_error() || SAYS_NOTHING.contains(&status) => {}
             _ => self.private_targets.note_private(coalescing_digest, window),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bellwether_body::UnfinishedReason;
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE, TRANSFER_ENCODING,
 };
@@ -62,6 +63,8 @@ pub(crate) enum PrivateReason {
     TooLarge,
     /// It was not complete in time.
     TooSlow,
+    /// The bodies that were read at the same time left no room for it.
+    OverBudget,
     /// It is a stream without an end, and states no lifetime.
     Stream,
     /// The responses before it were private, so this one was not loaded for others.
@@ -214,6 +217,16 @@ fn is_part(response: &HeaderMap) -> bool {
         .any(|range| range.get(..6).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes ")))
 }
 
+impl From<UnfinishedReason> for PrivateReason {
+    fn from(why: UnfinishedReason) -> Self {
+        match why {
+            UnfinishedReason::TooLarge => Self::TooLarge,
+            UnfinishedReason::TooSlow => Self::TooSlow,
+            UnfinishedReason::OverBudget => Self::OverBudget,
+        }
+    }
+}
+
 impl fmt::Display for PrivateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -232,6 +245,7 @@ impl fmt::Display for PrivateReason {
             Self::NotFresh => "not-fresh",
             Self::TooLarge => "too-large",
             Self::TooSlow => "too-slow",
+            Self::OverBudget => "over-budget",
             Self::Stream => "stream",
             Self::NotShared => "not-shared",
         })

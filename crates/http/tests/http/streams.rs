@@ -248,3 +248,39 @@ async fn bodies_that_are_read_share_a_budget() {
     // The budget is whole again.
     assert!(first_of("http://shop/3").await >= BOUND * 2);
 }
+
+/// While the budget is used up, the page passes through, and nothing is remembered about it.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_finds_no_room_is_coalesced_as_soon_as_there_is_room() {
+    let origin = Origin::new(async |request: http::Request<Body>, _| {
+        let fields = [("cache-control", "max-age=60")];
+        tokio::time::sleep(MOMENT).await;
+        Ok(match request.uri().path() {
+            "/endless" => {
+                let endless = stream::iter([data("first")]).chain(stream::pending());
+                page(&fields, Body::new(StreamBody::new(endless)))
+            }
+            _ => page(&fields, "page"),
+        })
+    });
+    let cache = cached(&memory().max_collected_bytes(8), &origin);
+    let ask_all = async || {
+        let asked = origin.asked();
+        let pages =
+            (0..5).map(async |_| text(ask(&cache, "GET", "http://shop/page", &[]).await).await);
+        assert_eq!(join_all(pages).await, ["page"; 5]);
+        origin.asked() - asked
+    };
+    let used_up = async {
+        let body = ask(&cache, "GET", "http://shop/endless", &[]);
+        timeout(MOMENT * 10, body).await.unwrap_err();
+    };
+    let begins = async {
+        tokio::time::sleep(MOMENT * 2).await;
+        assert_eq!(ask_all().await, 5);
+    };
+    tokio::join!(used_up, begins);
+    tokio::time::sleep(BOUND * 2).await;
+    assert_eq!(ask_all().await, 1);
+    assert_eq!(ask_all().await, 0);
+}
