@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bellwether::{BoxError, Key};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
@@ -27,15 +28,26 @@ use super::target::Target;
 /// section 4.4).
 ///
 /// # Cancel safety
-/// If it is dropped after it was polled, a task finishes the request within the load timeout, and its
+/// If it is dropped after it was sent, a task finishes the request within the load timeout, and its
 /// status decides. A layer has a bound on such tasks. Beyond it, and if the request gets no response,
-/// the stored responses of its target become stale.
+/// the stored responses of its target become stale. If it is dropped earlier, it is never sent.
 pub(super) struct UnsafeRequest<B: Send + 'static> {
-    /// The exchange with the origin, until it has its response.
-    running: Option<Forwarding<B>>,
-    was_polled: bool,
+    /// `None` while it is polled, and once it has its response. So one that has panicked is not polled
+    /// again.
+    progress: Option<Progress<B>>,
     shared: LayerState,
 }
+
+enum Progress<B: Send + 'static> {
+    /// The origin is not ready for the request.
+    Waiting(Sending<B>),
+    /// The origin has the request.
+    Sent(Forwarding<B>),
+}
+
+/// Sends a request once the origin is ready for it. If the origin fails before that, the response says
+/// so.
+type Sending<B> = BoxFuture<'static, Result<Forwarding<B>, Response<CacheBody<B>>>>;
 
 impl<B> UnsafeRequest<B>
 where
@@ -51,9 +63,8 @@ where
         S: Origin<ReqB, B>,
         ReqB: Send + 'static,
     {
-        let running: Forwarding<B> =
-            Box::pin(forward(inner, shared.clone(), request, invalidation));
-        Self { running: Some(running), was_polled: false, shared }
+        let sending = Box::pin(send(inner, shared.clone(), request, invalidation));
+        Self { progress: Some(Progress::Waiting(sending)), shared }
     }
 }
 
@@ -61,21 +72,32 @@ impl<B: Send + 'static> Future for UnsafeRequest<B> {
     type Output = Response<CacheBody<B>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.was_polled = true;
-        let Some(running) = self.running.as_mut() else { panic!("polled after it was ready") };
-        let response = ready!(running.poll_unpin(cx));
-        self.running = None;
-        Poll::Ready(response)
+        loop {
+            match self.progress.take() {
+                Some(Progress::Waiting(mut sending)) => match sending.poll_unpin(cx) {
+                    Poll::Ready(Ok(sent)) => self.progress = Some(Progress::Sent(sent)),
+                    Poll::Ready(Err(failed)) => return Poll::Ready(failed),
+                    Poll::Pending => {
+                        self.progress = Some(Progress::Waiting(sending));
+                        return Poll::Pending;
+                    }
+                },
+                Some(Progress::Sent(mut running)) => {
+                    let polled = running.poll_unpin(cx);
+                    if polled.is_pending() {
+                        self.progress = Some(Progress::Sent(running));
+                    }
+                    return polled;
+                }
+                None => panic!("polled after it was ready"),
+            }
+        }
     }
 }
 
 impl<B: Send + 'static> Drop for UnsafeRequest<B> {
     fn drop(&mut self) {
-        let Some(running) = self.running.take() else { return };
-        // A future that has panicked cannot be polled again.
-        if !self.was_polled || std::thread::panicking() {
-            return;
-        }
+        let Some(Progress::Sent(running)) = self.progress.take() else { return };
         let permit = Arc::clone(&self.shared.finishing).try_acquire_owned();
         if let (Ok(permit), Ok(runtime)) = (permit, Handle::try_current()) {
             let limit = self.shared.client.load_timeout();
@@ -87,19 +109,38 @@ impl<B: Send + 'static> Drop for UnsafeRequest<B> {
     }
 }
 
-async fn forward<S, ReqB, B>(
-    inner: S,
+async fn send<S, ReqB, B>(
+    mut inner: S,
     shared: LayerState,
     request: Request<ReqB>,
     invalidation: InvalidationTarget,
-) -> Response<CacheBody<B>>
+) -> Result<Forwarding<B>, Response<CacheBody<B>>>
 where
     S: Origin<ReqB, B>,
+    ReqB: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
+    let ready = inner.ready().await.map_err(Into::<BoxError>::into);
+    let ready = ready.map_err(|error| refusal::of_origin(&*error))?;
     let method = request.method().clone();
-    let mut unknown = UnknownOutcome(Some((shared.clone(), invalidation.own_keys())));
-    match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
+    let unknown = UnknownOutcome(Some((shared.clone(), invalidation.own_keys())));
+    let answered = ready.call(request);
+    Ok(Box::pin(finish(answered, unknown, shared, method, invalidation)))
+}
+
+async fn finish<F, B, E>(
+    answered: F,
+    mut unknown: UnknownOutcome,
+    shared: LayerState,
+    method: Method,
+    invalidation: InvalidationTarget,
+) -> Response<CacheBody<B>>
+where
+    F: Future<Output = Result<Response<B>, E>> + Send,
+    E: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    match answered.await.map_err(Into::<BoxError>::into) {
         Ok(response) => {
             unknown.0 = None;
             let (status, headers) = (response.status(), response.headers());

@@ -1,19 +1,23 @@
 //! Unsafe requests whose clients leave, or that get no response.
 
 use std::future::pending;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::{Next, from_fn};
 use axum::routing::get as route;
 use bellwether_testkit::servers::Reply;
+use futures_util::FutureExt;
 use http::{Request, StatusCode};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio_test::{assert_pending, task};
-use tower::{Service, ServiceExt};
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{Layer, Service, ServiceExt};
 
 use crate::origin::{
     Answer, Origin, ask, cached, is_hit, memory, page, patient_redis, plain, request, says,
@@ -28,6 +32,7 @@ const MOST: usize = 64;
 /// A cached origin that answers a change with this status once it may.
 struct Shop {
     cache: bellwether_http::HttpCache<Origin>,
+    origin: Origin,
     may_answer: Arc<Semaphore>,
 }
 
@@ -49,7 +54,7 @@ impl Shop {
                 }
             }
         });
-        Self { cache: cached(&memory(), &origin), may_answer }
+        Self { cache: cached(&memory(), &origin), origin, may_answer }
     }
 
     async fn get(&self, uri: &str) -> Answer {
@@ -142,12 +147,59 @@ async fn beyond_the_bound_a_change_whose_client_has_left_makes_its_target_stale_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_was_never_sent_changes_nothing() {
+async fn a_change_that_was_never_polled_is_not_sent_and_changes_nothing() {
     let shop = Shop::with_status("200");
     shop.get(ITEM).await;
     drop(shop.cache.clone().call(request("DELETE", ITEM, &[])));
-    settle().await;
+    shop.answer(1).await;
+    assert_eq!(shop.origin.asked(), 1);
     assert!(is_hit(&shop.get(ITEM).await));
+}
+
+/// The origin is not ready for it before its client leaves.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_was_never_sent_changes_nothing() {
+    let origin = Origin::counting(&[FRESH]);
+    let limit = GlobalConcurrencyLimitLayer::new(1);
+    let limited = limit.layer(origin.clone());
+    let cache = memory().layer(limited.clone());
+    let get = async || cache.clone().oneshot(request("GET", ITEM, &[])).await.unwrap();
+    get().await;
+    let mut busy = limited;
+    busy.ready().await.unwrap();
+    let mut change = task::spawn(cache.clone().call(request("DELETE", ITEM, &[])));
+    assert_pending!(change.poll());
+    drop(change);
+    drop(busy);
+    settle().await;
+    assert_eq!(origin.asked(), 1);
+    assert!(is_hit(&get().await));
+    let mut change = task::spawn(cache.clone().call(request("DELETE", ITEM, &[])));
+    _ = change.poll();
+    settle().await;
+    assert_eq!(origin.asked(), 2);
+}
+
+/// Middleware catches the panic, and may poll what has panicked again.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_has_panicked_is_not_polled_again() {
+    let was_resumed = Arc::new(AtomicBool::new(false));
+    let (resumed, report) = (Arc::clone(&was_resumed), panic::take_hook());
+    panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str().is_some_and(|text| text.contains("resumed after panicking")) {
+            resumed.store(true, Ordering::SeqCst);
+        }
+        report(info);
+    }));
+    let shop = Shop::with_status("panic");
+    shop.get(ITEM).await;
+    shop.may_answer.add_permits(1);
+    let change = shop.cache.clone().call(request("DELETE", ITEM, &[]));
+    assert!(AssertUnwindSafe(change).catch_unwind().await.is_err());
+    settle().await;
+    assert!(!was_resumed.load(Ordering::SeqCst));
+    assert_eq!(shop.origin.asked(), 2);
+    assert!(says(&shop.get(ITEM).await, "detail=revalidating"));
 }
 
 /// Clients without rights, whose changes nothing refuses in time.
