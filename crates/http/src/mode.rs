@@ -132,7 +132,8 @@ impl ProgramRules {
         response: &HeaderMap,
         times: Times,
     ) -> StorageDecision {
-        let vary = match rules::for_others(method, request, status, response) {
+        let credentials = &self.credentials;
+        let vary = match rules::for_others(method, request, status, response, credentials) {
             Ok(vary) => vary,
             Err(why) => return StorageDecision::Private(why),
         };

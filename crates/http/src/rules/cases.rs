@@ -125,6 +125,9 @@ const NOT_REUSED: &[&str] = &[
     "cdn-cache-control: max-age=3600;\ncache-control: max-age=0",
     "cdn-cache-control: max-age=3600\ncache-control: no-store",
     "cdn-cache-control: max-age=3600\ncache-control: private",
+    // `must-understand` cancels `no-store` in its own field only.
+    "cdn-cache-control: max-age=3600, must-understand\ncache-control: no-store",
+    "cdn-cache-control: no-store, max-age=3600\ncache-control: must-understand",
 ];
 
 fn is_reused(status: u16, response: &'static str) -> bool {

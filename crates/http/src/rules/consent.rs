@@ -34,10 +34,14 @@ impl Consent {
     }
 
     /// The consent that a response needs to be shared with a request.
-    pub(crate) fn needed_by(request: &HeaderMap, needs_public: bool) -> Self {
-        match request.contains_key(COOKIE) {
+    pub(crate) fn needed_by(
+        request: &HeaderMap,
+        credentials: &Credentials,
+        needs_public: bool,
+    ) -> Self {
+        match credentials.are_in(request) {
             false => Self::Unsaid,
-            true if needs_public => Self::Public,
+            true if needs_public && request.contains_key(COOKIE) => Self::Public,
             true => Self::Timed,
         }
     }
@@ -56,6 +60,11 @@ impl Credentials {
     /// Whether a request has any.
     pub(crate) fn are_in(&self, request: &HeaderMap) -> bool {
         self.are_besides(&[], request)
+    }
+
+    /// Whether a request header field is one.
+    pub(super) fn contain(&self, name: &HeaderName) -> bool {
+        self.0.contains(name)
     }
 
     /// Whether a request has any besides cookies.

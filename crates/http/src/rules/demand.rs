@@ -26,7 +26,7 @@ pub(crate) struct Demand {
 impl Demand {
     /// Reads `Cache-Control`, and `Pragma` if there is none.
     pub(crate) fn of(headers: &HeaderMap, defaults: &Defaults) -> Self {
-        let consent = Consent::needed_by(headers, defaults.needs_public);
+        let consent = Consent::needed_by(headers, &defaults.credentials, defaults.needs_public);
         if defaults.ignores_request_cache_control {
             return Self { consent, ..Self::default() };
         }
@@ -64,6 +64,9 @@ fn asks_for_no_cache(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
+    use super::super::consent::Credentials;
     use super::super::samples::headers;
     use super::*;
 
@@ -92,6 +95,21 @@ mod tests {
         assert_eq!(Demand::of(&headers(&[]), &Defaults::default()), Demand::default());
         assert_eq!(of("max-stale=1000"), Demand::default());
         assert!(of("max-stale=1000").accepts(seconds(1_000_000), None));
+    }
+
+    #[test]
+    fn credentials_of_any_kind_demand_a_stated_lifetime() {
+        let credentials = Credentials::default().with([HeaderName::from_static("x-user")]);
+        for (needs_public, with_cookie) in [(false, Consent::Timed), (true, Consent::Public)] {
+            let defaults =
+                Defaults { needs_public, credentials: credentials.clone(), ..Defaults::default() };
+            let demanded = |name| Demand::of(&headers(&[(name, "a=b")]), &defaults).consent;
+            for name in ["authorization", "proxy-authorization", "x-api-key", "x-user"] {
+                assert_eq!(demanded(name), Consent::Timed, "{name}");
+            }
+            assert_eq!(demanded("cookie"), with_cookie);
+            assert_eq!(demanded("accept"), Consent::Unsaid);
+        }
     }
 
     #[test]

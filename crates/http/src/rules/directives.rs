@@ -28,13 +28,15 @@ type Directive = (String, Option<String>);
 pub(super) struct Directives {
     said: Vec<Directive>,
     is_targeted: bool,
+    /// Whether the field that does not count otherwise says `no-store`.
+    other_forbids_storing: bool,
 }
 
 impl Directives {
     /// The directives of `Cache-Control`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let said = members(headers, &CACHE_CONTROL).map(directive).collect();
-        Self { said, is_targeted: false }
+        Self { said, is_targeted: false, other_forbids_storing: false }
     }
 
     /// The directives of a response: of `Cache-Control`, or, if this cache follows it and it can be
@@ -45,8 +47,17 @@ impl Directives {
         let mut said = targeted.unwrap_or_else(|| Self::of(headers).said);
         let other = if is_targeted { CACHE_CONTROL } else { CDN_CACHE_CONTROL };
         let prohibits = |(name, _): &Directive| PROHIBITIONS.contains(&name.as_str());
-        said.extend(members(headers, &other).map(directive).filter(prohibits));
-        Self { said, is_targeted }
+        let prohibitions: Vec<_> =
+            members(headers, &other).map(directive).filter(prohibits).collect();
+        let other_forbids_storing = prohibitions.iter().any(|(name, _)| name == "no-store");
+        said.extend(prohibitions);
+        Self { said, is_targeted, other_forbids_storing }
+    }
+
+    /// Whether they say `no-store`, and not `must-understand` in the same field: a cache that understands
+    /// the status then goes by the other directives (RFC 9111, section 5.2.2.3).
+    pub(super) fn forbid_storing(&self) -> bool {
+        self.other_forbids_storing || self.has("no-store") && !self.has("must-understand")
     }
 
     /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.

@@ -9,7 +9,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::ages::Times;
-use super::consent::Consent;
+use super::consent::{Consent, Credentials};
 use super::directives::Directives;
 use super::terms::{Defaults, Terms, terms};
 use super::vary::nominated;
@@ -86,14 +86,16 @@ pub(crate) fn storing(
     if let Some(why) = why {
         return Storing::Private(why);
     }
-    let Some(vary) = nominated(response) else { return Storing::Private(PrivateReason::Vary) };
+    let vary = nominated(response, &defaults.credentials);
+    let Some(vary) = vary else { return Storing::Private(PrivateReason::Vary) };
     let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
     // Stricter than RFC 9111, section 3.5: many origins mean "never share" by `must-revalidate`.
     let is_for_all = terms.consent == Consent::Public && !terms.is_guessed;
     if !is_for_all && defaults.credentials.authorize(request) {
         return Storing::Private(PrivateReason::Authorization);
     }
-    if terms.consent < Consent::needed_by(request, defaults.needs_public) {
+    let needed = Consent::needed_by(request, &defaults.credentials, defaults.needs_public);
+    if terms.consent < needed {
         return Storing::Private(PrivateReason::Cookie);
     }
     if !terms.freshness.max(terms.stale.longest()).is_zero() {
@@ -119,10 +121,11 @@ pub(crate) fn for_others(
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
+    credentials: &Credentials,
 ) -> Result<Vec<HeaderName>, PrivateReason> {
     let directives = Directives::of_response(response, false);
     let why = forbidden_to_others(method, request, status, response, &directives);
-    why.map_or_else(|| nominated(response).ok_or(PrivateReason::Vary), Err)
+    why.map_or_else(|| nominated(response, credentials).ok_or(PrivateReason::Vary), Err)
 }
 
 /// Whether its origin must confirm it before each use (`no-cache`).
@@ -179,8 +182,7 @@ fn forbidden_by_response(
     if is_part(response) {
         return Some(PrivateReason::Partial);
     }
-    // A cache that understands the status goes by the other directives (RFC 9111, section 5.2.2.3).
-    if directives.has("no-store") && !must_understand {
+    if directives.forbid_storing() {
         return Some(PrivateReason::NoStore);
     }
     if directives.has("private") {
@@ -361,5 +363,6 @@ mod tests {
             "cache-control: max-age=3600\nvary: accept, Authorization",
             PrivateReason::Vary,
         );
+        assert_private("", "cache-control: max-age=3600\nvary: X-Api-Key", PrivateReason::Vary);
     }
 }

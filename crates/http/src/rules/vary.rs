@@ -1,8 +1,9 @@
 //! Selecting header fields: which stored response suits which request (RFC 9111, section 4.1).
 
-use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, VARY};
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
+use super::consent::Credentials;
 use super::lists::{elements, members};
 
 /// How many fields `Vary` may name: more than any origin has a use for.
@@ -14,12 +15,15 @@ const LISTS: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE
 /// The fields that `Vary` names, sorted and without duplicates. `None` if no other request can
 /// select the response: by `*`, by too many fields, and by cookies or credentials, which hardly any
 /// two requests share.
-pub(super) fn nominated(response: &HeaderMap) -> Option<Vec<HeaderName>> {
+pub(super) fn nominated(
+    response: &HeaderMap,
+    credentials: &Credentials,
+) -> Option<Vec<HeaderName>> {
     let names = members(response, &VARY).map(HeaderName::from_bytes);
     let mut names = names.collect::<Result<Vec<_>, _>>().ok()?;
     names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     names.dedup();
-    let is_shared = names.iter().all(|name| ![AUTHORIZATION, COOKIE].contains(name) && name != "*");
+    let is_shared = names.iter().all(|name| !credentials.contain(name) && name != "*");
     (is_shared && names.len() <= MOST_NAMES).then_some(names)
 }
 
@@ -49,7 +53,8 @@ mod tests {
     use super::*;
 
     fn names(vary: &'static str) -> Option<Vec<HeaderName>> {
-        nominated(&read(vary))
+        let credentials = Credentials::default().with([HeaderName::from_static("x-user")]);
+        nominated(&read(vary), &credentials)
     }
 
     /// Whether two requests agree in the fields that `vary` names.
@@ -86,7 +91,18 @@ mod tests {
 
     #[test]
     fn a_star_and_too_many_names_are_rejected() {
-        for vary in ["*", "*, *", "*, Foo", "Foo, *", ", *", "a b", "Cookie", "AUTHORIZATION"] {
+        for vary in [
+            "*",
+            "*, *",
+            "*, Foo",
+            "Foo, *",
+            ", *",
+            "a b",
+            "Cookie",
+            "AUTHORIZATION",
+            "X-Api-Key",
+            "a, X-User",
+        ] {
             assert_eq!(names(format!("vary: {vary}").leak()), None, "{vary}");
         }
         let list =
