@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::budget::{BodyBudget, BudgetShare};
@@ -21,7 +23,7 @@ pub struct BodyObserver {
     /// By when it has to be complete.
     deadline: Pin<Box<Sleep>>,
     /// The frames so far, if a copy was requested.
-    copy: Option<BodyCopy>,
+    copy: Option<TimedCopy>,
     on_end: Option<OnEnd>,
 }
 
@@ -29,6 +31,55 @@ struct BodyCopy {
     data: JoinedFrames,
     trailers: Option<HeaderMap>,
     share: BudgetShare,
+}
+
+/// A copy that a task drops at the deadline: nothing polls a body whose client reads no more of it.
+struct TimedCopy {
+    /// `None` after the deadline. It is locked to add a frame, never across an `.await`.
+    copy: Arc<Mutex<Option<BodyCopy>>>,
+    timer: AbortHandle,
+}
+
+impl TimedCopy {
+    fn new(budget: &BodyBudget, deadline: Instant) -> Self {
+        let (data, share) = (JoinedFrames::default(), budget.share());
+        let copy = Arc::new(Mutex::new(Some(BodyCopy { data, trailers: None, share })));
+        let timed = Arc::downgrade(&copy);
+        let timer = tokio::spawn(async move {
+            sleep_until(deadline).await;
+            if let Some(copy) = timed.upgrade() {
+                *copy.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+        });
+        Self { copy, timer: timer.abort_handle() }
+    }
+
+    /// Adds a frame. Returns whether it was in time, and within the budget.
+    fn add(&self, frame: &Frame<Bytes>) -> bool {
+        let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(copy) = &mut *copy else { return false };
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        if !copy.share.grow_to(copy.data.len() + length) {
+            return false;
+        }
+        if let Some(data) = frame.data_ref() {
+            copy.data.push(data.clone(), 0);
+        }
+        if let Some(more) = frame.trailers_ref() {
+            copy.trailers.get_or_insert_default().extend(more.clone());
+        }
+        true
+    }
+
+    fn take(&self) -> Option<BodyCopy> {
+        self.copy.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for TimedCopy {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
 }
 
 /// What a [`BodyObserver`] reports.
@@ -64,10 +115,14 @@ impl BodyObserver {
     }
 
     /// Also copies the body, for [`ObservedBody::Complete`]. A body beyond the budget is
-    /// [`Unfinished`](ObservedBody::Unfinished).
+    /// [`Unfinished`](ObservedBody::Unfinished). At the deadline the copy is dropped, even if the caller
+    /// reads no more.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn copying(self, budget: &BodyBudget) -> Self {
-        let data = JoinedFrames::default();
-        Self { copy: Some(BodyCopy { data, trailers: None, share: budget.share() }), ..self }
+        let copy = TimedCopy::new(budget, self.deadline.deadline());
+        Self { copy: Some(copy), ..self }
     }
 
     /// Counts and copies a frame that the caller gets.
@@ -77,26 +132,21 @@ impl BodyObserver {
             Some(left) => self.left = left,
             None => return self.finish(ObservedBody::Unfinished),
         }
-        if let Some(copy) = &mut self.copy {
-            if !copy.share.grow_to(copy.data.len() + length) {
-                return self.finish(ObservedBody::Unfinished);
-            }
-            if let Some(data) = frame.data_ref() {
-                copy.data.push(data.clone(), 0);
-            }
-            if let Some(more) = frame.trailers_ref() {
-                copy.trailers.get_or_insert_default().extend(more.clone());
-            }
+        if self.copy.as_ref().is_some_and(|copy| !copy.add(frame)) {
+            self.finish(ObservedBody::Unfinished);
         }
     }
 
     /// Reports that the body has ended.
     pub(super) fn ended(&mut self) {
-        let (data, trailers) = match self.copy.take() {
-            Some(BodyCopy { data, trailers, .. }) => (data.into_bytes(), trailers),
-            None => (Bytes::new(), None),
+        let observed = match self.copy.take().map(|copy| copy.take()) {
+            None => ObservedBody::Complete { data: Bytes::new(), trailers: None },
+            Some(None) => ObservedBody::Unfinished,
+            Some(Some(BodyCopy { data, trailers, .. })) => {
+                ObservedBody::Complete { data: data.into_bytes(), trailers }
+            }
         };
-        self.finish(ObservedBody::Complete { data, trailers });
+        self.finish(observed);
     }
 
     /// Checks the deadline, and has it wake the task while no frame comes.
@@ -126,5 +176,48 @@ impl BodyObserver {
 impl fmt::Debug for BodyObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BodyObserver").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use futures_util::{StreamExt, stream};
+    use http_body_util::{BodyExt, StreamBody};
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::CacheBody;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_is_dropped_at_the_deadline_though_its_body_is_not_polled() {
+        let budget = BodyBudget::new(5);
+        let (sender, observed) = oneshot::channel();
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let observer = BodyObserver::new(9, deadline, |seen| _ = sender.send(seen));
+        let frames = ["abc", "d"].map(|text| Ok::<_, Infallible>(Frame::data(text.into())));
+        let body = Box::pin(StreamBody::new(stream::iter(frames).boxed()));
+        let body = CacheBody::resumed(Bytes::new(), body);
+        let mut body = body.observed_by(observer.copying(&budget));
+        body.frame().await.unwrap().unwrap();
+        assert!(!budget.share().grow_to(5));
+        sleep(Duration::from_secs(2)).await;
+        assert!(budget.share().grow_to(5));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "d");
+        assert!(matches!(observed.await, Ok(ObservedBody::Unfinished)));
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_dropped_with_its_observer() {
+        let budget = BodyBudget::new(5);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut observer = BodyObserver::new(9, deadline, |_| ()).copying(&budget);
+        observer.saw(&Frame::data("abc".into()));
+        assert!(!budget.share().grow_to(5));
+        drop(observer);
+        assert!(budget.share().grow_to(5));
     }
 }
