@@ -106,7 +106,7 @@ mod tests {
     use http_body_util::StreamBody;
 
     use super::*;
-    use bellwether_body::CacheBody;
+    use bellwether_body::{BodyBudget, CacheBody};
 
     async fn read_parts(parts: &[&'static [u8]], most: usize) -> ReadBody<impl Body<Data = Bytes>> {
         let parts: Vec<_> =
@@ -191,6 +191,19 @@ mod tests {
             read(body, 2, ReadUntil::End, None).await,
             Ok(ReadBody::Continues { .. })
         ));
+    }
+
+    #[tokio::test]
+    async fn a_message_beyond_the_budget_is_no_larger_than_allowed() {
+        let share = || Some(BodyBudget::new(5).share());
+        let body = |message: &'static [u8]| {
+            let frames = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(message)))];
+            StreamBody::new(stream::iter(frames))
+        };
+        let small = read(body(b"\0\0\0\0\x01a"), 2, ReadUntil::Pause, share()).await;
+        assert!(matches!(small, Ok(ReadBody::OverBudget { .. })));
+        let large = read(body(b"\0\0\0\0\x03abc"), 2, ReadUntil::Pause, share()).await;
+        assert!(matches!(large, Ok(ReadBody::Continues { .. })));
     }
 
     #[tokio::test]
