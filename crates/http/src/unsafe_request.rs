@@ -34,11 +34,11 @@ use super::target::Target;
 pub(super) struct UnsafeRequest<B: Send + 'static> {
     /// `None` while it is polled, and once it has its response. So one that has panicked is not polled
     /// again.
-    progress: Option<Progress<B>>,
+    progress: Option<SendProgress<B>>,
     shared: LayerState,
 }
 
-enum Progress<B: Send + 'static> {
+enum SendProgress<B: Send + 'static> {
     /// The origin is not ready for the request.
     Waiting(Sending<B>),
     /// The origin has the request.
@@ -64,7 +64,7 @@ where
         ReqB: Send + 'static,
     {
         let sending = Box::pin(send(inner, shared.clone(), request, invalidation));
-        Self { progress: Some(Progress::Waiting(sending)), shared }
+        Self { progress: Some(SendProgress::Waiting(sending)), shared }
     }
 }
 
@@ -74,18 +74,18 @@ impl<B: Send + 'static> Future for UnsafeRequest<B> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.progress.take() {
-                Some(Progress::Waiting(mut sending)) => match sending.poll_unpin(cx) {
-                    Poll::Ready(Ok(sent)) => self.progress = Some(Progress::Sent(sent)),
+                Some(SendProgress::Waiting(mut sending)) => match sending.poll_unpin(cx) {
+                    Poll::Ready(Ok(sent)) => self.progress = Some(SendProgress::Sent(sent)),
                     Poll::Ready(Err(failed)) => return Poll::Ready(failed),
                     Poll::Pending => {
-                        self.progress = Some(Progress::Waiting(sending));
+                        self.progress = Some(SendProgress::Waiting(sending));
                         return Poll::Pending;
                     }
                 },
-                Some(Progress::Sent(mut running)) => {
+                Some(SendProgress::Sent(mut running)) => {
                     let polled = running.poll_unpin(cx);
                     if polled.is_pending() {
-                        self.progress = Some(Progress::Sent(running));
+                        self.progress = Some(SendProgress::Sent(running));
                     }
                     return polled;
                 }
@@ -97,7 +97,7 @@ impl<B: Send + 'static> Future for UnsafeRequest<B> {
 
 impl<B: Send + 'static> Drop for UnsafeRequest<B> {
     fn drop(&mut self) {
-        let Some(Progress::Sent(running)) = self.progress.take() else { return };
+        let Some(SendProgress::Sent(running)) = self.progress.take() else { return };
         let permit = Arc::clone(&self.shared.finishing).try_acquire_owned();
         if let (Ok(permit), Ok(runtime)) = (permit, Handle::try_current()) {
             let limit = self.shared.client.load_timeout();

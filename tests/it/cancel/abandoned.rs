@@ -165,5 +165,6 @@ async fn a_load_without_a_lease_cancels_no_abandoned_load() {
     abandon(&cached, 2, &loader).await;
     assert_eq!((loader.running(), loader.dropped()), (1, 1));
     loader.let_go(1);
+    idle().await;
     assert_eq!(answer(&cached, 1).await, 1);
 }
