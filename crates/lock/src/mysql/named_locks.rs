@@ -38,14 +38,6 @@ impl Database for NamedLocks {
         fence::prepare(session).await
     }
 
-    async fn take(
-        &self,
-        session: &mut MySqlSession,
-        name: &Name,
-    ) -> Result<Option<TakenName>, SessionError> {
-        self.wait(session, name, Duration::ZERO).await
-    }
-
     async fn wait(
         &self,
         session: &mut MySqlSession,

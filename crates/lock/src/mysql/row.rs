@@ -137,14 +137,6 @@ impl Database for Rows {
         fence::make(session, TABLE).await
     }
 
-    async fn take(
-        &self,
-        session: &mut MySqlSession,
-        name: &Name,
-    ) -> Result<Option<TakenName>, SessionError> {
-        self.wait(session, name, Duration::ZERO).await
-    }
-
     async fn wait(
         &self,
         session: &mut MySqlSession,

@@ -37,7 +37,9 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
         &self,
         session: &mut Self::Session,
         name: &Name,
-    ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send;
+    ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send {
+        self.wait(session, name, Duration::ZERO)
+    }
 
     /// Takes the name when it becomes free, within the patience.
     fn wait(
