@@ -63,8 +63,8 @@
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
 //! | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
-//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed, `NaN` for a former server. The label is its address |
-//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats`, also of up to 128 former servers |
+//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
+//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats` |
 //! | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
 //! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
 //! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
@@ -171,9 +171,7 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
 #[cfg(feature = "redis")]
 fn publish_node(store: &str, stats: &crate::RedisNodeStats) {
     let node = [("store", store), ("node", &*stats.address)];
-    // A recorder keeps the last value of a gauge, so a former server needs one, too.
-    let up = if stats.is_former { f64::NAN } else { f64::from(u8::from(!stats.is_down)) };
-    gauge!("bellwether_store_node_up", labels(node)).set(up);
+    gauge!("bellwether_store_node_up", labels(node)).set(f64::from(u8::from(!stats.is_down)));
     for (metric, count) in [
         ("bellwether_store_node_requests_total", stats.requests),
         ("bellwether_store_node_redirections_total", stats.redirections),

@@ -60,13 +60,6 @@ impl NodeFigures {
         Self(events)
     }
 
-    /// The sum with those of another node.
-    pub(crate) fn and(&self, other: &Self) -> Self {
-        let mut events = self.0;
-        events.iter_mut().zip(other.0).for_each(|(event, other)| *event += other);
-        Self(events)
-    }
-
     pub(crate) fn requests(&self) -> u64 {
         self.0[REQUESTS]
     }

@@ -64,8 +64,8 @@
 //! | `store.up` | gauge | `{store}` | `store` | 0 while the circuit breaker is open |
 //! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
 //! | `store.wake_ups` | gauge | `{way}` | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
-//! | `store.node.up` | gauge | `{node}` | `store`, `node` | 0 while the circuit breaker of a server is open; none for a former server; the attribute is its address |
-//! | `store.node.requests`, `store.node.redirections`, `store.node.connects`, `store.node.outages` | counter | `{request}`, `{request}`, `{connection}`, `{outage}` | `store`, `node` | `RedisNodeStats`, also of up to 128 former servers |
+//! | `store.node.up` | gauge | `{node}` | `store`, `node` | 0 while the circuit breaker of a server is open; the attribute is its address |
+//! | `store.node.requests`, `store.node.redirections`, `store.node.connects`, `store.node.outages` | counter | `{request}`, `{request}`, `{connection}`, `{outage}` | `store`, `node` | `RedisNodeStats` |
 //! | `store.node.errors` | counter | `{error}` | `store`, `node`, `error` | requests that have failed there |
 //! | `store.invalidations.kept`, `store.invalidations.replayed`, `store.invalidations.dropped`, `store.invalidations.reasserted` | counter | `{invalidation}` | `store` | invalidations that have failed or may be lost: `ReplayStats` |
 //! | `store.invalidations.pending` | gauge | `{invalidation}` | `store` | those that are to be repeated |

@@ -69,8 +69,7 @@ fn of_operations(make: &InstrumentMaker<'_, RedisStats>) {
 #[cfg(feature = "redis")]
 fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
     make.gauges("bellwether.store.node.up", "{node}", |stats| {
-        let present = stats.nodes.iter().filter(|node| !node.is_former);
-        by_node(present, |node| u64::from(!node.is_down))
+        by_node(&stats.nodes, |node| u64::from(!node.is_down))
     });
     let counters: [(_, _, ReadField<RedisNodeStats>); 4] = [
         ("bellwether.store.node.requests", "{request}", |node| node.requests),
@@ -79,7 +78,7 @@ fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
         ("bellwether.store.node.outages", "{outage}", |node| node.outages),
     ];
     for (name, unit, value) in counters {
-        make.counters(name, unit, move |stats| by_node(stats.nodes.iter(), value));
+        make.counters(name, unit, move |stats| by_node(&stats.nodes, value));
     }
     make.counters("bellwether.store.node.errors", "{error}", |stats| {
         let errors = |node: &RedisNodeStats| {
@@ -93,12 +92,12 @@ fn of_nodes(make: &InstrumentMaker<'_, RedisStats>) {
 
 /// One figure of each server.
 #[cfg(feature = "redis")]
-fn by_node<'a>(
-    nodes: impl Iterator<Item = &'a RedisNodeStats>,
+fn by_node(
+    nodes: &[RedisNodeStats],
     value: impl Fn(&RedisNodeStats) -> u64,
 ) -> Vec<([KeyValue; 1], u64)> {
     let one = |node: &RedisNodeStats| ([KeyValue::new("node", node.address.clone())], value(node));
-    nodes.map(one).collect()
+    nodes.iter().map(one).collect()
 }
 
 #[cfg(feature = "redis")]

@@ -85,7 +85,6 @@ impl Inner {
     }
 
     pub(super) fn stats(&self) -> RedisStats {
-        let nodes = self.client.node_stats();
         RedisStats {
             connects: self.client.attempts(),
             outages: self.client.outages(),
@@ -98,8 +97,7 @@ impl Inner {
             replay: self.kept.stats(),
             wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
-            nodes: nodes.listed,
-            unlisted_nodes: nodes.unlisted,
+            nodes: self.client.node_stats(),
         }
     }
 

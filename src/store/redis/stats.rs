@@ -34,22 +34,16 @@ pub struct RedisStats {
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
     /// The servers, in the order of their addresses: the one of a fixed address, the nodes of a
-    /// cluster that are asked, or the primary that sentinels name. And the servers that were asked
-    /// [before](RedisNodeStats::is_former): the 128 that were left last.
+    /// cluster that are asked, or the primary that sentinels name.
     pub nodes: Vec<RedisNodeStats>,
-    /// The sum of the servers that were left so long ago that they are not in
-    /// [`nodes`](Self::nodes) any more. It has no address. With it, the sum over all servers never
-    /// falls, even if all servers get other addresses time and again. It is no metric, because it
-    /// takes over at once what other counters have counted before.
-    pub unlisted_nodes: RedisNodeStats,
 }
 
 /// What one server was sent by a [`RedisStore`](super::RedisStore), and what came of it.
 ///
 /// The other figures of [`RedisStats`] are about the whole store, whose operations are one or more
-/// requests each. The counters of a server never fall: they go on when a server is back that was a
-/// replica, or was gone, in the meantime. Only if 128 others were left since then, they start from
-/// zero.
+/// requests each. A server is left out while requests do not go to it: a node that owns no slots and
+/// was not asked since the slot table was last refreshed, or a server that is not the primary that
+/// sentinels name. When it is back, its counters start from zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisNodeStats {
@@ -66,23 +60,12 @@ pub struct RedisNodeStats {
     pub connects: u64,
     /// How often its circuit breaker has opened.
     pub outages: u64,
-    /// Whether its circuit breaker is open. False for a former server.
+    /// Whether its circuit breaker is open.
     pub is_down: bool,
-    /// Whether requests no longer go to it: a node that owns no slots and was not asked since the
-    /// slot table was last refreshed, or a server that is not the primary that sentinels name.
-    pub is_former: bool,
-}
-
-/// What nodes were sent and what came of it.
-#[derive(Debug)]
-pub(super) struct NodeList {
-    pub(super) listed: Vec<RedisNodeStats>,
-    /// The sum of those that are not listed any more.
-    pub(super) unlisted: RedisNodeStats,
 }
 
 impl RedisNodeStats {
-    pub(super) fn new(address: String, figures: &NodeFigures) -> Self {
+    pub(super) fn new(address: String, figures: &NodeFigures, is_down: bool) -> Self {
         Self {
             address,
             requests: figures.requests(),
@@ -90,8 +73,7 @@ impl RedisNodeStats {
             errors: figures.errors(),
             connects: figures.connects(),
             outages: figures.outages(),
-            is_down: false,
-            is_former: false,
+            is_down,
         }
     }
 }

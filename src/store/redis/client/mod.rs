@@ -19,7 +19,6 @@ mod connector;
 mod credentials;
 mod destination;
 mod dial;
-mod former_servers;
 mod health;
 mod in_flight;
 mod keeping_options;

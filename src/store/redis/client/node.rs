@@ -23,7 +23,7 @@ use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
 use crate::error::StoreError;
-use crate::store::redis::stats::NodeList;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
@@ -81,18 +81,12 @@ impl NodeFactory {
         self.make(address, 0, &Connector { record, ..self.connector.clone() })
     }
 
-    /// A node of a cluster, which goes on with the record of its last time there.
-    pub(super) fn node(
-        &self,
-        address: ServerAddress,
-        place: u16,
-        record: Option<Arc<NodeRecord>>,
-    ) -> RedisNode {
-        let new = || Arc::new(NodeRecord::of(address.clone()));
+    /// A node of a cluster.
+    pub(super) fn node(&self, address: ServerAddress, place: u16) -> RedisNode {
         let connector = Connector {
             destination: Destination::Server(address.clone()),
             failovers: Arc::default(),
-            record: record.unwrap_or_else(new),
+            record: Arc::new(NodeRecord::of(address.clone())),
             clock: self.connector.clock.as_ref().map(|_| Arc::default()),
             ..self.connector.clone()
         };
@@ -220,9 +214,9 @@ impl RedisNode {
         self.health.is_down()
     }
 
-    /// What it was sent and what came of it. Behind sentinels, also for the former primaries.
-    pub(super) fn stats(&self) -> NodeList {
-        self.record.list(self.is_down())
+    /// What it was sent and what came of it. None before sentinels have named a server.
+    pub(super) fn stats(&self) -> Option<RedisNodeStats> {
+        self.record.stats(self.is_down())
     }
 
     /// Since when it is out of reach, after it was in use.

@@ -9,7 +9,7 @@ use super::request::RedisRequest;
 use super::script::RedisScript;
 use super::shared_connection::ConnectTime;
 use crate::error::StoreError;
-use crate::store::redis::stats::NodeList;
+use crate::store::redis::stats::RedisNodeStats;
 
 impl RedisClient {
     /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
@@ -54,7 +54,7 @@ impl RedisClient {
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
-    pub(in super::super) fn node_stats(&self) -> NodeList {
+    pub(in super::super) fn node_stats(&self) -> Vec<RedisNodeStats> {
         self.0.routing.node_stats()
     }
 

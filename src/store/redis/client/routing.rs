@@ -12,7 +12,7 @@ use super::request::{Outgoing, RedisRequest, Replied};
 use super::server_clock::ServerClock;
 use super::slot::InSlot;
 use crate::error::StoreError;
-use crate::store::redis::stats::NodeList;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// Items that one command can have.
 #[derive(Debug)]
@@ -120,13 +120,13 @@ impl Routing {
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
-    pub(super) fn node_stats(&self) -> NodeList {
-        let mut list = match self {
-            Self::Single(node) => node.stats(),
+    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        let mut nodes: Vec<_> = match self {
+            Self::Single(node) => node.stats().into_iter().collect(),
             Self::Cluster(cluster) => cluster.node_stats(),
         };
-        list.listed.sort_by(|one, other| one.address.cmp(&other.address));
-        list
+        nodes.sort_by(|one, other| one.address.cmp(&other.address));
+        nodes
     }
 
     pub(super) fn is_down(&self) -> bool {

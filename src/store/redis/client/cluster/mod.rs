@@ -40,7 +40,7 @@ use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS, SlotOwners};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::jitter::jitter;
-use crate::store::redis::stats::NodeList;
+use crate::store::redis::stats::RedisNodeStats;
 
 /// A cluster.
 pub(super) struct Cluster {
@@ -297,8 +297,8 @@ impl Cluster {
     }
 
     /// What the nodes were sent and what came of it.
-    pub(super) fn node_stats(&self) -> NodeList {
-        self.table.stats()
+    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        self.table.in_use().iter().filter_map(|node| node.stats()).collect()
     }
 
     /// Whether the cluster, or any node that owns slots, is taken to be down.

@@ -9,12 +9,9 @@ use tokio::time::Instant;
 use super::slot_ranges::SlotRanges;
 use crate::store::Watchers;
 use crate::store::redis::client::address::ServerAddress;
-use crate::store::redis::client::former_servers::FormerServers;
 use crate::store::redis::client::node::{NodeFactory, RedisNode};
-use crate::store::redis::client::node_record::NodeRecord;
 use crate::store::redis::client::slot::{InSlot, SLOTS, SlotOwners};
 use crate::store::redis::client::tracking_observer::TrackingObserver;
-use crate::store::redis::stats::NodeList;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(super) struct SlotTable {
@@ -37,8 +34,6 @@ struct NodeTable {
     places: Vec<Option<Arc<RedisNode>>>,
     /// The addresses of replicas.
     replicas: Vec<ServerAddress>,
-    /// Nodes that are not in use any more.
-    former: FormerServers<Arc<NodeRecord>>,
 }
 
 /// The place of nodes that are not in the table.
@@ -113,15 +108,6 @@ impl SlotTable {
     /// All nodes that are in use.
     pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
         self.nodes().places.iter().flatten().cloned().collect()
-    }
-
-    /// What the nodes were sent and what came of it: those that are in use and those that were. One
-    /// snapshot, so that no node is missing or listed twice while it leaves.
-    pub(super) fn stats(&self) -> NodeList {
-        let nodes = self.nodes();
-        let mut list = nodes.former.list();
-        list.listed.extend(nodes.places.iter().flatten().flat_map(|node| node.stats().listed));
-        list
     }
 
     /// The addresses of replicas.
@@ -248,10 +234,9 @@ impl NodeTable {
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
             // A cluster has no more owners than slots. This one is for the caller only.
-            return Arc::new(factory.node(address.clone(), NO_PLACE, None));
+            return Arc::new(factory.node(address.clone(), NO_PLACE));
         }
-        let record = self.former.resume(address);
-        let node = Arc::new(factory.node(address.clone(), place as u16, record));
+        let node = Arc::new(factory.node(address.clone(), place as u16));
         self.places.resize(self.places.len().max(place + 1), None);
         self.places[place] = Some(Arc::clone(&node));
         node
@@ -263,11 +248,7 @@ impl NodeTable {
         owners.iter().flatten().for_each(|place| owns[usize::from(*place)] = true);
         let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
         let nodes = self.places.iter_mut();
-        let idle: Vec<_> = nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect();
-        for node in &idle {
-            self.former.leave(node.address.clone(), Arc::clone(&node.record));
-        }
-        idle
+        nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
     }
 }
 
@@ -293,17 +274,6 @@ mod tests {
         table.owner(0).expect("an owner")
     }
 
-    /// The nodes with their requests, and whether they are former ones.
-    fn stats(table: &SlotTable) -> Vec<(String, u64, bool)> {
-        let mut nodes = table.stats().listed;
-        nodes.sort_by(|one, other| one.address.cmp(&other.address));
-        nodes.into_iter().map(|node| (node.address, node.requests, node.is_former)).collect()
-    }
-
-    fn node(port: u16, requests: u64, is_former: bool) -> (String, u64, bool) {
-        (format!("h:{port}"), requests, is_former)
-    }
-
     #[tokio::test]
     async fn slots_are_grouped_by_their_owners() {
         let cluster = cluster();
@@ -317,32 +287,5 @@ mod tests {
         assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);
         assert_eq!(others, [2]);
         assert_eq!(table.node_count(), 2);
-    }
-
-    #[tokio::test]
-    async fn the_counters_of_a_node_that_leaves_and_comes_back_go_on() {
-        let cluster = cluster();
-        let table = &cluster.table;
-        let first = install(table, 1);
-        first.record.counters.sent(3);
-        install(table, 2).record.counters.sent(5);
-        assert_eq!(stats(table), [node(1, 3, true), node(2, 5, false)]);
-        // Of a request that was under way when the node left.
-        first.record.counters.sent(1);
-        assert_eq!(stats(table), [node(1, 4, true), node(2, 5, false)]);
-        install(table, 1).record.counters.sent(10);
-        assert_eq!(stats(table), [node(1, 14, false), node(2, 5, true)]);
-    }
-
-    #[tokio::test]
-    async fn the_sum_over_nodes_with_ever_new_addresses_never_falls() {
-        let cluster = cluster();
-        for port in 1..400 {
-            install(&cluster.table, port).record.counters.sent(2);
-            let NodeList { listed, unlisted } = cluster.table.stats();
-            let sum = listed.iter().map(|node| node.requests).sum::<u64>() + unlisted.requests;
-            assert_eq!(sum, 2 * u64::from(port));
-            assert!(listed.len() < 200, "{}", listed.len());
-        }
     }
 }
