@@ -12,6 +12,7 @@ pub struct Lifetimes {
     if_error: Duration,
     for_validation: Duration,
     is_refreshed_early: bool,
+    is_jittered: bool,
 }
 
 impl Lifetimes {
@@ -22,17 +23,12 @@ impl Lifetimes {
         if_error: Duration::ZERO,
         for_validation: Duration::ZERO,
         is_refreshed_early: false,
+        is_jittered: false,
     };
 
     /// Fresh for `ttl`, then gone.
     pub fn fresh_for(ttl: Duration) -> Self {
-        Self {
-            ttl: whole_millis(ttl),
-            while_revalidate: Duration::ZERO,
-            if_error: Duration::ZERO,
-            for_validation: Duration::ZERO,
-            is_refreshed_early: false,
-        }
+        Self { ttl: whole_millis(ttl), ..Self::NONE }
     }
 
     /// After its ttl, it is served for this long while a load replaces it.
@@ -59,6 +55,16 @@ impl Lifetimes {
     #[must_use]
     pub fn refreshed_early(self) -> Self {
         Self { is_refreshed_early: true, ..self }
+    }
+
+    /// Its ttl is jittered, and is not shortened once more.
+    pub(crate) fn jittered(self) -> Self {
+        Self { is_jittered: true, ..self }
+    }
+
+    /// Whether its ttl is jittered.
+    pub(crate) fn is_jittered(&self) -> bool {
+        self.is_jittered
     }
 
     /// How long it is fresh.

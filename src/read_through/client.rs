@@ -256,7 +256,8 @@ impl<C> CacheClient<C> {
     }
 
     /// The same lifetimes, with a ttl that is shortened by the layer's
-    /// [jitter](ReadThroughLayer::jitter).
+    /// [jitter](ReadThroughLayer::jitter). An answer that is stored with them is fresh for just that
+    /// long.
     pub fn jittered(&self, lifetimes: Lifetimes) -> Lifetimes {
         self.0.policy.freshness.jittered(lifetimes, jitter())
     }

@@ -9,7 +9,7 @@ use bellwether_body::{
     collect,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header, response};
+use http::{HeaderMap, HeaderName, Response, StatusCode, header, response};
 use http_body::Body;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -100,7 +100,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// later.
     fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> StorageDecision {
         let request = &self.fetch_request.cache_request.parts.headers;
-        match self.shared.mode.classify(&Method::GET, request, status, headers, times) {
+        match self.shared.classify(request, status, headers, times) {
             StorageDecision::Share | StorageDecision::Unconfirmed | StorageDecision::Failure
                 if !self.is_for_all_waiters(headers) =>
             {

@@ -262,8 +262,7 @@ async fn update_from_head<B: Send + 'static>(
             let headers = rules::freshen(&stored.headers, head);
             let BufferedResponse { status, body, trailers, .. } = stored.clone();
             let asked = &request.headers;
-            let decision = shared.mode.classify(&Method::GET, asked, status, &headers, times);
-            let terms = match decision {
+            let terms = match shared.classify(asked, status, &headers, times) {
                 StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
                     if located.is_selected_by(&terms.vary) =>
                 {

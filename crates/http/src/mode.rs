@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::Lifetimes;
-use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 
 use super::request_key::RequestKey;
 use super::rules::{
@@ -94,10 +94,9 @@ impl Mode {
         }
     }
 
-    /// Decides whether a response is stored, by its header fields and those of its request.
+    /// Decides whether a response to GET is stored, by its header fields and those of its request.
     pub(super) fn classify(
         &self,
-        method: &Method,
         request: &HeaderMap,
         status: StatusCode,
         response: &HeaderMap,
@@ -105,7 +104,7 @@ impl Mode {
     ) -> StorageDecision {
         match self {
             Self::Stated(defaults) => {
-                match rules::storing(method, request, status, response, times, defaults) {
+                match rules::storing(request, status, response, times, defaults) {
                     Storing::Keep(terms) => StorageDecision::Keep(terms.into()),
                     Storing::Validate(terms, why) => StorageDecision::Validate(terms.into(), why),
                     Storing::Private(PrivateReason::NotFresh)
@@ -116,7 +115,7 @@ impl Mode {
                     Storing::Private(why) => StorageDecision::Private(why),
                 }
             }
-            Self::Keyed(keyed) => keyed.classify(method, request, status, response, times),
+            Self::Keyed(keyed) => keyed.classify(request, status, response, times),
         }
     }
 }
@@ -126,14 +125,13 @@ impl ProgramRules {
     /// Credentials are part of the key, or the program has said that they do not matter.
     fn classify(
         &self,
-        method: &Method,
         request: &HeaderMap,
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
     ) -> StorageDecision {
         let credentials = &self.credentials;
-        let vary = match rules::for_others(method, request, status, response, credentials) {
+        let vary = match rules::for_others(request, status, response, credentials) {
             Ok(vary) => vary,
             Err(why) => return StorageDecision::Private(why),
         };

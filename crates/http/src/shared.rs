@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::cache_request::CacheRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer};
 use super::handle;
-use super::mode::Mode;
-use super::rules::PrivateReason;
+use super::mode::{Mode, StorageDecision, StorageTerms};
+use super::rules::{PrivateReason, Times};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::{TargetGates, TargetPermit};
@@ -90,6 +90,25 @@ impl Located {
 }
 
 impl LayerState {
+    /// Whether a response to GET is stored, by its header fields and those of its request. Its lifetime
+    /// is jittered here, so that all who read it read the same.
+    pub(super) fn classify(
+        &self,
+        request: &HeaderMap,
+        status: StatusCode,
+        response: &HeaderMap,
+        times: Times,
+    ) -> StorageDecision {
+        let jittered = |terms: StorageTerms| {
+            let lifetimes = self.client.jittered(terms.lifetimes);
+            StorageTerms { lifetimes, freshness: lifetimes.ttl(), ..terms }
+        };
+        match self.mode.classify(request, status, response, times) {
+            StorageDecision::Keep(terms) => StorageDecision::Keep(jittered(terms)),
+            decision => decision,
+        }
+    }
+
     /// A permit to ask the origin without coalescing, if the last responses of the target were
     /// private.
     pub(super) fn bypass(&self, cache_request: &CacheRequest) -> Option<BypassPermit> {
@@ -245,7 +264,6 @@ impl LayerState {
         instead_of: impl FnOnce(Option<&Entry>) -> bool,
     ) -> bool {
         let Disposition::Keep(lifetimes) = cached.disposition else { return false };
-        let lifetimes = self.client.jittered(lifetimes);
         let kept = SharedAnswer::CachedResponse(Arc::clone(cached));
         self.client.replace::<CacheAnswer<B>>(key, kept, lifetimes, instead_of).await
     }

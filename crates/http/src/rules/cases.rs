@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 use super::samples::{at_once, headers, read};
 use super::{Defaults, Storing, storing};
@@ -134,7 +134,7 @@ fn is_reused(status: u16, response: &'static str) -> bool {
     let status = StatusCode::from_u16(status).expect("a status");
     let response = read(response);
     let defaults = Defaults { follows_cdn: true, ..Defaults::default() };
-    let storing = storing(&Method::GET, &headers(&[]), status, &response, at_once(), &defaults);
+    let storing = storing(&headers(&[]), status, &response, at_once(), &defaults);
     matches!(storing, Storing::Keep(terms) if terms.freshness > PAUSE)
 }
 

@@ -6,7 +6,7 @@ use bellwether_body::UnfinishedReason;
 use http::header::{
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE, TRANSFER_ENCODING,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::ages::Times;
 use super::consent::{Consent, Credentials};
@@ -33,8 +33,6 @@ pub(crate) enum Storing {
 /// Why a response is not stored for all callers. `Display` gives the word, for `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PrivateReason {
-    /// Responses to this method are not stored.
-    Method,
     /// The request has content, which is not part of the key.
     RequestContent,
     /// The request says `no-store`.
@@ -71,9 +69,8 @@ pub(crate) enum PrivateReason {
     NotShared,
 }
 
-/// Decides whether the response to a request is stored.
+/// Decides whether the response to a GET is stored.
 pub(crate) fn storing(
-    method: &Method,
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
@@ -81,7 +78,7 @@ pub(crate) fn storing(
     defaults: &Defaults,
 ) -> Storing {
     let directives = Directives::of_response(response, defaults.follows_cdn);
-    let why = forbidden_to_others(method, request, status, response, &directives)
+    let why = forbidden_to_others(request, status, response, &directives)
         .or_else(|| defaults.forbidden_by(request));
     if let Some(why) = why {
         return Storing::Private(why);
@@ -117,14 +114,13 @@ pub(crate) fn storing(
 /// The request header fields by which a response varies, if it may be shared at all. Its lifetime and
 /// the credentials of the request are not considered here.
 pub(crate) fn for_others(
-    method: &Method,
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
     credentials: &Credentials,
 ) -> Result<Vec<HeaderName>, PrivateReason> {
     let directives = Directives::of_response(response, false);
-    let why = forbidden_to_others(method, request, status, response, &directives);
+    let why = forbidden_to_others(request, status, response, &directives);
     why.map_or_else(|| nominated(response, credentials).ok_or(PrivateReason::Vary), Err)
 }
 
@@ -134,15 +130,11 @@ pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
 }
 
 fn forbidden_to_others(
-    method: &Method,
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
     directives: &Directives,
 ) -> Option<PrivateReason> {
-    if method != Method::GET {
-        return Some(PrivateReason::Method);
-    }
     if has_content(request) {
         return Some(PrivateReason::RequestContent);
     }
@@ -232,7 +224,6 @@ impl From<UnfinishedReason> for PrivateReason {
 impl fmt::Display for PrivateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Method => "method",
             Self::RequestContent => "request-content",
             Self::RequestNoStore => "request-no-store",
             Self::Authorization => "authorization",
@@ -262,7 +253,7 @@ mod tests {
     fn decide(request: &'static str, response: &'static str) -> Storing {
         let request = read(request);
         let response = read(response);
-        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &Defaults::default())
+        storing(&request, StatusCode::OK, &response, at_once(), &Defaults::default())
     }
 
     #[track_caller]
@@ -315,8 +306,7 @@ mod tests {
         for (says, is_kept) in [("max-age=60", false), ("public, max-age=60", true)] {
             let request = read(CREDENTIALS);
             let response = headers(&[("cache-control", says)]);
-            let storing =
-                storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &strict);
+            let storing = storing(&request, StatusCode::OK, &response, at_once(), &strict);
             assert_eq!(matches!(storing, Storing::Keep(_)), is_kept, "{says}");
         }
     }
@@ -342,13 +332,6 @@ mod tests {
         assert_private("transfer-encoding: chunked", FRESH, PrivateReason::RequestContent);
         let kept = decide("content-length: 0\ncookie: a=b", FRESH);
         assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
-        let none = headers(&[]);
-        let fresh = read(FRESH);
-        for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
-            let answer =
-                storing(&method, &none, StatusCode::OK, &fresh, at_once(), &Defaults::default());
-            assert_eq!(answer, Storing::Private(PrivateReason::Method), "{method}");
-        }
     }
 
     #[test]

@@ -147,7 +147,6 @@ fn stale_windows(
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
 
     use super::super::samples::{at_once, headers, now, read};
     use super::super::{PrivateReason, Storing, storing};
@@ -160,7 +159,7 @@ mod tests {
     fn decide(response: &'static str, defaults: &Defaults) -> Storing {
         let request = headers(&[]);
         let response = read(response);
-        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), defaults)
+        storing(&request, StatusCode::OK, &response, at_once(), defaults)
     }
 
     #[track_caller]
@@ -179,14 +178,7 @@ mod tests {
     fn what_came_old_and_slowly_is_fresh_for_less_long() {
         let times = Times { request_time: now() - seconds(4), response_time: now() };
         let response = read("cache-control: max-age=100\nage: 10\ndate: {-12}");
-        let answer = storing(
-            &Method::GET,
-            &headers(&[]),
-            StatusCode::OK,
-            &response,
-            times,
-            &Defaults::default(),
-        );
+        let answer = storing(&headers(&[]), StatusCode::OK, &response, times, &Defaults::default());
         let Storing::Keep(terms) = answer else { panic!("{answer:?}") };
         assert_eq!((terms.age, terms.freshness), (seconds(14), seconds(86)));
     }

@@ -2,10 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::StatusCode;
+use bellwether::MemoryStore;
+use bellwether_http::HttpCacheLayer;
+use http::{StatusCode, Uri};
 use tokio::time::sleep;
 
-use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, page, pass, says, text};
+use crate::origin::{
+    Origin, ask, cached, field, get, is_hit, memory, page, pass, redis, says, text,
+};
 
 const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60"), ("etag", "\"1\"")];
 
@@ -340,4 +344,35 @@ async fn a_response_that_is_not_stored_says_so() {
     let origin = Origin::counting([&[MINUTE[0]], fields].concat().leak());
     let answer = get(&cached(&memory(), &origin), &[]).await;
     assert!(says(&answer, "detail=not-stored"), "{answer:?}");
+}
+
+/// The seconds that `Cache-Status` says.
+fn ttl(answer: &crate::origin::Answer) -> u64 {
+    let ttl = field(answer, "cache-status").split("; ").find_map(|said| said.strip_prefix("ttl="));
+    ttl.expect("a ttl").parse().expect("a number")
+}
+
+#[tokio::test]
+async fn the_lifetime_in_the_storing_answer_is_the_one_that_is_stored() {
+    let (_server, redis) = redis().await;
+    for fields in [
+        &[("cache-control", "max-age=10000000")][..],
+        &[("cache-control", "max-age=10000000"), ("etag", "\"a\"")],
+        &[("cache-control", "max-age=10000000"), ("vary", "accept")],
+    ] {
+        for layer in [
+            HttpCacheLayer::new(MemoryStore::new(10)).jitter(1.0).unwrap(),
+            HttpCacheLayer::new(redis.clone()).jitter(1.0).unwrap(),
+        ] {
+            let cache = cached(&layer, &Origin::counting(fields));
+            let first = <[_; 2]>::from(tokio::join!(get(&cache, &[]), get(&cache, &[])));
+            assert!(first.iter().any(|answer| says(answer, "stored")), "{first:?}");
+            let hit = get(&cache, &[]).await;
+            assert!(is_hit(&hit), "{hit:?}");
+            for answer in &first {
+                assert!(ttl(answer).abs_diff(ttl(&hit)) <= 1, "{answer:?} {hit:?}");
+            }
+            layer.handle().invalidate(&Uri::from_static("http://shop/item")).await.unwrap();
+        }
+    }
 }
