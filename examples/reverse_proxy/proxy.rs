@@ -3,6 +3,8 @@
 #[path = "upgrade.rs"]
 mod upgrade;
 
+use std::convert::Infallible;
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use axum::body::Body;
 use bellwether_http::HttpCacheLayer;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, StatusCode, Uri, Version};
+use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::{self as client, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
@@ -42,20 +44,33 @@ pub(crate) async fn serve(
             offer.make(request.headers_mut());
         }
         async move {
-            let mut response = client.request(request).await?;
+            let mut response = match client.request(request).await {
+                Err(error) if is_of_client(&error) => {
+                    return Ok(bad_request("the body is broken\n"));
+                }
+                response => response?,
+            };
+            let version = response.version();
             let accepted = offer.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS);
             strip_hop_by_hop(response.headers_mut());
-            add_via(response.headers_mut(), Version::HTTP_11);
+            add_via(response.headers_mut(), version);
             if let Some(offer) = accepted {
                 offer.make(response.headers_mut());
                 tunnels.join(offer, &mut response);
             }
-            Ok::<_, hyper_util::client::legacy::Error>(response)
+            Ok::<_, client::Error>(response.map(Body::new))
         }
     });
-    let cache =
-        layer.layer(forward).map_request(|request: Request<Incoming>| request.map(Body::new));
-    let service = TowerToHyperService::new(cache);
+    let cache = layer.layer(forward);
+    let service = TowerToHyperService::new(service_fn(move |request: Request<Incoming>| {
+        let cache = cache.clone();
+        async move {
+            if !names_one_host(&request) {
+                return Ok(bad_request("a request names one host\n"));
+            }
+            Ok::<_, Infallible>(cache.oneshot(request.map(Body::new)).await?.map(Body::new))
+        }
+    }));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -74,6 +89,39 @@ pub(crate) async fn serve(
             let _ = server.serve_connection_with_upgrades(io, service).await;
         });
     }
+}
+
+/// Whether a request has one valid `Host`, or needs none (RFC 9112, section 3.2).
+fn names_one_host<B>(request: &Request<B>) -> bool {
+    let mut lines = request.headers().get_all(header::HOST).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => request.version() != Version::HTTP_11,
+        (Some(host), None) => host.is_empty() || is_host(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Whether this is a host, with a port or without (RFC 9110, section 7.2).
+fn is_host(text: &[u8]) -> bool {
+    Authority::try_from(text).is_ok_and(|authority| {
+        let port = authority.as_str().strip_prefix(authority.host());
+        port.is_some_and(|port| {
+            let digits = port.strip_prefix(':').unwrap_or(port);
+            digits.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    })
+}
+
+/// Whether a request was not sent because its body, as the client sends it, cannot be read.
+fn is_of_client(error: &client::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    cause.is_some_and(hyper::Error::is_user)
+}
+
+fn bad_request(why: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(why));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
 }
 
 /// The server that requests are forwarded to.
@@ -134,8 +182,13 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
+/// Names this proxy and the version of the message that it received (RFC 9110, section 7.6.3).
 fn add_via(headers: &mut HeaderMap, version: Version) {
-    let via = if version == Version::HTTP_2 { "2 bellwether" } else { "1.1 bellwether" };
+    let via = match version {
+        Version::HTTP_10 => "1.0 bellwether",
+        Version::HTTP_2 => "2 bellwether",
+        _ => "1.1 bellwether",
+    };
     headers.append(header::VIA, HeaderValue::from_static(via));
 }
 

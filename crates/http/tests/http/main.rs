@@ -22,6 +22,7 @@ mod not_modified;
 mod origin;
 mod poison;
 mod privacy;
+mod proxies;
 mod purge;
 mod refusals;
 mod reload;
