@@ -33,15 +33,16 @@ pub(super) struct Exchange<S> {
     forces_refresh: bool,
     /// The stored variant is from before an expiry: it is made stale before the next lookup.
     expires_variant: bool,
-    /// The stored variant that is from before an expiry. The request gets it if its load fails.
-    expired: Option<ExpiredVariant>,
+    /// A stored response that does not satisfy the request: a variant from before an expiry, or one that
+    /// the origin was to confirm. The request gets it if its load fails, and `stale-if-error` allows it.
+    fallback: Option<Fallback>,
     /// How many more lookups it may start.
     left: u8,
 }
 
-/// A variant from before an expiry, and for how long it was stale when it was found.
+/// A stored response, and for how long it was stale when it was found.
 #[derive(Clone, Debug)]
-struct ExpiredVariant {
+struct Fallback {
     cached: Arc<CachedResponse>,
     stale_for: Duration,
     found: Instant,
@@ -66,7 +67,7 @@ impl<S> Exchange<S> {
             vary_index: None,
             forces_refresh: false,
             expires_variant: false,
-            expired: None,
+            fallback: None,
             left: ROUNDS,
         }
     }
@@ -144,7 +145,7 @@ impl<S> Exchange<S> {
         }
         match found {
             CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {
-                self.expired = Some(ExpiredVariant::new(cached, status));
+                self.fallback = Some(Fallback::new(cached, status));
                 // If the store still has it as fresh, the next lookup loads it.
                 self.forces_refresh = self.expires_variant;
                 self.expires_variant = !self.expires_variant;
@@ -157,9 +158,8 @@ impl<S> Exchange<S> {
                 self.note_use(status);
                 self.give(&cached, status)
             }
-            CacheAnswer::CachedResponse(_) => {
-                // It is newer than one from before an expiry.
-                self.expired = None;
+            CacheAnswer::CachedResponse(cached) => {
+                self.fallback = Some(Fallback::new(cached, status));
                 self.forces_refresh = true;
                 self.fetch_next()
             }
@@ -170,6 +170,7 @@ impl<S> Exchange<S> {
                 None if self.vary_index.is_some() => NextStep::Bypass,
                 None => {
                     self.vary_index = Some(vary_index);
+                    self.fallback = None;
                     self.forces_refresh = false;
                     self.fetch_next()
                 }
@@ -178,24 +179,32 @@ impl<S> Exchange<S> {
                 Some(own) => self.give(&own, &status_of_own(&own, status)),
                 None => {
                     self.vary_index = None;
-                    self.expired = None;
+                    self.fallback = None;
                     self.fetch_next()
                 }
             },
         }
     }
 
-    /// The variant from before an expiry, if it may be served because there is no newer one.
+    /// The stored response that did not satisfy the request, if it may be served because there is no
+    /// newer one. What a request demands gives way to what the response allows: `stale-if-error` counts
+    /// "regardless of other freshness information" (RFC 5861, section 4), and for a fresh response as for
+    /// a stale one.
     pub(super) fn stale_on_error<B>(&self, why: StaleReason) -> Option<Response<CacheBody<B>>> {
-        let ExpiredVariant { cached, stale_for, found } = self.expired.as_ref()?;
-        let index = self.vary_index.as_ref()?;
-        let status = CacheStatus::Stale { why, stale_for: *stale_for + found.elapsed() };
+        let Fallback { cached, stale_for, found } = self.fallback.as_ref()?;
+        let note = &cached.response.note;
+        let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
+        let is_fresh = index.is_none() && note.fresh_for().is_some();
+        let stale_for = if is_fresh { Duration::ZERO } else { *stale_for + found.elapsed() };
+        let is_over = match index {
+            Some(index) => index.is_over(note, why),
+            None => stale_for >= note.windows().if_error(),
+        };
+        let status = CacheStatus::Stale { why, stale_for };
         let CacheRequest { demand, parts, .. } = &*self.cache_request;
-        let is_usable =
-            !index.is_over(&cached.response.note, why) && satisfies(demand, cached, &status);
-        is_usable.then(|| {
-            give(LookupKind::Variant, parts, cached, self.origin(cached, &status), &status)
-        })
+        let is_usable = !is_over && demand.may_share(note.consent);
+        let lookup = if index.is_some() { LookupKind::Variant } else { LookupKind::Refetch };
+        is_usable.then(|| give(lookup, parts, cached, self.origin(cached, &status), &status))
     }
 
     /// Whether a response is a variant from before an expiry of its target, and is taken for a newer
@@ -272,7 +281,7 @@ impl<S> Exchange<S> {
     }
 }
 
-impl ExpiredVariant {
+impl Fallback {
     /// One that was fresh has been stale since a moment ago.
     fn new(cached: Arc<CachedResponse>, status: &CacheStatus) -> Self {
         let stale_for = match status {
@@ -362,7 +371,9 @@ fn give<B>(
 ) -> Response<CacheBody<B>> {
     let report = Report::of(lookup, status, origin);
     let report = match status {
-        CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
+        CacheStatus::Stale { stale_for, .. } if !stale_for.is_zero() => {
+            report.ttl(-seconds(*stale_for))
+        }
         CacheStatus::Hit { fresh_for } => {
             report.ttl(cached.fresh_for(*fresh_for).map_or(0, seconds))
         }

@@ -100,7 +100,8 @@ impl Report {
             }
             CacheStatus::Stale { why, .. } => {
                 let detail = Some(why.to_string());
-                Self { forwarded: Some("stale"), status: origin.status, detail, ..stored }
+                let why = if matches!(lookup, LookupKind::Refetch) { "request" } else { "stale" };
+                Self { forwarded: Some(why), status: origin.status, detail, ..stored }
             }
             CacheStatus::Led { stored } => Self { is_stored: *stored, ..cache_request },
             CacheStatus::Collapsed { place, .. } => {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use tokio::time::sleep;
 
-use crate::origin::{Origin, cached, field, get, is_hit, memory, page, text};
+use crate::origin::{Origin, cached, field, get, is_hit, memory, page, pass, says, text};
 
 const RELOAD: (&str, &str) = ("cache-control", "no-cache");
 
@@ -97,5 +97,43 @@ async fn what_a_request_says_is_ignored_if_the_program_says_so() {
             assert_eq!(join_all(crowd).await, [StatusCode::OK; 50], "{says}");
         }
         assert_eq!(origin.asked(), before + 1);
+    }
+}
+
+/// RFC 5861, section 4: `stale-if-error` counts "regardless of other freshness information".
+#[tokio::test(start_paused = true)]
+async fn a_reload_whose_origin_fails_gets_what_is_stored_if_that_says_so() {
+    for (terms, failure, status) in [
+        ("max-age=60, stale-if-error=60", "reset", 200),
+        ("max-age=60, stale-if-error=60", "503", 200),
+        ("max-age=60, stale-if-error=60, must-revalidate", "reset", 502),
+        ("max-age=60", "reset", 502),
+        ("max-age=60", "503", 503),
+    ] {
+        for vary in ["", "accept"] {
+            let origin = Origin::new(move |_, nth| async move {
+                match failure {
+                    _ if nth == 0 => Ok(page(&[("cache-control", terms), ("vary", vary)], "old")),
+                    "reset" => Err("connection reset".into()),
+                    status => Ok(page(&[(":status", status)], "")),
+                }
+            });
+            let cache = cached(&memory(), &origin);
+            get(&cache, &[]).await;
+            for (age, said) in [(0, "fwd=request"), (61, "fwd=stale")] {
+                pass(age).await;
+                let answer = get(&cache, &[RELOAD]).await;
+                assert_eq!(answer.status(), status, "{terms} {vary:?} after {age} s: {answer:?}");
+                if status == 200 {
+                    assert!(
+                        says(&answer, said) && says(&answer, "detail=load-failed"),
+                        "{answer:?}"
+                    );
+                    assert_eq!(says(&answer, "fwd-status=503"), failure == "503", "{answer:?}");
+                }
+            }
+            pass(61).await;
+            assert_ne!(get(&cache, &[RELOAD]).await.status(), 200, "the window is over");
+        }
     }
 }
