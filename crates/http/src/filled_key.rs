@@ -16,7 +16,7 @@ pub struct FilledKey {
     /// The host, if it is part of the key.
     host: Option<Option<Authority>>,
     /// The parameters of the query, in the order of the key, with their values.
-    query: Vec<(String, Vec<String>)>,
+    query: Vec<(String, Vec<Option<String>>)>,
     names: Vec<HeaderName>,
     headers: HeaderMap,
 }
@@ -47,18 +47,24 @@ impl FilledKey {
         Ok(self)
     }
 
-    /// Adds a parameter of the query, with its value as clients send it: percent-encoded. Add it once
-    /// for each time that it occurs. A parameter that is not added does not occur.
+    /// Adds a parameter of the query, with its value as clients send it: percent-encoded, or `None`
+    /// for one without `=`. Add it once for each time that it occurs. A parameter that is not added
+    /// does not occur.
     ///
     /// # Errors
     /// If the key does not have this parameter.
-    pub fn query(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
+    pub fn query<'a>(
+        mut self,
+        name: &str,
+        value: impl Into<Option<&'a str>>,
+    ) -> Result<Self, ConfigError> {
         let values = self.query.iter_mut().filter(|(known, _)| known == name);
         let values: Vec<_> = values.collect();
         if values.is_empty() {
             return Err(unknown(name, "the key has no query parameter of this name"));
         }
-        values.into_iter().for_each(|(_, values)| values.push(value.to_owned()));
+        let value = value.into().map(str::to_owned);
+        values.into_iter().for_each(|(_, values)| values.push(value.clone()));
         Ok(self)
     }
 

@@ -117,7 +117,8 @@ impl RequestKey {
 
     /// Adds parameters of the query: each by how often it occurs, and by all of its values as they
     /// are sent. The order of different parameters does not matter, and parameters that are not
-    /// named here are ignored.
+    /// named here are ignored. `?page` and `?page=` are different keys, as they are different URIs (RFC
+    /// 3986, section 6.2).
     ///
     /// An unsafe request with other values of them [does not remove](Self#changes) the response.
     #[must_use]
@@ -169,7 +170,7 @@ impl RequestKey {
     /// let key = pages.at(&uri)?.header("accept-language", "de")?.key();
     /// // cache.invalidate(&key).await?;
     /// # assert_eq!(key, bellwether::Key::of("path").with("/shelf/top%2010")
-    /// #     .with("page").with(1).with("2").with("accept-language").with(1).with(&b"de"[..]));
+    /// #     .with("page").with(1).with(Some("2")).with("accept-language").with(1).with(&b"de"[..]));
     /// # Ok(())
     /// # }
     /// ```
@@ -285,7 +286,7 @@ impl RequestKey {
             key = with_host(key, host.as_ref());
         }
         for name in &self.query {
-            key = with_query(key, &parts.uri, name);
+            key = with_values(key, name, query_values(&parts.uri, name).collect());
         }
         for name in &self.headers {
             key = with_field(key, &parts.headers, name);
@@ -294,15 +295,14 @@ impl RequestKey {
     }
 }
 
-/// Adds a parameter of the query.
-fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
-    with_values(key, name, query_values(uri, name).collect())
-}
-
-/// The values of a parameter of the query. Its name is compared decoded, as the handler does.
-fn query_values<'a>(uri: &'a Uri, name: &str) -> impl Iterator<Item = &'a str> {
+/// The values of a parameter of the query, `None` where it stands alone. Its name is compared decoded,
+/// as the handler does.
+fn query_values<'a>(uri: &'a Uri, name: &str) -> impl Iterator<Item = Option<&'a str>> {
     let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (pair, None),
+    });
     pairs.filter(move |(found, _)| decoded(found) == name).map(|(_, value)| value)
 }
 

@@ -47,6 +47,28 @@ async fn a_filled_uri_is_the_key_of_the_requests_for_it() {
     assert!(layer.handle().invalidate(&filled.key()).await.unwrap());
 }
 
+/// They are different URIs (RFC 3986, section 6.2).
+#[tokio::test(start_paused = true)]
+async fn a_parameter_without_a_value_is_another_than_an_empty_one() {
+    let key = RequestKey::path().query(["currency"]);
+    let layer = keyed(&key);
+    let cache = cached(&layer, &Origin::echoing());
+    let uris = ["/a", "/a?currency", "/a?currency=", "/a?currency=&currency"];
+    for uri in uris {
+        assert!(!is_hit(&ask(&cache, "GET", uri, &[]).await), "{uri}");
+        assert!(is_hit(&ask(&cache, "GET", uri, &[]).await), "{uri}");
+    }
+    let path = key.at(&"/a".parse().unwrap()).unwrap();
+    let bare = path.clone().query("currency", None).unwrap();
+    let empty = path.clone().query("currency", "").unwrap();
+    let both = empty.clone().query("currency", None).unwrap();
+    for (filled, uri) in [path, bare, empty, both].into_iter().zip(uris) {
+        let same = key.at(&uri.parse().unwrap()).unwrap().key();
+        assert_eq!(filled.key(), same, "{uri}");
+        assert!(layer.handle().invalidate(&same).await.unwrap(), "{uri}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_filled_uri_is_the_one_that_clients_request() {
     let layer = memory();
