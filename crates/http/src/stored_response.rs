@@ -98,6 +98,11 @@ impl StoredResponse {
     /// The stored response and its updated header fields, if a 304 is about it. An origin may
     /// compare dates only, which misses a change within one second. Then a different entity tag in
     /// the 304 reveals the change.
+    ///
+    /// Without a date the origin was asked by the entity tag alone, and 304 is its answer to that. So
+    /// the stored response is updated even if the 304 has another strong entity tag. RFC 9111, section
+    /// 4.3.4, forbids this; `304-etag-update-response-ETag` of the public suite demands it, as a
+    /// required test, and only an origin that contradicts itself answers so.
     pub(super) fn validated_by(
         &self,
         headers: &HeaderMap,
