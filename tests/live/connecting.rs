@@ -57,7 +57,7 @@ async fn a_tls_handshake_may_take_a_second() {
     let proxy = FaultProxy::start_raw(local(port.expect("a port"))).await;
     proxy.begin_after(SLOW);
     let url = format!("rediss://localhost:{}", proxy.address().port());
-    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    let tls = RedisTls::new(authority.client(None));
     works(&options(&url).tls(tls).expect("TLS").connect().await.expect("a store")).await;
 }
 

@@ -41,7 +41,7 @@ async fn redis_store_keeps_the_contract_on_a_cluster_through_tls() {
     server.own_all_slots();
     let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
     within(MINUTE, is_whole).await;
-    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    let tls = RedisTls::new(authority.client(None));
     let url = format!("rediss-cluster://localhost:{port}");
     let options: RedisOptions = options_at(&url).tls(tls).expect("an address of TLS");
     let store = options.connect().await.expect("a store");

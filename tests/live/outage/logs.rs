@@ -13,15 +13,7 @@ use super::{Site, lease, look, works_again};
 
 /// Counts log messages of level info and above, by message.
 #[derive(Clone, Default)]
-pub(crate) struct Lines(Arc<Mutex<BTreeMap<String, usize>>>);
-
-impl Lines {
-    /// How many messages hold these words.
-    pub(crate) fn count(&self, words: &str) -> usize {
-        let lines = self.0.lock().expect("lines");
-        lines.iter().filter(|(line, _)| line.contains(words)).map(|(_, count)| count).sum()
-    }
-}
+struct Lines(Arc<Mutex<BTreeMap<String, usize>>>);
 
 impl Visit for Lines {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

@@ -5,7 +5,7 @@ mod attempts;
 mod copies;
 mod deadlines;
 mod leases;
-pub(crate) mod logs;
+mod logs;
 mod recovery;
 mod service;
 

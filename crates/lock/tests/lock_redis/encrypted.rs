@@ -11,7 +11,7 @@ use crate::world::options_of;
 fn encrypted() -> (RedisServer, RedisOptions) {
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
-    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    let tls = RedisTls::new(authority.client(None));
     let options = options_of(&server.tls_url()).tls(tls).expect("an address of TLS");
     (server, options)
 }

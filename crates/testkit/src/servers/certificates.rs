@@ -1,9 +1,15 @@
 //! Certificates of a test's own: authorities, and what they sign.
 
+use std::sync::Arc;
+
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// An authority that signs certificates.
 #[derive(Debug)]
@@ -42,6 +48,19 @@ impl Authority {
     /// Its certificate, as a PEM text.
     pub fn pem(&self) -> String {
         self.0.pem()
+    }
+
+    /// The configuration of a client that trusts it alone, and presents an identity.
+    pub fn client(&self, identity: Option<&Identity>) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).expect("an authority");
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().expect("versions");
+        let builder = builder.with_root_certificates(roots);
+        let Some(Identity { chain, key }) = identity else { return builder.with_no_client_auth() };
+        let chain = CertificateDer::from_pem_slice(chain.as_bytes()).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
+        builder.with_client_auth_cert(vec![chain], key).expect("an identity")
     }
 
     /// An identity for `localhost` and 127.0.0.1.

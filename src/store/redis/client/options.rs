@@ -83,7 +83,7 @@ impl RedisOptions {
             login: Login::Fixed(url.login.credentials()),
             database: url.database,
             #[cfg(feature = "tls")]
-            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
+            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::default()))),
         };
         Ok(Self {
             servers: url.servers,
@@ -105,7 +105,7 @@ impl RedisOptions {
 
     /// Sets what is trusted and presented by TLS.
     ///
-    /// Default: [`RedisTls::new`], which trusts the roots of the system and presents nothing.
+    /// Default: `RedisTls::default()`, which trusts the authorities of the system and presents nothing.
     ///
     /// # Errors
     /// If the address is not one of TLS, because then nothing would be encrypted.
