@@ -19,7 +19,8 @@
 //!                Uncacheable (waited)                                     Loading without a lease
 //!                PrivateKey (waited)    release                           Closed
 //!                StoreFailed                                              Loading without a lease
-//!  Waiting       Waited (told, delay)                                     Acquiring
+//!  Waiting       Told (the value)       complete those before the request LookingUp (later ones)
+//!                Waited (hint, delay)                                     Acquiring
 //!  Loading       a value, leased                                          Committing
 //!                a value, no lease      complete those before the load    LookingUp (later ones)
 //!                a private answer       complete the opener; release      Marking
@@ -68,6 +69,7 @@ pub(crate) enum Event<P: Payload> {
     /// Another process has the lease for `left` longer.
     Busy {
         asked: P::Generation,
+        other: P::Other,
         left: P::Span,
         meanwhile: Meanwhile<P::Outcome, P::Span>,
         memory: Memory<P::Accept, P::Fallback>,
@@ -105,6 +107,12 @@ pub(crate) enum Event<P: Payload> {
     NoneRemain,
     /// The store has no entry for the waiters that remain.
     Gone { accept: P::Accept, can_load: bool, memory: Memory<P::Accept, P::Fallback> },
+    /// A message has the value that the other process stored under its lease. It answers the waiters
+    /// that had joined before the request which found *that* lease: while the lease held, no
+    /// invalidation came, so its load began after all that returned before they joined. A message
+    /// about another lease is a hint only, even an earlier one: it may be older than an invalidation
+    /// that returned before the last request.
+    Told { asked: P::Generation, outcome: P::Outcome, memory: Memory<P::Accept, P::Fallback> },
     /// The wait for another process is over: the key has changed, or the delay has passed.
     Waited { memory: Memory<P::Accept, P::Fallback> },
     /// The last waiter left during a wait for another process.
@@ -159,8 +167,8 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
         Event::Uncacheable { known, memory, .. } => {
             load_unless_known(LeaseHold::Nothing, known, memory)
         }
-        Event::Busy { asked, left, meanwhile, memory } => {
-            serve_meanwhile(asked, meanwhile, State::Waiting { left, memory })
+        Event::Busy { asked, other, left, meanwhile, memory } => {
+            serve_meanwhile(asked, meanwhile, State::Waiting { asked, other, left, memory })
         }
         Event::Granted { asked, lease, probe, meanwhile, memory } => {
             let hold = LeaseHold::Lease(lease);
@@ -177,7 +185,9 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
         },
         Event::Waited { memory } | Event::JoinedCooldownStale { memory } => ask(memory),
         Event::LoadEnded { hold, end, memory } => load_ended(hold, end, memory),
-        Event::Stored { asked, outcome, memory } => look_up_later(asked, outcome, memory),
+        Event::Told { asked, outcome, memory } | Event::Stored { asked, outcome, memory } => {
+            look_up_later(asked, outcome, memory)
+        }
         Event::Superseded { began, outcome, memory } => look_up_later(began, outcome, memory),
         Event::CommitFailed { began, outcome } => {
             complete(To::Before(began), outcome, release_unacknowledged())

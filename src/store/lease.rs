@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::entry::Entry;
 use super::epoch::TagEpoch;
 use crate::claim::{Claim, Token};
 use crate::key::Key;
@@ -79,5 +80,35 @@ impl Lease {
     /// Gives the claim back, to abandon it.
     pub fn into_claim(self) -> Claim {
         self.claim
+    }
+}
+
+/// The lease of another claim, as an [`acquire`](super::Store::acquire) found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherLease {
+    /// `None` if the store does not say it.
+    fence: Option<u64>,
+    epochs: Vec<TagEpoch>,
+}
+
+impl OtherLease {
+    /// A lease of which nothing more is known. No entry is known to be stored under it.
+    pub fn unknown() -> Self {
+        Self { fence: None, epochs: Vec::new() }
+    }
+
+    /// The lease with this fencing token. The epochs are those of the tags of the claim that asked,
+    /// read when it asked.
+    pub fn new(fence: u64, epochs: Vec<TagEpoch>) -> Self {
+        Self { fence: Some(fence), epochs }
+    }
+
+    /// Whether an entry was stored under this lease, and is as new to the claim that asked as one that
+    /// it had been given: it has the tags of the claim and no others, under the epochs that the claim
+    /// has seen. An invalidation of a tag does not end a lease, so the lease alone does not say that.
+    pub fn has_stored(&self, entry: &Entry) -> bool {
+        let are_seen = || entry.epochs().iter().all(|epoch| self.epochs.contains(epoch));
+        let is_ours = self.fence == Some(entry.fence());
+        is_ours && entry.epochs().len() == self.epochs.len() && are_seen()
     }
 }

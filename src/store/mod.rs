@@ -69,7 +69,7 @@ pub use entry::{Draft, Entry, Marker, Remaining};
 pub use epoch::TagEpoch;
 pub use failure::Failure;
 pub use in_process::InProcessStore;
-pub use lease::Lease;
+pub use lease::{Lease, OtherLease};
 pub(crate) use value::Decoded;
 pub use value::Value;
 pub use watch::{Watch, Watchers};
@@ -107,6 +107,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// A watch reports the changes of the key after its creation that this process learns of. It
     /// may miss changes: only speed depends on it. The default never reports any.
+    ///
+    /// With the change by a commit, it may give the entry that was stored. Then the commit's lease
+    /// held until it stored, so an [`acquire`](Store::acquire) that was told of [that
+    /// lease](OtherLease::has_stored) may be answered with the entry, however late it comes: no
+    /// invalidation came between the lease's grant and the acquire. The store gives no entry over an
+    /// invalidation that it has begun to repeat since.
     fn watch(&self, _: &Key) -> Watch {
         Watch::silent()
     }
@@ -248,6 +254,8 @@ impl Accept {
 pub enum Acquire {
     /// Another claim holds the lease.
     Busy {
+        /// That lease. A message about it is judged by this.
+        other: OtherLease,
         /// What is left of that lease if its holder does not renew it.
         remaining: Duration,
         /// The entry that was not acceptable, stale or fresh.

@@ -1,15 +1,15 @@
-//! Watches: hints that a key has changed.
+//! Watches: hints that a key has changed, some with the entry that was stored.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, hash_map};
 use std::fmt;
 use std::future;
+use std::mem;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::entry::Entry;
 use crate::key::Digest;
 
 /// Reports the changes of one key that this process learns of.
@@ -23,7 +23,7 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct KeyWatch {
-    changes: Arc<ChangeCount>,
+    changes: Arc<Changes>,
     /// How many of them were reported already.
     known: u64,
     watchers: Arc<Registry>,
@@ -74,47 +74,46 @@ impl Watch {
     }
 
     /// Waits for a change since the watch was made, or since this last returned. It never returns
-    /// if the watch [is silent](Self::is_silent).
+    /// if the watch [is silent](Self::is_silent). Gives the entry that was stored, if that is the only
+    /// change and the store tells it: see [`Store::watch`](super::Store::watch).
     ///
     /// # Cancel safety
     /// Dropping it loses no change: the next call returns at once.
-    pub async fn changed(&mut self) {
+    pub async fn changed(&mut self) -> Option<Entry> {
         match (&mut self.key_watch, &mut self.other) {
             (None, None) => future::pending().await,
             (Some(key_watch), None) => key_watch.changed().await,
             (None, Some(other)) => Box::pin(other.changed()).await,
             (Some(key_watch), Some(other)) => tokio::select! {
-                () = key_watch.changed() => {}
-                () = Box::pin(other.changed()) => {}
+                entry = key_watch.changed() => entry,
+                entry = Box::pin(other.changed()) => entry,
             },
         }
     }
 }
 
 impl KeyWatch {
-    async fn changed(&mut self) {
+    async fn changed(&mut self) -> Option<Entry> {
         loop {
             let mut changed = pin!(self.changes.changed.notified());
             // Registered before the count is read, so that no later change is missed.
             changed.as_mut().enable();
-            let count = self.changes.count.load(Ordering::Acquire);
-            if count != self.known {
-                self.known = count;
-                return;
+            if let Some(entry) = self.changes.since(&mut self.known) {
+                return entry;
             }
             changed.await;
         }
     }
 
     fn has_changed(&self) -> bool {
-        self.changes.count.load(Ordering::Acquire) != self.known
+        self.changes.told().count != self.known
     }
 }
 
 impl Drop for KeyWatch {
     fn drop(&mut self) {
         let mut keys = self.watchers.keys();
-        if let Entry::Occupied(mut watched) = keys.entry(self.digest) {
+        if let hash_map::Entry::Occupied(mut watched) = keys.entry(self.digest) {
             watched.get_mut().watches -= 1;
             if watched.get().watches == 0 {
                 watched.remove();
@@ -135,23 +134,48 @@ struct Registry {
 
 #[derive(Default)]
 struct Watched {
-    changes: Arc<ChangeCount>,
+    changes: Arc<Changes>,
     /// How many watches there are. The last one removes the key. (The reference count of `changes`
     /// cannot be used: a watch drops its reference after the lock.)
     watches: usize,
 }
 
-/// How often a key has changed. Much smaller than a channel, since every held lock has one.
+/// The changes of a key. Much smaller than a channel, since every held lock has one.
 #[derive(Debug, Default)]
-struct ChangeCount {
-    count: AtomicU64,
+struct Changes {
+    /// Held for a read or a write of it, never across an `.await`.
+    told: Mutex<Told>,
     changed: Notify,
 }
 
-impl ChangeCount {
-    fn tell(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
+#[derive(Debug, Default)]
+struct Told {
+    /// How often the key has changed.
+    count: u64,
+    /// The entry that came with the last change.
+    entry: Option<Box<Entry>>,
+}
+
+impl Changes {
+    fn tell(&self, entry: Option<Box<Entry>>) {
+        let mut told = self.told();
+        told.count += 1;
+        let earlier = mem::replace(&mut told.entry, entry);
+        drop(told);
+        drop(earlier);
         self.changed.notify_waiters();
+    }
+
+    /// The changes that were not reported before. Of several, one may have been an invalidation.
+    fn since(&self, known: &mut u64) -> Option<Option<Entry>> {
+        let told = self.told();
+        let new = told.count - *known;
+        *known = told.count;
+        (new > 0).then(|| told.entry.as_deref().filter(|_| new == 1).cloned())
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,16 +187,25 @@ impl Watchers {
         watched.watches += 1;
         let changes = Arc::clone(&watched.changes);
         drop(keys);
-        let known = changes.count.load(Ordering::Acquire);
+        let known = changes.told().count;
         let key_watch = KeyWatch { changes, known, watchers: Arc::clone(&self.0), digest };
         Watch { key_watch: Some(key_watch), ..Watch::silent() }
     }
 
     /// Notifies the watches of a key that it has changed.
     pub fn tell(&self, digest: &Digest) {
+        self.tell_of(digest, None);
+    }
+
+    /// The same, with the entry that was stored.
+    pub fn tell_stored(&self, digest: &Digest, entry: Entry) {
+        self.tell_of(digest, Some(Box::new(entry)));
+    }
+
+    fn tell_of(&self, digest: &Digest, entry: Option<Box<Entry>>) {
         let changes = self.0.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
-            changes.tell();
+            changes.tell(entry);
         }
     }
 
@@ -180,7 +213,7 @@ impl Watchers {
     pub fn tell_all(&self) {
         let all: Vec<_> =
             self.0.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();
-        all.iter().for_each(|changes| changes.tell());
+        all.iter().for_each(|changes| changes.tell(None));
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
@@ -190,7 +223,7 @@ impl Watchers {
         let told = keys.iter().filter(|(key, _)| is_told(key));
         let told: Vec<_> = told.map(|(_, watched)| Arc::clone(&watched.changes)).collect();
         drop(keys);
-        told.iter().for_each(|changes| changes.tell());
+        told.iter().for_each(|changes| changes.tell(None));
     }
 
     /// How many keys are watched.

@@ -243,7 +243,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             };
             tokio::select! {
                 biased;
-                () = watch.changed() => {}
+                _ = watch.changed() => {}
                 () = sleep_until(wake) => {}
             }
             self.count_try();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Entry, Failure, InProcessStore, Lease, Peek, Renew, Store,
-    StoreFuture, Watch,
+    Accept, Acquire, Commit, Draft, Entry, Failure, InProcessStore, Lease, OtherLease, Peek, Renew,
+    Store, StoreFuture, Watch,
 };
 use bellwether::{Digest, Key, StoreError, Tag, Tags};
 use futures_util::future::join;
@@ -137,9 +137,12 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         match self.0.store.acquire(asking, READ_LEASE, accept).await? {
             Acquire::Lead { lease, stale, .. } => {
                 self.0.store.abandon(lease.into_claim()).await?;
-                Ok(Acquire::Busy { remaining, stale, trace: None })
+                let other = OtherLease::unknown();
+                Ok(Acquire::Busy { other, remaining, stale, trace: None })
             }
-            Acquire::Busy { stale, trace, .. } => Ok(Acquire::Busy { remaining, stale, trace }),
+            Acquire::Busy { other, stale, trace, .. } => {
+                Ok(Acquire::Busy { other, remaining, stale, trace })
+            }
             found_or_failed => Ok(found_or_failed),
         }
     }

@@ -104,7 +104,9 @@ impl<'a> Verification<'a> {
     async fn until_due(&mut self) {
         match self.due {
             Some(due) => sleep_until(due).await,
-            None => self.watch.changed().await,
+            None => {
+                self.watch.changed().await;
+            }
         }
     }
 }

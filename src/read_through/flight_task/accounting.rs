@@ -57,6 +57,7 @@ where
         let has_ended = matches!(
             event,
             TaskEvent::Found { .. }
+                | TaskEvent::Told { .. }
                 | TaskEvent::PrivateKey { .. }
                 | TaskEvent::PrivateOnce { .. }
                 | TaskEvent::Uncacheable { .. }

@@ -22,7 +22,7 @@ use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
 use crate::stats::StoreFailure;
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker, Remaining};
+use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker, OtherLease, Remaining};
 use crate::trace::LoadTrace;
 
 impl<S, Req, C> FlightTask<S, Req, C>
@@ -38,9 +38,9 @@ where
         let term = self.core.policy.first_term();
         match self.core.store.acquire(claim, term, memory.accept).await {
             Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory),
-            Ok(Acquire::Busy { remaining, stale, trace }) => {
+            Ok(Acquire::Busy { other, remaining, stale, trace }) => {
                 trace.inspect(|trace| self.leader.wait_for_load(LoadTrace::Remote(trace.clone())));
-                self.busy(asked, remaining, stale, memory)
+                self.busy(asked, other, remaining, stale, memory)
             }
             Ok(Acquire::Failed { failure, remaining, stale }) => {
                 self.failing(asked, &failure, remaining, stale, memory)
@@ -113,6 +113,19 @@ where
         }
     }
 
+    /// A message has the entry that another process has stored. If it is no plain value, the flight asks
+    /// the store.
+    pub(super) fn told(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
+        let is_plain = memory.accept.admits(entry) && entry.as_marker().is_none();
+        match is_plain.then(|| self.value_of(entry, true)).flatten() {
+            Some(outcome) => {
+                self.note_lag(entry, true);
+                TaskEvent::Told { asked, outcome, memory }
+            }
+            None => TaskEvent::Waited { memory },
+        }
+    }
+
     /// Counts how long ago the load ended that this flight has waited for.
     fn note_lag(&self, entry: &Entry, waited: bool) {
         if let (true, Remaining::Known(left)) = (waited, entry.remaining()) {
@@ -137,6 +150,7 @@ where
     fn busy(
         &self,
         asked: Generation,
+        other: OtherLease,
         left: Duration,
         stale: Option<Entry>,
         memory: FlightMemory,
@@ -150,7 +164,7 @@ where
         let fallback = self.fallback(asked, stale);
         let meanwhile = self.meanwhile(fallback.as_ref());
         let memory = Memory { accept, fallback, ..memory };
-        TaskEvent::Busy { asked, left, meanwhile, memory }
+        TaskEvent::Busy { asked, other, left, meanwhile, memory }
     }
 
     fn led(

@@ -22,7 +22,7 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
 use crate::stats::{LoadReason, WakeEvent};
-use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
+use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, OtherLease, Watch};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -58,6 +58,7 @@ impl Payload for Carried {
     type Draft = PreparedDraft;
     type Failure = Failure;
     type Fallback = StaleFallback;
+    type Other = OtherLease;
     type Span = Duration;
     type Moment = Instant;
 }
@@ -235,7 +236,9 @@ where
         Some(match state {
             TaskState::Acquiring { memory } => self.acquire(memory).await,
             TaskState::LookingUp { late, memory } => self.look_up(late, memory).await,
-            TaskState::Waiting { left, memory } => self.wait(left, memory).await,
+            TaskState::Waiting { asked, other, left, memory } => {
+                self.wait(asked, &other, left, memory).await
+            }
             TaskState::Loading { hold, meanwhile, memory } => {
                 self.load(hold, meanwhile, memory).await
             }
@@ -261,9 +264,17 @@ where
         })
     }
 
-    /// Waits for a change of the key, for a delay, or until the last waiter leaves: then there is
-    /// no reason to wait for the load of another process.
-    async fn wait(&mut self, left: Duration, memory: FlightMemory) -> TaskEvent {
+    /// Waits for a message, for a change of the key, for a delay, or until the last waiter leaves:
+    /// then there is no reason to wait for the load of another process. A message is a change, and may
+    /// have the value. It answers this flight if it is about the lease that the last request found: see
+    /// [`Told`](step::Event::Told).
+    async fn wait(
+        &mut self,
+        asked: Generation,
+        other: &OtherLease,
+        left: Duration,
+        memory: FlightMemory,
+    ) -> TaskEvent {
         if self.background.is_some() {
             self.opener = CallerSpan::default();
         }
@@ -274,7 +285,12 @@ where
         tokio::select! {
             // In this order: a task that runs late finds both, and the push came first.
             biased;
-            () = self.watch.changed() => statistics.wake(WakeEvent::Push),
+            entry = self.watch.changed() => {
+                statistics.wake(WakeEvent::Push);
+                if let Some(entry) = entry.filter(|entry| other.has_stored(entry)) {
+                    return self.told(asked, &entry, memory);
+                }
+            }
             () = self.leader.abandoned() => {
                 statistics.wake(WakeEvent::Abandoned);
                 return TaskEvent::Abandoned;
@@ -289,7 +305,7 @@ where
     async fn cool_down(&mut self, until: Instant, with_stale: bool) -> CooldownEnd {
         self.leader.enter(Phase::CoolingDown);
         tokio::select! {
-            () = self.watch.changed() => CooldownEnd::Over,
+            _ = self.watch.changed() => CooldownEnd::Over,
             () = sleep_until(until) => CooldownEnd::Over,
             () = self.leader.joined(with_stale) => CooldownEnd::Joined,
         }

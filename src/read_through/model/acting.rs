@@ -1,9 +1,11 @@
 //! What can happen in each state of a flight: the replies of the store and of the loader.
 
-use super::payload::{Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
+use super::payload::{
+    Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, OtherLease, Wanted,
+};
 use super::rules::{Rules, Serves, Without};
 use super::storing::{self, Asked, Committed};
-use super::world::{Age, Message, StoredEntry, Violated, World};
+use super::world::{Age, Message, StoredEntry, ToldValue, Violated, World};
 use crate::read_through::step::{
     Blame, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, State,
 };
@@ -23,7 +25,7 @@ pub(super) fn act(
     match state.clone() {
         State::Acquiring { memory } => to.acquire(memory),
         State::LookingUp { memory, .. } => to.look_up(memory),
-        State::Waiting { memory, .. } => to.wait(memory),
+        State::Waiting { asked, other, memory, .. } => to.wait(asked, other, memory),
         State::Loading { hold, meanwhile, memory } => to.load(hold, meanwhile, memory)?,
         State::Committing { lease, draft, began, outcome, memory } => {
             let asked = world.flights[at].generations;
@@ -101,11 +103,11 @@ impl Successors<'_> {
     /// The request of a state is sent twice, and the second copy is under way until the network
     /// delivers it.
     fn send_twice(&mut self, state: &State<Modelled>) {
-        let ModelFlight { id, seen, .. } = *self.flight();
+        let ModelFlight { id, process, seen, .. } = *self.flight();
         let is_asking = !self.rules.is_tagged || seen.is_some();
         let message = match *state {
             State::Acquiring { memory } if is_asking => {
-                Message::Acquire { id, accept: memory.accept, seen }
+                Message::Acquire { id, process, accept: memory.accept, seen }
             }
             State::Committing { lease, draft, .. } if is_asking => {
                 Message::Commit { id, lease, draft, seen }
@@ -138,6 +140,9 @@ impl Successors<'_> {
     }
 
     fn acquire(&mut self, memory: ModelMemory) {
+        if self.rules.without == Without::AnswersBeforeMessages {
+            self.be_told(self.flight().generations, |_| true, memory);
+        }
         let mut done = self.world.clone();
         if self.rules.is_tagged && self.flight().seen.is_none() {
             done.flights[self.at].seen = Some(storing::touch(self.rules, &mut done.store));
@@ -171,40 +176,42 @@ impl Successors<'_> {
         let meanwhile = self.meanwhile(found, fallback);
         let usable = fallback.filter(|_| self.rules.stale != Serves::Never);
         let store = &mut done.store;
-        let ended = match storing::ask(self.rules, store, flight.id, memory.accept, flight.seen) {
-            Asked::Found(entry) => return self.found(asked, entry, memory),
-            Asked::HeldUp => match usable {
-                Some(ModelFallback { version, .. }) => Event::InCooldownStale {
-                    asked,
-                    stale: Given::value(version),
-                    until: (),
-                    memory: Memory { fallback, ..memory },
+        let ended =
+            match storing::ask(self.rules, store, flight.asker(), memory.accept, flight.seen) {
+                Asked::Found(entry) => return self.found(asked, entry, memory),
+                Asked::HeldUp => match usable {
+                    Some(ModelFallback { version, .. }) => Event::InCooldownStale {
+                        asked,
+                        stale: Given::value(version),
+                        until: (),
+                        memory: Memory { fallback, ..memory },
+                    },
+                    None => {
+                        let until = (!flight.is_forced).then_some(());
+                        Event::InCooldown { failure: Given::FAILURE, until }
+                    }
                 },
-                None => {
-                    let until = (!flight.is_forced).then_some(());
-                    Event::InCooldown { failure: Given::FAILURE, until }
+                Asked::Busy { fence } => {
+                    let another = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
+                    let wants_any = memory.accept == Wanted::Nothing;
+                    let accept = if wants_any { another } else { memory.accept };
+                    let memory = Memory { accept, fallback, ..memory };
+                    let other = OtherLease { fence, epoch: flight.seen.unwrap_or_default() };
+                    Event::Busy { asked, other, left: (), meanwhile, memory }
                 }
-            },
-            Asked::Busy => {
-                let other = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
-                let wants_any = memory.accept == Wanted::Nothing;
-                let accept = if wants_any { other } else { memory.accept };
-                let memory = Memory { accept, fallback, ..memory };
-                Event::Busy { asked, left: (), meanwhile, memory }
-            }
-            Asked::Granted { fence, before, is_probe } => {
-                let replaces = before > 0 || fallback.is_some();
-                let epoch = flight.seen.unwrap_or_default();
-                let lease = Grant { fence, before, replaces, epoch };
-                let probe = is_probe.then_some(Given::FAILURE);
-                let meanwhile = match (probe, usable) {
-                    (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
-                    _ => meanwhile,
-                };
-                let memory = Memory { fallback, ..memory };
-                Event::Granted { asked, lease, probe, meanwhile, memory }
-            }
-        };
+                Asked::Granted { fence, before, is_probe } => {
+                    let replaces = before > 0 || fallback.is_some();
+                    let epoch = flight.seen.unwrap_or_default();
+                    let lease = Grant { fence, before, replaces, epoch };
+                    let probe = is_probe.then_some(Given::FAILURE);
+                    let meanwhile = match (probe, usable) {
+                        (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
+                        _ => meanwhile,
+                    };
+                    let memory = Memory { fallback, ..memory };
+                    Event::Granted { asked, lease, probe, meanwhile, memory }
+                }
+            };
         vec![ended]
     }
 
@@ -261,16 +268,38 @@ impl Successors<'_> {
         self.happen(self.world.clone(), event);
     }
 
-    /// Waits for the end of another lease. An earlier request would change nothing. A copy of its own
-    /// request may have taken the lease meanwhile.
-    fn wait(&mut self, memory: ModelMemory) {
+    /// Waits for the end of another lease, or for a message with the value that was stored under it.
+    /// A copy of its own request may have taken the lease meanwhile.
+    fn wait(&mut self, asked: u8, other: OtherLease, memory: ModelMemory) {
+        let memory = Memory { waited: true, ..memory };
+        let without = self.rules.without;
+        let admits = |message: &ToldValue| {
+            let is_named = message.fence == other.fence || without == Without::FencesOfMessages;
+            is_named && (message.epoch == other.epoch || without == Without::EpochsOfMessages)
+        };
+        self.be_told(asked, admits, memory);
         let store = &self.world.store;
         if store.lease.is_none() || store.is_leased_to(self.flight().id) {
-            let memory = Memory { waited: true, ..memory };
             self.happen(self.world.clone(), Event::Waited { memory });
+        } else if self.world.left.pauses > 0 {
+            // Without a message, an earlier request would change nothing.
+            let mut paused = self.world.clone();
+            paused.left.pauses -= 1;
+            self.happen(paused, Event::Waited { memory });
         }
         if self.is_abandoned() {
             self.happen(self.world.clone(), Event::Abandoned);
+        }
+    }
+
+    /// A message with a value arrives, and answers the waiters of the generation `asked`. It stays,
+    /// for other flights of the process.
+    fn be_told(&mut self, asked: u8, admits: impl Fn(&ToldValue) -> bool, memory: ModelMemory) {
+        let process = self.flight().process;
+        let told = self.world.told.iter().filter(|it| it.process == process && admits(it));
+        for ToldValue { version, .. } in told.copied().collect::<Vec<_>>() {
+            let outcome = Given::value(version);
+            self.happen(self.world.clone(), Event::Told { asked, outcome, memory });
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) enum Mutant {
     PrivateOnceAnswers,
     /// No flight waits for the load of another process.
     Waits,
+    /// The value of a message is given to waiters that joined after the request.
+    GenerationsForTold,
     /// An abandoned flight does not release its lease.
     ReleaseOfAbandoned,
     ReleaseOfFailed,
@@ -36,8 +38,9 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// Each mutant, and the first scenario that notices it.
-    pub(super) const ALL: [(Self, &str); 19] = [
+    pub(super) const ALL: [(Self, &str); 20] = [
         (Self::GenerationsForFound, "stale while revalidating"),
+        (Self::GenerationsForTold, "messages"),
         (Self::GenerationsForStored, "stale while revalidating"),
         (Self::GenerationsForSuperseded, "stale while revalidating"),
         (Self::GenerationsForUnacknowledged, "the store fails"),
@@ -95,6 +98,7 @@ impl Mutant {
     fn is_about(self, event: &Event<Modelled>) -> bool {
         match event {
             Event::Found { .. } => self == Self::GenerationsForFound,
+            Event::Told { .. } => self == Self::GenerationsForTold,
             Event::Stored { .. } => self == Self::GenerationsForStored,
             Event::Superseded { .. } => self == Self::GenerationsForSuperseded,
             Event::CommitFailed { .. } => {

@@ -14,6 +14,7 @@ impl Payload for Modelled {
     type Draft = Drafted;
     type Failure = u8;
     type Fallback = ModelFallback;
+    type Other = OtherLease;
     type Span = ();
     type Moment = ();
 }
@@ -58,6 +59,14 @@ pub(super) struct Grant {
     /// A marker would replace a value or end a failure.
     pub(super) replaces: bool,
     /// The epoch of the tag, read before the grant.
+    pub(super) epoch: u8,
+}
+
+/// What the store said of the lease of another flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OtherLease {
+    pub(super) fence: u8,
+    /// The epoch of the tag, read before that request.
     pub(super) epoch: u8,
 }
 
@@ -117,6 +126,11 @@ pub(super) struct ModelFlight {
 }
 
 impl ModelFlight {
+    /// What the store sees of it: its token, and its process.
+    pub(super) fn asker(&self) -> (u8, u8) {
+        (self.id, self.process)
+    }
+
     /// The request under way, the load or the wait ends with this.
     pub(super) fn happen(&mut self, event: Event<Modelled>) {
         self.read = None;

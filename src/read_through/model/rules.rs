@@ -19,6 +19,8 @@ pub(super) struct Rules {
     pub(super) is_tagged: bool,
     /// Invalidations may fail, and the process of the writer keeps those that do.
     pub(super) keeps: bool,
+    /// A commit tells the processes that wait for its lease, and the message carries the value.
+    pub(super) tells: bool,
     pub(super) without: Without,
 }
 
@@ -58,4 +60,11 @@ pub(super) enum Without {
     ReplaysBeforeCommits,
     /// The reply to a replay removes whatever is kept by then.
     NumbersOfKept,
+    /// A message answers the waiters of the last request that was answered, whatever lease that
+    /// found.
+    FencesOfMessages,
+    /// A message answers the waiters of the last request, before that is answered.
+    AnswersBeforeMessages,
+    /// The epochs of a message's entry are not compared.
+    EpochsOfMessages,
 }

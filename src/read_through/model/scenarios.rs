@@ -32,6 +32,7 @@ const NONE: Budget = Budget {
     kills: 0,
     forgets: 0,
     copies: 0,
+    pauses: 0,
 };
 
 const PLAIN: Rules = Rules {
@@ -42,12 +43,13 @@ const PLAIN: Rules = Rules {
     may_load: true,
     is_tagged: false,
     keeps: false,
+    tells: false,
     without: Without::Nothing,
 };
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
-    [shared(), stale(), not_shared(), left(), tagged(), kept(), sent_twice()]
+    [shared(), stale(), not_shared(), left(), tagged(), kept(), sent_twice(), told()]
         .into_iter()
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
@@ -260,6 +262,38 @@ fn sent_twice() -> Vec<Parts> {
             "a request of a tagged load comes twice",
             World::new(ONE_EACH, writes),
             Rules { is_tagged: true, ..PLAIN },
+        ),
+    ]
+}
+
+/// A commit publishes its value to the processes that wait for its lease.
+fn told() -> Vec<Parts> {
+    let tells = Rules { tells: true, ..PLAIN };
+    let tagged = Rules { is_tagged: true, ..tells };
+    let keeps = Rules { keeps: true, ..tells };
+    let stale = Rules { stale: Serves::WhileRevalidating, ages: &[Some(Age::Stale)], ..tells };
+    let writes = Budget { writes: 1, pauses: 1, ..NONE };
+    let forced = World::new([READER, FORCED, READER], writes).with(Drafted::Value(1), Age::Fresh);
+    let old = World::new(THREE, writes).with(Drafted::Value(1), Age::Stale);
+    vec![
+        ("messages", World::new(THREE, Budget { lapses: 1, ..writes }), tells),
+        (
+            "messages, and the store fails",
+            World::new(ONE_EACH, Budget { failures: 1, ..writes }),
+            tells,
+        ),
+        (
+            "messages, and requests come twice",
+            World::new(THREE, Budget { writes: 1, copies: 1, ..NONE }),
+            tells,
+        ),
+        ("messages to a forced refresh", forced, tells),
+        ("messages of a refresh", old, stale),
+        ("messages of tagged loads", World::new(THREE, writes), tagged),
+        (
+            "messages, and an invalidation fails",
+            World::new(THREE, Budget { writes: 1, failures: 1, ..NONE }),
+            keeps,
         ),
     ]
 }

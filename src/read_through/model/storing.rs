@@ -2,14 +2,18 @@
 
 use super::payload::{Drafted, Grant, ModelFlight, Wanted};
 use super::rules::{Rules, Without};
-use super::world::{Age, FailureRecord, ModelLease, ModelStore, StoredEntry, Violated, World};
+use super::world::{
+    Age, FailureRecord, ModelLease, ModelStore, PROCESSES, StoredEntry, ToldValue, Violated, World,
+};
 
 /// The outcome of an acquire.
 pub(super) enum Asked {
     Found(StoredEntry),
     /// The key is in cooldown.
     HeldUp,
-    Busy,
+    Busy {
+        fence: u8,
+    },
     Granted {
         fence: u8,
         /// How many loads had failed in a row.
@@ -22,7 +26,7 @@ pub(super) enum Asked {
 pub(super) fn ask(
     rules: &Rules,
     store: &mut ModelStore,
-    id: u8,
+    (id, process): (u8, u8),
     accept: Wanted,
     seen: Option<u8>,
 ) -> Asked {
@@ -34,8 +38,9 @@ pub(super) fn ask(
     if store.is_held_up(id) && !wants_any {
         return Asked::HeldUp;
     }
-    if store.lease.is_some_and(|lease| lease.holder != id) {
-        return Asked::Busy;
+    if let Some(lease) = store.lease.as_mut().filter(|lease| lease.holder != id) {
+        lease.marks[usize::from(process)] |= rules.tells;
+        return Asked::Busy { fence: lease.fence };
     }
     let before = u8::from(store.failed != FailureRecord::No);
     let is_probe = store.failed == FailureRecord::Due && !wants_any;
@@ -46,10 +51,11 @@ pub(super) fn ask(
         Some(own) => own.fence,
         None => {
             store.fence += 1;
+            store.lease =
+                Some(ModelLease { holder: id, fence: store.fence, marks: [false; PROCESSES] });
             store.fence
         }
     };
-    store.lease = Some(ModelLease { holder: id, fence });
     Asked::Granted { fence, before, is_probe }
 }
 
@@ -129,6 +135,7 @@ pub(super) fn store(
     let above_watermark = lease.fence > store.watermark || rules.without == Without::Watermarks;
     let above_entry = store.entry.is_none_or(|entry| lease.fence > entry.fence);
     let holds = holds(rules, store, id, lease);
+    let marks = store.lease.filter(|_| holds).map_or([false; PROCESSES], |held| held.marks);
     give_up(store, id);
     if !(holds || above_watermark && above_entry) {
         return Ok(false);
@@ -144,7 +151,12 @@ pub(super) fn store(
     }
     store.failed = FailureRecord::No;
     world.is_uncacheable |= draft == Drafted::Uncacheable;
-    let entry = StoredEntry { draft, fence: lease.fence, age: Age::Fresh, epoch };
+    let fence = lease.fence;
+    let entry = StoredEntry { draft, fence, age: Age::Fresh, epoch };
+    if let Drafted::Value(version) = draft {
+        let marked = (0..).zip(marks).filter(|(_, is_marked)| *is_marked);
+        world.told.extend(marked.map(|(process, _)| ToldValue { process, fence, version, epoch }));
+    }
     world.store.entry = (draft != Drafted::Nothing).then_some(entry);
     Ok(true)
 }

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) flights: Vec<ModelFlight>,
     /// The second copy of a request, which is under way.
     pub(super) copy: Option<Message>,
+    /// The messages of commits so far. Each may arrive at any later time, or never.
+    pub(super) told: Vec<ToldValue>,
     pub(super) opened: u8,
     /// How many loads have failed.
     pub(super) witnesses: u8,
@@ -64,12 +66,14 @@ pub(super) struct Budget {
     pub(super) forgets: u8,
     /// A request is sent twice.
     pub(super) copies: u8,
+    /// A flight that waits for a lease asks again before that ends.
+    pub(super) pauses: u8,
 }
 
 /// A request to the store, of a flight or of the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Message {
-    Acquire { id: u8, accept: Wanted, seen: Option<u8> },
+    Acquire { id: u8, process: u8, accept: Wanted, seen: Option<u8> },
     Commit { id: u8, lease: Grant, draft: Drafted, seen: Option<u8> },
     Report { id: u8, lease: Grant, before: u8 },
     Release { id: u8 },
@@ -101,6 +105,19 @@ pub(super) struct ModelLease {
     /// The flight whose token it has.
     pub(super) holder: u8,
     pub(super) fence: u8,
+    /// The processes that wait for its end.
+    pub(super) marks: [bool; PROCESSES],
+}
+
+/// A message of a commit to a process that waited for its lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ToldValue {
+    pub(super) process: u8,
+    /// Of the lease.
+    pub(super) fence: u8,
+    pub(super) version: Version,
+    /// The epoch under which it was loaded.
+    pub(super) epoch: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -196,6 +213,7 @@ impl World {
             readers,
             flights: vec![],
             copy: None,
+            told: vec![],
             opened: 0,
             witnesses: 0,
             is_uncacheable: false,
@@ -223,7 +241,7 @@ impl World {
         readers[..2].sort_unstable();
         let Self { source, invalidated, required, writer, store, flights, .. } = self;
         (source, invalidated, required, writer, store, readers, flights).hash(hasher);
-        (self.kept, self.replayed, self.copy).hash(hasher);
+        (self.kept, self.replayed, self.copy, &self.told).hash(hasher);
         (self.opened, self.witnesses, self.is_uncacheable, self.left).hash(hasher);
     }
 
@@ -247,8 +265,8 @@ impl World {
         let mut world = self.clone();
         world.copy = None;
         match message {
-            Message::Acquire { id, accept, seen } => {
-                let asked = storing::ask(rules, &mut world.store, id, accept, seen);
+            Message::Acquire { id, process, accept, seen } => {
+                let asked = storing::ask(rules, &mut world.store, (id, process), accept, seen);
                 if let Asked::Granted { .. } = asked {
                     // The flight may have released its lease by now. This one lapses.
                     let of_it = world.flights.iter_mut().filter(|flight| flight.id == id);

@@ -16,6 +16,9 @@ pub(crate) trait Payload: Sized {
     type Failure;
     /// An older entry that may be served instead of an error or a wait.
     type Fallback;
+    /// What the store said of the lease of another process. A message about that lease is judged by
+    /// it.
+    type Other;
     /// A length of time.
     type Span: Copy;
     /// A point in time.
@@ -32,9 +35,15 @@ pub(crate) enum State<P: Payload> {
     /// Asks the store for the entry, for the waiters of generation `late` or later: `NoneRemain`,
     /// `Found`, `Gone`.
     LookingUp { late: P::Generation, memory: Memory<P::Accept, P::Fallback> },
-    /// Another process has the lease for `left` longer. Waits for a change of the key or for a
-    /// delay: `Waited`, `Abandoned`.
-    Waiting { left: P::Span, memory: Memory<P::Accept, P::Fallback> },
+    /// Another process has the lease for `left` longer, as the store said to the request that began
+    /// the generation `asked`. Waits for a message, for a change of the key or for a delay: `Told`,
+    /// `Waited`, `Abandoned`.
+    Waiting {
+        asked: P::Generation,
+        other: P::Other,
+        left: P::Span,
+        memory: Memory<P::Accept, P::Fallback>,
+    },
     /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`.
     Loading {
         hold: LeaseHold<P::Lease>,

@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::healing::Healed;
 use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Acquire, Commit, Entry, Renew, StoreFuture};
+use crate::store::{Acquire, Commit, Entry, OtherLease, Renew, StoreFuture};
 
 /// A fault of a call, of one or several parts that happen in order.
 ///
@@ -199,7 +199,8 @@ impl Lies for Option<Entry> {
 impl Lies for Acquire {
     fn by(lie: &Lie) -> Option<Self> {
         let Lie::Busy(remaining) = *lie else { return None };
-        Some(Self::Busy { remaining, stale: None, trace: None })
+        let other = OtherLease::unknown();
+        Some(Self::Busy { other, remaining, stale: None, trace: None })
     }
 }
 

@@ -13,8 +13,8 @@ use crate::key::Key;
 use crate::store::clock::{Moment, micros};
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, TagEpoch,
-    WATERMARK_TTL,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
+    TagEpoch, WATERMARK_TTL,
 };
 use crate::tag::Tags;
 
@@ -127,7 +127,7 @@ impl MemoryShard {
             return Acquire::Failed { failure: failed.failure.clone(), remaining, stale };
         }
         if let Some(remaining) = busy {
-            return Acquire::Busy { remaining, stale, trace };
+            return Acquire::Busy { other: OtherLease::unknown(), remaining, stale, trace };
         }
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));

@@ -23,7 +23,7 @@ use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
-use crate::store::{Remaining, Renew, Token};
+use crate::store::{OtherLease, Remaining, Renew, Token};
 use crate::trace::TraceParent;
 
 impl Inner {
@@ -137,7 +137,8 @@ impl Inner {
                 Acquire::Found(exactly(found, now))
             }
             Acquired::Busy { remaining, stale, trace } => {
-                Acquire::Busy { remaining, stale: readable(stale), trace }
+                let other = OtherLease::unknown();
+                Acquire::Busy { other, remaining, stale: readable(stale), trace }
             }
             Acquired::Failed { record, remaining, stale } => {
                 let failure = record::read(&record).ok_or(UnreadableReply::Failure)?;

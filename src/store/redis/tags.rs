@@ -211,9 +211,9 @@ impl Inner {
                 };
                 Acquire::Found(entry)
             }
-            Acquire::Busy { remaining, stale, trace } => {
+            Acquire::Busy { other, remaining, stale, trace } => {
                 let stale = self.judge_stale(stale, claim, &mut known).await;
-                Acquire::Busy { remaining, stale, trace }
+                Acquire::Busy { other, remaining, stale, trace }
             }
             Acquire::Failed { failure, remaining, stale } => {
                 let stale = self.judge_stale(stale, claim, &mut known).await;
