@@ -57,5 +57,4 @@ pub use crate::read_through::load::LoadTimedOut;
 pub use crate::read_through::lookup::RequestOptions;
 pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};
 pub use crate::read_through::results::{result_of_all, stale_reason};
-pub use crate::read_through::shared_runs::SharedRuns;
 pub use crate::warn_throttled;

@@ -5,11 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
-use super::expiry::{TERM, UpdatingExpiry};
 use super::future::{AloneLoad, ResponseFuture};
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
@@ -22,9 +20,7 @@ use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::stats::{CacheStats, RequestEvent, RequestRecord, StoreFailure};
 use crate::status::CacheStatus;
-use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
-};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Store, Value};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -207,25 +203,6 @@ impl<C> CacheClient<C> {
         )
     }
 
-    /// A handle to the stored entries, for a layer whose entries may lead to other ones, such as an
-    /// index. [`Handle::expire`] gives an entry the bytes that `update` returns for it, and it stays
-    /// fresh: they have to tell readers that the others are stale. Entries for which `update` returns
-    /// nothing become stale as usual.
-    ///
-    /// The bytes are encoded by the codec of the entry. The entry keeps its tags and its lifetimes,
-    /// which begin again. `update` may be called several times for one expiry. If other callers have the
-    /// lease of the key for one second, or the update fails, the entry is expired as usual: so no expiry
-    /// is lost, and a store that [keeps](CacheError::is_kept) failed ones repeats it. The new entry is
-    /// stored [as an expiry](crate::store::Draft::is_expiry), so a store that loses it later expires the
-    /// entry, too.
-    ///
-    /// Concurrent expiries of one key by this layer share a run that begins after their call. It is a
-    /// task, so it goes on if the future of the expiry is dropped. Without a runtime each runs in its own
-    /// future, and does not wait for a lease.
-    pub fn handle_updating(&self, update: fn(&Entry) -> Option<Bytes>) -> Handle {
-        self.handle().updating(UpdatingExpiry { update, runs: self.0.loads.expiries.clone() })
-    }
-
     /// What all clients and services of the layer have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.0.statistics.read()
@@ -262,7 +239,8 @@ impl<C> CacheClient<C> {
         self.0.policy.freshness.jittered(lifetimes, jitter())
     }
 
-    /// Stores an answer outside of a load, for example when an origin confirms a stored response.
+    /// Stores an answer outside of a load, for example when an origin confirms a stored response. One
+    /// that is stored for no time removes the entry.
     ///
     /// It takes the lease of the key. It stores nothing if another caller has the lease, or if
     /// `replaces` refuses the stored entry. The answer gets the tags of the stored entry, and its
@@ -283,8 +261,7 @@ impl<C> CacheClient<C> {
     {
         let mut tags = Tags::none();
         let with_tags = |stored: Option<&Entry>| {
-            let epochs = stored.map(Entry::epochs).unwrap_or_default();
-            tags = Tags::of_entry(epochs.iter().map(|epoch| *epoch.tag()));
+            tags = stored.map_or(Tags::none(), Entry::tags);
             replaces(stored)
         };
         let Some(lease) = self.lease(key, with_tags).await else { return false };
@@ -296,20 +273,6 @@ impl<C> CacheClient<C> {
             return false;
         };
         self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
-    }
-
-    /// Removes the entry of a key if `removes` accepts it, unless a load of the key is under way. The
-    /// answer of a load under way is stored and served.
-    ///
-    /// If later requests must not get that answer either, invalidate the key instead.
-    pub async fn remove_unless_loading(
-        &self,
-        key: Key,
-        removes: impl FnOnce(Option<&Entry>) -> bool,
-    ) {
-        if let Some(lease) = self.lease(key, removes).await {
-            self.commit(lease, Draft::marker(Duration::ZERO, Marker::Uncacheable)).await;
-        }
     }
 
     /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
@@ -383,3 +346,6 @@ impl<C> Clone for CacheClient<C> {
         Self(Arc::clone(&self.0))
     }
 }
+
+/// The term of a lease that is taken only to store an answer.
+pub(super) const TERM: Duration = Duration::from_secs(2);

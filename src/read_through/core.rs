@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::error_rules::ErrorRules;
-use super::expiry::ExpiryRuns;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
 use super::not_found::NotFound;
@@ -72,8 +71,6 @@ pub(crate) struct Loads {
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// Claims of flights that their runtime has dropped.
     pub(crate) orphaned: Arc<OrphanedClaims>,
-    /// Expiries of entries that lead to others.
-    pub(crate) expiries: ExpiryRuns,
     /// The loads that all callers have left.
     abandoned: Arc<AbandonedLoads>,
     bounds: ConcurrencyBounds,
@@ -120,7 +117,6 @@ impl Loads {
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
             orphaned: Arc::default(),
-            expiries: ExpiryRuns::default(),
             abandoned,
             bounds,
             of_other_types: Arc::default(),

@@ -9,13 +9,12 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
-use super::expiry::UpdatingExpiry;
 use super::results::combined;
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
-use crate::store::Store;
+use crate::store::{Store, StoreFuture};
 use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
@@ -24,15 +23,17 @@ use crate::tag::Tag;
 /// loader. One from [`ReadThrough::handle`](crate::ReadThrough::handle) can also [`prefetch`].
 ///
 /// [`prefetch`]: Handle::prefetch
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Handle<S = ()> {
     store: Arc<dyn Store>,
     is_clearable: bool,
     statistics: Arc<Statistics>,
     service: S,
-    /// For entries that lead to others.
-    updating: Option<UpdatingExpiry>,
+    /// How an entry of a key expires, if not as the store does it.
+    expiry: Option<Arc<KeyExpiry>>,
 }
+
+type KeyExpiry = dyn Fn(Key) -> StoreFuture<bool> + Send + Sync;
 
 impl Handle {
     pub(super) fn new(
@@ -40,19 +41,23 @@ impl Handle {
         is_clearable: bool,
         statistics: Arc<Statistics>,
     ) -> Self {
-        Self { store, is_clearable, statistics, service: (), updating: None }
+        Self { store, is_clearable, statistics, service: (), expiry: None }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        let Self { store, is_clearable, statistics, service: (), updating } = self;
-        Handle { store, is_clearable, statistics, service, updating }
+        let Self { store, is_clearable, statistics, service: (), expiry } = self;
+        Handle { store, is_clearable, statistics, service, expiry }
     }
 
-    /// As [`CacheClient::handle_updating`](super::client::CacheClient::handle_updating) says.
-    pub(super) fn updating(self, updating: UpdatingExpiry) -> Self {
-        Self { updating: Some(updating), ..self }
+    /// A handle that [expires](Self::expire) a key by this function, for adapters whose entries lead to
+    /// others. It must do what [`Store::expire`] promises, and not end before that is done.
+    pub fn expiring_by(
+        self,
+        expire: impl Fn(Key) -> StoreFuture<bool> + Send + Sync + 'static,
+    ) -> Self {
+        Self { expiry: Some(Arc::new(expire)), ..self }
     }
 }
 
@@ -126,8 +131,8 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
-        let expired = match &self.updating {
-            Some(updating) => updating.expire(&self.store, key).await,
+        let expired = match &self.expiry {
+            Some(expire) => expire(key.clone()).await,
             None => self.store.expire(key.clone()).await,
         };
         self.statistics
@@ -242,6 +247,15 @@ impl<S> Handle<S> {
     {
         let answered = self.service.clone().oneshot(request);
         async move { answered.await.map(drop) }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Handle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("store", &self.store)
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 

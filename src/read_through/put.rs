@@ -1,7 +1,7 @@
 //! Storing a value that was written to the source, without a load.
 
 use super::client::CacheClient;
-use super::expiry::TERM;
+use super::client::TERM;
 use super::load::{self, AnswerStorage, LoaderAnswer};
 use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};

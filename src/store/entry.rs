@@ -212,6 +212,11 @@ impl Entry {
         &self.stored.epochs
     }
 
+    /// Its tags.
+    pub fn tags(&self) -> Tags {
+        Tags::of_entry(self.epochs().iter().map(|epoch| *epoch.tag()))
+    }
+
     /// Whether it has all these tags.
     #[inline]
     pub(crate) fn has_tags(&self, tags: &Tags) -> bool {

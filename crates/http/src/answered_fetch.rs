@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{BoxError, Key};
+use bellwether::{BoxError, Key, Lifetimes};
 use bellwether_body::{
     BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, UnfinishedReason,
     collect,
@@ -15,7 +15,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::cache_request::FetchRequest;
-use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
+use super::codec::{
+    CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, SharedAnswer,
+};
 use super::complete_response::{CompleteResponse, announced, check_length};
 use super::mode::{StorageDecision, StorageTerms};
 use super::rules::{PrivateReason, Times};
@@ -295,7 +297,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
                 self.first_variant::<B>(&terms.vary, &cached).await,
             )),
             Some(vary_index) if vary_index.covers(&terms.vary) => {
-                self.note_variant(vary_index, &self.fetch_request.key, &cached).await;
+                self.note_variant::<B>(vary_index, &self.fetch_request.key, &cached).await;
                 CacheAnswer::CachedResponse(cached)
             }
             Some(vary_index) => self.other_names(vary_index, &terms.vary, cached).await,
@@ -320,7 +322,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let vary_index = VaryIndex::new(names, lifetimes.life(), self.last_expiry());
         let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
         if cached.tags.is_empty() {
-            self.note_variant(&vary_index, &key, cached).await;
+            self.note_variant::<B>(&vary_index, &key, cached).await;
             self.shared.keep::<B>(key, cached, |_| true).await;
         }
         cache_request.put_own(Arc::clone(cached));
@@ -328,11 +330,19 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     }
 
     /// Adds a variant to the table of variants, and removes the stored variant that it displaces.
-    async fn note_variant(&self, vary_index: &VaryIndex, key: &Key, cached: &CachedResponse) {
+    async fn note_variant<B: Send + 'static>(
+        &self,
+        vary_index: &VaryIndex,
+        key: &Key,
+        cached: &CachedResponse,
+    ) {
         let Disposition::Keep(lifetimes) = cached.disposition else { return };
         let primary = &self.fetch_request.cache_request.primary;
         if let Some(gone) = self.shared.variants.add(vary_index, primary, key, lifetimes.life()) {
-            self.shared.client.remove_unless_loading(gone, |_| true).await;
+            // What is stored for no time leaves nothing.
+            let any = SharedAnswer::VaryIndex(Arc::new(vary_index.clone()));
+            let client = &self.shared.client;
+            client.replace::<CacheAnswer<B>>(gone, any, Lifetimes::NONE, |_| true).await;
         }
     }
 

@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use http::Uri;
 
 use super::codec::HttpCodec;
+use super::expiry::{ExpiryRuns, entries};
 use super::tag_fields::{group_tags, surrogate_tag};
 use super::target::Target;
 
@@ -23,8 +24,8 @@ pub struct HttpHandle {
 }
 
 impl HttpHandle {
-    pub(super) fn new(client: &CacheClient<HttpCodec>) -> Self {
-        Self { entries: entries(client) }
+    pub(super) fn new(client: &CacheClient<HttpCodec>, expiries: &ExpiryRuns) -> Self {
+        Self { entries: entries(client, expiries) }
     }
 
     /// The handle to the entries, by their keys.
@@ -186,11 +187,6 @@ impl HttpHandle {
     pub fn stats(&self) -> CacheStats {
         self.entries.stats()
     }
-}
-
-/// A handle to the entries by their keys. It expires the variants of a response with its index.
-pub(super) fn entries(client: &CacheClient<HttpCodec>) -> Handle {
-    client.handle_updating(HttpCodec::expired_index)
 }
 
 /// An expiry of a group, to be awaited. Made by [`HttpHandle::expire_group`].

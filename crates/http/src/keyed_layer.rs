@@ -7,7 +7,7 @@ use bellwether::adapter::CacheClient;
 use bellwether::store::Store;
 
 use super::caching_rules::KeyedRules;
-use super::handle::entries;
+use super::expiry::entries;
 use super::layer::HttpCacheLayer;
 use super::mode::ProgramRules;
 use super::request_key::RequestKey;
@@ -67,6 +67,6 @@ impl HttpCacheLayer<KeyedRules> {
     /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
     /// variant have failed, its cooldown goes on.
     pub fn handle(&self) -> Handle {
-        entries(&CacheClient::new(&self.layer))
+        entries(&CacheClient::new(&self.layer), &self.expiries)
     }
 }

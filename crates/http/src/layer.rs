@@ -4,9 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{
-    CacheClient, PrivateKeys, SharedRuns, delegate_load_options, number_within,
-};
+use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options, number_within};
 use bellwether::store::Store;
 use bellwether::{BoxError, ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
@@ -17,6 +15,7 @@ use tower::Layer;
 
 use super::caching_rules::{CachingRules, Rfc9111Rules};
 use super::codec::HttpCodec;
+use super::expiry::ExpiryRuns;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::purge::PurgeLayer;
@@ -44,7 +43,7 @@ pub struct HttpCacheLayer<R = Rfc9111Rules> {
     collecting: BodyBudget,
     variants: Arc<Variants>,
     tag_fields: TagFields,
-    expiring: SharedRuns<()>,
+    pub(super) expiries: ExpiryRuns,
     finishing: Arc<Semaphore>,
 }
 
@@ -133,7 +132,7 @@ impl HttpCacheLayer {
     /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
     /// anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
-        HttpHandle::new(&CacheClient::new(&self.layer))
+        HttpHandle::new(&CacheClient::new(&self.layer), &self.expiries)
     }
 }
 
@@ -155,7 +154,7 @@ impl<R> HttpCacheLayer<R> {
             collecting: BodyBudget::new(COLLECTED_BYTES),
             variants: Arc::default(),
             tag_fields: TagFields::default(),
-            expiring: SharedRuns::default(),
+            expiries: ExpiryRuns::default(),
             finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
         }
     }
@@ -315,7 +314,7 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
     /// visible ASCII. The error does not repeat it.
     pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        let handle = HttpHandle::new(&CacheClient::new(&self.layer));
+        let handle = HttpHandle::new(&CacheClient::new(&self.layer), &self.expiries);
         let mode = self.rules.mode();
         PurgeLayer::new(token, handle, mode, self.target.clone(), self.tag_fields.clone())
     }
@@ -339,7 +338,7 @@ where
             collecting: self.collecting.clone(),
             variants: Arc::clone(&self.variants),
             tag_fields: Arc::new(self.tag_fields.clone()),
-            expiring: self.expiring.clone(),
+            expiries: self.expiries.clone(),
             finishing: Arc::clone(&self.finishing),
         };
         HttpCache::new(OriginFetch { inner, shared })

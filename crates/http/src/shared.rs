@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, SharedRuns, warn_throttled};
+use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
 use bellwether::store::{Entry, Peek};
 use bellwether::{Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::cache_request::CacheRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer};
-use super::handle;
+use super::expiry::{ExpiryRuns, entries};
 use super::mode::{Mode, StorageDecision, StorageTerms};
 use super::rules::{PrivateReason, Times};
 use super::tag_fields::TagFields;
@@ -40,8 +40,8 @@ pub(super) struct LayerState {
     pub(super) collecting: BodyBudget,
     pub(super) variants: Arc<Variants>,
     pub(super) tag_fields: Arc<TagFields>,
-    /// Expiries of variants in the store.
-    pub(super) expiring: SharedRuns<()>,
+    /// Expiries of entries in the store.
+    pub(super) expiries: ExpiryRuns,
     /// Permits to finish an unsafe request whose caller has left.
     pub(super) finishing: Arc<Semaphore>,
 }
@@ -230,9 +230,12 @@ impl LayerState {
         let (shared, variant) = (self.clone(), key.clone());
         let index = Arc::clone(index);
         let shared_by = key.clone().with(index.last_expiry());
-        let expiry = async move { shared.expire_variant_now::<B>(&variant, &index).await };
+        let expiry = async move {
+            shared.expire_variant_now::<B>(&variant, &index).await;
+            Ok(true)
+        };
         // If it has panicked, the next lookup finds what there is.
-        _ = self.expiring.run(&shared_by, expiry).await;
+        _ = self.expiries.run(&shared_by, expiry).await;
     }
 
     async fn expire_variant_now<B: Send + 'static>(&self, key: &Key, index: &VaryIndex) {
@@ -241,10 +244,8 @@ impl LayerState {
         let note = &outdated.cached.response.note;
         let left = index.left_of(note, outdated.entry.lifetimes());
         let is_same = outdated.is_still_there();
-        if left.life().is_zero() {
-            return self.client.remove_unless_loading(key.clone(), is_same).await;
-        }
         let kept = SharedAnswer::CachedResponse(outdated.cached);
+        // Without a window it is removed.
         if self.client.replace::<CacheAnswer<B>>(key.clone(), kept, left, is_same).await {
             return;
         }
@@ -303,7 +304,7 @@ impl LayerState {
     pub(super) async fn expire_if_in_use(&self, keys: HashSet<Key>) {
         for key in keys {
             if self.client.is_in_use(&key).await
-                && let Err(error) = handle::entries(&self.client).expire(&key).await
+                && let Err(error) = entries(&self.client, &self.expiries).expire(&key).await
             {
                 warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
             }

@@ -6,30 +6,23 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bellwether::{Digest, Key};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::Instrument;
-
-use crate::key::{Digest, Key};
 
 /// Runs an operation for the callers of a key: one run at a time, and one that is about to begin, which
 /// callers share. So any number of concurrent callers costs two runs, and each gets the result of one
 /// that began after its call.
 ///
 /// Clones share their runs.
-pub struct SharedRuns<T>(Arc<Mutex<RunTable<T>>>);
+pub(super) struct SharedRuns<T>(Arc<Mutex<RunTable<T>>>);
 
-/// Locked for a few operations, never across an `.await`.
-struct RunTable<T> {
-    /// The run of each key that was started last.
-    last: HashMap<Digest, KeyRun<T>>,
-    /// How many there were.
-    count: u64,
-}
+/// The run of each key that was started last. Locked for a few operations, never across an `.await`.
+type RunTable<T> = HashMap<Digest, KeyRun<T>>;
 
 struct KeyRun<T> {
-    number: u64,
     has_begun: bool,
     result: RunResult<T>,
 }
@@ -44,7 +37,7 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
     /// A run is a task, so it goes on if its callers leave. Without a runtime the operation runs here.
     /// `None` if the operation has panicked, if its runtime ends, or after ten seconds: the runtime of
     /// the caller that has started it may not be driven any more.
-    pub async fn run<F>(&self, key: &Key, operation: F) -> Option<T>
+    pub(super) async fn run<F>(&self, key: &Key, operation: F) -> Option<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -59,23 +52,18 @@ impl<T: Clone + Send + Sync + 'static> SharedRuns<T> {
         F: Future<Output = T> + Send + 'static,
     {
         let (end, result) = watch::channel(None);
-        let (place, previous) = {
-            let mut table = self.table();
-            let previous = table.last.get(&digest);
-            if let Some(run) = previous.filter(|run| !run.has_begun) {
-                return run.result.clone();
-            }
-            let previous = previous.map(|run| run.result.clone());
-            table.count += 1;
-            let number = table.count;
-            let run = KeyRun { number, has_begun: false, result: result.clone() };
-            table.last.insert(digest, run);
-            (RunPlace { runs: self.clone(), digest, number }, previous)
-        };
+        let mut table = self.table();
+        if let Some(run) = table.get(&digest).filter(|run| !run.has_begun) {
+            return run.result.clone();
+        }
+        let run = KeyRun { has_begun: false, result: result.clone() };
+        let previous = table.insert(digest, run);
+        drop(table);
+        let place = RunPlace { runs: self.clone(), digest, result: result.clone() };
         let run = async move {
             if let Some(mut previous) = previous {
                 // Whatever became of it.
-                _ = timeout(LONGEST_RUN, previous.wait_for(Option::is_some)).await;
+                _ = timeout(LONGEST_RUN, previous.result.wait_for(Option::is_some)).await;
             }
             place.begin();
             let done = operation.await;
@@ -100,22 +88,21 @@ impl<T> SharedRuns<T> {
 struct RunPlace<T> {
     runs: SharedRuns<T>,
     digest: Digest,
-    number: u64,
+    result: RunResult<T>,
 }
 
 impl<T> RunPlace<T> {
     /// Callers that come from here on need another run.
     fn begin(&self) {
-        let mut table = self.runs.table();
-        table.last.get_mut(&self.digest).into_iter().for_each(|run| run.has_begun = true);
+        self.runs.table().get_mut(&self.digest).into_iter().for_each(|run| run.has_begun = true);
     }
 }
 
 impl<T> Drop for RunPlace<T> {
     fn drop(&mut self) {
         let mut table = self.runs.table();
-        if table.last.get(&self.digest).is_some_and(|run| run.number == self.number) {
-            table.last.remove(&self.digest);
+        if table.get(&self.digest).is_some_and(|run| run.result.same_channel(&self.result)) {
+            table.remove(&self.digest);
         }
     }
 }
@@ -128,13 +115,13 @@ impl<T> Clone for SharedRuns<T> {
 
 impl<T> Default for SharedRuns<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(RunTable { last: HashMap::new(), count: 0 })))
+        Self(Arc::default())
     }
 }
 
 impl<T> fmt::Debug for SharedRuns<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedRuns").field("keys", &self.table().last.len()).finish()
+        f.debug_struct("SharedRuns").field("keys", &self.table().len()).finish()
     }
 }
 
@@ -173,7 +160,7 @@ mod tests {
         let callers = || (0..64).map(|_| runs.run(&key, counter.clone().next()));
         assert_eq!(join_all(callers()).await, [Some(0); 64]);
         assert_eq!(join_all(callers()).await, [Some(1); 64]);
-        assert_eq!(runs.table().last.len(), 0);
+        assert_eq!(runs.table().len(), 0);
     }
 
     #[tokio::test]
