@@ -26,12 +26,8 @@ impl Destination {
             // Its nodes have destinations of their own.
             Servers::Cluster { .. } => Self::Server(options.servers().first()),
             Servers::Sentinel { sentinels, service } => {
-                let dialer = options.sentinel_dialer();
-                let timeouts = [options.request_timeout(), options.connect_limit()];
-                let failovers = Arc::clone(failovers);
-                let sentinels =
-                    Sentinels::new(sentinels.clone(), service, dialer, timeouts, failovers);
-                Self::Sentinel(sentinels)
+                let sentinels = Sentinels::new(sentinels, service, options, failovers);
+                Self::Sentinel(Arc::new(sentinels))
             }
         }
     }

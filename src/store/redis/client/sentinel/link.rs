@@ -1,13 +1,13 @@
 //! The connection to one sentinel.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ProtocolVersion, PushInfo, PushKind, Value};
-use tokio::select;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
 
 use super::super::address::ServerAddress;
 use super::super::connect_error::{ConnectError, DialStep};
@@ -15,65 +15,67 @@ use super::super::dial::{Dialed, Dialer};
 use super::answer::SentinelAnswer;
 use crate::jitter::jitter;
 
-/// Keeps a connection to a sentinel, and answers questions over it. It ends when there is nothing
-/// left that can ask.
+/// Keeps a connection to a sentinel, which is subscribed to the message about a failover.
 pub(super) struct SentinelLink {
     pub(super) dialer: Dialer,
     pub(super) address: ServerAddress,
     pub(super) service: Arc<str>,
-    /// How long connecting or an answer may take.
+    /// How long connecting may take.
     pub(super) timeout: Duration,
-    pub(super) questions: mpsc::Receiver<SentinelQuestion>,
-    /// Told when the primary may be another one.
-    pub(super) hints: mpsc::Sender<()>,
+    /// Notified when the primary may be another one.
+    pub(super) hints: Arc<Notify>,
+    pub(super) state: watch::Sender<LinkState>,
 }
 
-/// Asks for the primary. The answer is none if the sentinel does not know the service.
-pub(super) type SentinelQuestion = oneshot::Sender<Result<Option<SentinelAnswer>, ConnectError>>;
+/// What questions are sent over, or why there is nothing. None while it connects.
+pub(super) type LinkState = Option<Result<OpenLink, ConnectError>>;
 
-/// What a sentinel reports by itself.
-#[derive(Debug, PartialEq)]
-enum SentinelEvent {
-    Switched,
-    Disconnected,
+#[derive(Clone)]
+pub(super) struct OpenLink {
+    socket: MultiplexedConnection,
+    /// Notified when the connection is lost.
+    lost: Arc<Notify>,
 }
 
 impl SentinelLink {
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(self) {
         let mut failures = 0;
         loop {
-            let (events, heard) = mpsc::unbounded_channel();
-            let step = DialStep::new("connection");
-            let connecting = self.connect(events, &step);
-            let lives_on = match step.within(self.timeout, connecting).await {
-                Ok(dialed) => {
-                    failures = 0;
-                    // A message may have been missed while there was no connection.
-                    let _ = self.hints.try_send(());
-                    self.serve(dialed, heard).await
-                }
-                Err(error) => {
-                    failures += 1;
-                    tracing::debug!(target: "bellwether::store", sentinel = %self.address, %error, "no connection to a sentinel");
-                    self.refuse(&error, pause(failures, jitter())).await
-                }
-            };
-            if !lives_on {
-                return;
-            }
+            self.state.send_replace(None);
+            let began = Instant::now();
+            let Err(error) = self.hold().await;
+            tracing::debug!(target: "bellwether::store", sentinel = %self.address, %error, "no connection to a sentinel");
+            self.state.send_replace(Some(Err(error)));
+            // One that was in use is replaced at once.
+            failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
+            sleep(pause(failures, jitter())).await;
         }
     }
 
-    /// Connects, and subscribes to the message about a failover.
-    async fn connect(
-        &self,
-        events: mpsc::UnboundedSender<SentinelEvent>,
-        step: &DialStep,
-    ) -> Result<Dialed, ConnectError> {
-        let service = Arc::clone(&self.service);
+    /// Connects, and holds the connection until it is lost.
+    async fn hold(&self) -> Result<Infallible, ConnectError> {
+        let lost = Arc::<Notify>::default();
+        let step = DialStep::new("connection");
+        let connecting = self.connect(Arc::clone(&lost), &step);
+        let Dialed { socket, driver: _driver, .. } = step.within(self.timeout, connecting).await?;
+        self.state.send_replace(Some(Ok(OpenLink { socket, lost: Arc::clone(&lost) })));
+        // A message may have been missed while there was no connection.
+        self.hints.notify_one();
+        lost.notified().await;
+        Err(ConnectError::unavailable("the connection was lost"))
+    }
+
+    async fn connect(&self, lost: Arc<Notify>, step: &DialStep) -> Result<Dialed, ConnectError> {
+        let (service, hints) = (Arc::clone(&self.service), Arc::clone(&self.hints));
         let pushes = Arc::new(move |push: PushInfo| {
-            if let Some(event) = event(&push, &service) {
-                events.send(event).map_err(|_| SendError)?;
+            match (&push.kind, push.data.as_slice()) {
+                (PushKind::Disconnection, _) => lost.notify_one(),
+                (PushKind::Message, [_, Value::BulkString(message)])
+                    if is_about(message, &service) =>
+                {
+                    hints.notify_one();
+                }
+                _ => {}
             }
             Ok::<(), SendError>(())
         });
@@ -82,57 +84,22 @@ impl SentinelLink {
         dialed.socket.subscribe(SWITCHED).await?;
         Ok(dialed)
     }
-
-    /// Answers questions until the connection ends. Returns whether there may be more questions.
-    async fn serve(
-        &mut self,
-        mut dialed: Dialed,
-        mut events: mpsc::UnboundedReceiver<SentinelEvent>,
-    ) -> bool {
-        loop {
-            select! {
-                question = self.questions.recv() => {
-                    let Some(question) = question else { return false };
-                    // The caller may have its answer from other sentinels by now.
-                    if question.is_closed() {
-                        continue;
-                    }
-                    let step = DialStep::new("answer");
-                    step.next("answer", &self.address);
-                    let asking = ask(&mut dialed.socket, &self.service);
-                    let answer = step.within(self.timeout, asking).await;
-                    let has_failed = answer.is_err();
-                    let _ = question.send(answer);
-                    if has_failed {
-                        return true;
-                    }
-                }
-                event = events.recv() => match event {
-                    // If the channel is full, a hint is under way.
-                    Some(SentinelEvent::Switched) => { let _ = self.hints.try_send(()); }
-                    Some(SentinelEvent::Disconnected) | None => return true,
-                },
-            }
-        }
-    }
-
-    /// Answers questions by an error during a pause. Returns whether there may be more questions.
-    async fn refuse(&mut self, error: &ConnectError, pause: Duration) -> bool {
-        let pause = sleep(pause);
-        tokio::pin!(pause);
-        loop {
-            select! {
-                () = &mut pause => return true,
-                question = self.questions.recv() => {
-                    let Some(question) = question else { return false };
-                    let _ = question.send(Err(error.clone()));
-                }
-            }
-        }
-    }
 }
 
-async fn ask(
+/// Asks for the primary, once the sentinel is connected to. None if it does not know the service.
+pub(super) async fn ask(
+    mut link: watch::Receiver<LinkState>,
+    service: &str,
+    timeout: Duration,
+) -> Result<Option<SentinelAnswer>, ConnectError> {
+    let state = link.wait_for(Option::is_some).await.ok().and_then(|state| state.clone());
+    let ended = || Err(ConnectError::unavailable("the runtime of its connection has ended"));
+    let OpenLink { mut socket, lost } = state.unwrap_or_else(ended)?;
+    let answer = DialStep::new("answer").within(timeout, query(&mut socket, service)).await;
+    answer.inspect_err(|_| lost.notify_one())
+}
+
+async fn query(
     socket: &mut MultiplexedConnection,
     service: &str,
 ) -> Result<Option<SentinelAnswer>, ConnectError> {
@@ -147,27 +114,19 @@ async fn ask(
     Ok(SentinelAnswer::read(address, details))
 }
 
-/// What a push message is about.
-fn event(push: &PushInfo, service: &str) -> Option<SentinelEvent> {
-    match (&push.kind, push.data.as_slice()) {
-        (PushKind::Disconnection, _) => Some(SentinelEvent::Disconnected),
-        // The name of the service and two addresses.
-        (PushKind::Message, [_, Value::BulkString(message)]) => {
-            let name = message.split(|byte| *byte == b' ').next()?;
-            (name == service.as_bytes()).then_some(SentinelEvent::Switched)
-        }
-        _ => None,
-    }
+/// Whether a message is about a service: its name is followed by two addresses.
+fn is_about(message: &[u8], service: &str) -> bool {
+    message.split(|byte| *byte == b' ').next() == Some(service.as_bytes())
 }
 
 fn pause(failures: u32, jitter: f64) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
+    let doubled = FIRST_PAUSE.saturating_mul(1 << doublings.min(16));
     doubled.min(LONGEST_PAUSE).mul_f64(0.5 + jitter / 2.0)
 }
 
 /// The channel of sentinels about primaries that have changed.
 const SWITCHED: &str = "+switch-master";
-/// The pause after the first failure to connect to a sentinel.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between attempts to connect to a sentinel.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

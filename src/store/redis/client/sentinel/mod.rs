@@ -1,9 +1,9 @@
 //! Sentinel: which server is the primary, and when another one is.
 //!
 //! ```text
-//! Connector ──► Sentinels::primary ──► questions ──► one task per sentinel ──► sentinel
-//!                                                          │ `+switch-master`
-//! Failovers ◄── another primary ◄── Sentinels::primary ◄── one task for all
+//! Connector ──► Sentinels::primary ──► questions ──► sentinel
+//!                         ▲                                 │ `+switch-master`
+//! Failovers ◄── another ──┴──────── one task ◄──────────────┘
 //! ```
 //!
 //! Each sentinel has one connection, which is subscribed to `+switch-master` and answers questions.
@@ -11,7 +11,8 @@
 //! a majority of the sentinels elects the one that raises the epoch. Of answers with equal epochs,
 //! the most frequent one is used. So a sentinel that is cut off or still names the old primary is overruled.
 //!
-//! The tasks run while there is a client.
+//! The task runs while there is a client. It asks whenever a sentinel reports a failover or is
+//! connected to again.
 
 mod answer;
 mod link;

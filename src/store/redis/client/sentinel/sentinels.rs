@@ -3,16 +3,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::super::address::ServerAddress;
 use super::super::connect_error::ConnectError;
-use super::super::dial::Dialer;
+use super::super::dial::{Dialer, Driver};
+use super::super::options::RedisOptions;
 use super::super::reconnect::Failovers;
 use super::answer::{SentinelAnswer, choose};
-use super::link::{SentinelLink, SentinelQuestion};
+use super::link::{LinkState, SentinelLink, ask};
 use crate::log_throttle::warn_throttled;
 
 /// Asks the sentinels of a service for its primary, and follows it.
@@ -21,13 +23,13 @@ pub(in super::super) struct Sentinels {
     service: Arc<str>,
     /// For connections to the sentinels themselves.
     dialer: Dialer,
-    /// How long a question may take after the first answer.
+    /// How long an answer may take.
     timeout: Duration,
-    /// How long connecting to a sentinel, or its answer, may take.
+    /// How long connecting to a sentinel may take.
     connect_timeout: Duration,
     failovers: Arc<Failovers>,
-    /// The tasks of the sentinels. Held to clone or replace it, never across an `.await`.
-    links: Mutex<Vec<mpsc::Sender<SentinelQuestion>>>,
+    /// What the task has connected to. Held to start it, never across an `.await`.
+    links: Mutex<Option<(Vec<watch::Receiver<LinkState>>, Driver)>>,
     /// The primary that is used. Held to replace it, never across an `.await`.
     known: Mutex<Option<KnownPrimary>>,
 }
@@ -40,25 +42,23 @@ struct KnownPrimary {
 }
 
 impl Sentinels {
-    /// It connects at the first question. If a sentinel hangs, a request that needs the primary still
-    /// has half of its timeout left.
+    /// It connects at the first question.
     pub(in super::super) fn new(
-        addresses: Vec<ServerAddress>,
+        addresses: &[ServerAddress],
         service: &str,
-        dialer: Dialer,
-        [timeout, connect_timeout]: [Duration; 2],
-        failovers: Arc<Failovers>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            addresses,
+        options: &RedisOptions,
+        failovers: &Arc<Failovers>,
+    ) -> Self {
+        Self {
+            addresses: addresses.to_vec(),
             service: service.into(),
-            dialer,
-            timeout: timeout / 2,
-            connect_timeout,
-            failovers,
+            dialer: options.sentinel_dialer(),
+            timeout: options.request_timeout(),
+            connect_timeout: options.connect_limit(),
+            failovers: Arc::clone(failovers),
             links: Mutex::default(),
             known: Mutex::default(),
-        })
+        }
     }
 
     /// The address of the primary. If it is another one than before, all connections to the former
@@ -67,7 +67,7 @@ impl Sentinels {
     /// # Errors
     /// If no sentinel answers in time, or none knows the service.
     pub(in super::super) async fn primary(self: &Arc<Self>) -> Result<ServerAddress, ConnectError> {
-        let (answers, error) = self.ask_all().await;
+        let answers = self.answers().await?;
         if answers.len() * 2 <= self.addresses.len() {
             warn_throttled!(
                 target: "bellwether::store", answers = answers.len(),
@@ -75,13 +75,11 @@ impl Sentinels {
                 "less than a majority of the sentinels answer"
             );
         }
-        let known: Vec<_> = answers.iter().flatten().cloned().collect();
+        let known: Vec<_> = answers.into_iter().flatten().collect();
         let Some(chosen) = choose(&known) else {
-            let late = || {
-                ConnectError::Late(format!("no answer within {:?}", self.connect_timeout).into())
-            };
-            let error = answers.is_empty().then(|| error.unwrap_or_else(late));
-            return Err(self.failure(error));
+            let message =
+                format!("the sentinels {} know no service `{}`", self.list(), self.service);
+            return Err(ConnectError::misconfigured(message));
         };
         let (primary, is_another) = settle(&mut lock(&self.known), chosen, Instant::now());
         if is_another {
@@ -91,74 +89,79 @@ impl Sentinels {
         Ok(primary)
     }
 
-    /// The answers of a majority, and of those that answer shortly after; and the last error.
-    /// Without any answer, sentinels may be busy, and have as long as connecting may take.
-    async fn ask_all(self: &Arc<Self>) -> (Vec<Option<SentinelAnswer>>, Option<ConnectError>) {
-        let links = self.links();
-        let mut deadline = Instant::now() + self.connect_timeout;
-        let majority = links.len() / 2 + 1;
-        let mut asked: FuturesUnordered<_> = links.into_iter().map(ask).collect();
-        let (mut answers, mut last_error) = (Vec::new(), None);
+    /// The answers of a majority, and of those that answer shortly after. If a sentinel hangs, a
+    /// request that needs the primary still has half of its timeout left. Without any answer,
+    /// sentinels may be busy, and have as long as connecting may take.
+    async fn answers(self: &Arc<Self>) -> Result<Vec<Option<SentinelAnswer>>, ConnectError> {
+        let links = self.links().into_iter();
+        let asked = links.map(|link| ask(link, &self.service, self.timeout));
+        let mut asked = asked.collect::<FuturesUnordered<_>>();
+        let (mut answers, mut error) = (Vec::new(), ConnectError::unavailable("there is none"));
+        let mut deadline = Instant::now() + 2 * self.connect_timeout;
         while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
             match answer {
                 Ok(answer) => answers.push(answer),
-                Err(error) => last_error = Some(error),
+                Err(failed) => error = failed,
             }
             let rest = match answers.len() {
                 0 => continue,
-                answered if answered < majority => self.timeout,
+                answered if answered <= self.addresses.len() / 2 => self.timeout / 2,
                 _ => GRACE,
             };
             deadline = deadline.min(Instant::now() + rest);
         }
-        (answers, last_error)
+        if answers.is_empty() { Err(self.unanswered(error)) } else { Ok(answers) }
     }
 
-    fn failure(&self, error: Option<ConnectError>) -> ConnectError {
-        let sentinels: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
-        let sentinels = sentinels.join(", ");
-        let service = &self.service;
+    /// The error if no sentinel answers, by that of one of them.
+    fn unanswered(&self, error: ConnectError) -> ConnectError {
+        let message = format!("no sentinel of {} answers: {error}", self.list());
         match error {
-            Some(ConnectError::Reported(error)) if error.is_io_error() => {
-                ConnectError::unavailable(format!("no sentinel of {sentinels} answers: {error}"))
-            }
-            Some(ConnectError::Late(error)) => {
-                ConnectError::Late(format!("no sentinel of {sentinels} answers: {error}").into())
-            }
-            Some(error) => error,
-            None => ConnectError::misconfigured(format!(
-                "the sentinels {sentinels} know no service `{service}`"
-            )),
+            ConnectError::Late(_) => ConnectError::Late(message.into()),
+            ConnectError::Reported(error) if !error.is_io_error() => error.into(),
+            ConnectError::Misconfigured(_) => error,
+            _ => ConnectError::unavailable(message),
         }
     }
 
-    /// The tasks of the sentinels. They are started at the first question, and again if the runtime
-    /// that ran them has ended.
-    fn links(self: &Arc<Self>) -> Vec<mpsc::Sender<SentinelQuestion>> {
+    fn list(&self) -> String {
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The connections of the task, which is started at the first question, and again if the runtime
+    /// that ran it has ended.
+    fn links(self: &Arc<Self>) -> Vec<watch::Receiver<LinkState>> {
         let mut links = lock(&self.links);
-        if links.iter().all(mpsc::Sender::is_closed) {
-            *links = self.start();
+        let is_alive = |link: &watch::Receiver<LinkState>| link.has_changed().is_ok();
+        match &*links {
+            Some((links, _)) if links.iter().any(is_alive) => links.clone(),
+            _ => links.insert(self.start()).0.clone(),
         }
-        links.clone()
     }
 
-    fn start(self: &Arc<Self>) -> Vec<mpsc::Sender<SentinelQuestion>> {
-        let (hints, hinted) = mpsc::channel(1);
-        tokio::spawn(follow(Arc::downgrade(self), hinted));
-        let start = |address: &ServerAddress| {
-            let (sender, questions) = mpsc::channel(QUESTIONS);
-            let link = SentinelLink {
-                dialer: self.dialer.clone(),
-                address: address.clone(),
-                service: Arc::clone(&self.service),
-                timeout: self.connect_timeout,
-                questions,
-                hints: hints.clone(),
-            };
-            tokio::spawn(link.run());
-            sender
+    fn start(self: &Arc<Self>) -> (Vec<watch::Receiver<LinkState>>, Driver) {
+        let hints = Arc::<Notify>::default();
+        let link = |address: &ServerAddress| {
+            let (state, link) = watch::channel(None);
+            let (dialer, service) = (self.dialer.clone(), Arc::clone(&self.service));
+            let (address, hints) = (address.clone(), Arc::clone(&hints));
+            let timeout = self.connect_timeout;
+            (SentinelLink { dialer, address, service, timeout, hints, state }.run(), link)
         };
-        self.addresses.iter().map(start).collect()
+        let (running, links): (Vec<_>, _) = self.addresses.iter().map(link).unzip();
+        let task = join(join_all(running), follow(Arc::downgrade(self), hints));
+        (links, Driver::of(tokio::spawn(task).abort_handle()))
+    }
+}
+
+/// Asks again whenever a sentinel reports a failover or is connected to.
+async fn follow(sentinels: Weak<Sentinels>, hints: Arc<Notify>) {
+    loop {
+        hints.notified().await;
+        let Some(sentinels) = sentinels.upgrade() else { return };
+        if let Err(error) = sentinels.primary().await {
+            tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
+        }
     }
 }
 
@@ -185,32 +188,12 @@ fn settle(
     (chosen.primary.clone(), is_another)
 }
 
-/// Asks again whenever a sentinel reports a failover or was not heard for a while.
-async fn follow(sentinels: Weak<Sentinels>, mut hints: mpsc::Receiver<()>) {
-    while hints.recv().await.is_some() {
-        let Some(sentinels) = sentinels.upgrade() else { return };
-        if let Err(error) = sentinels.primary().await {
-            tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
-        }
-    }
-}
-
-async fn ask(link: mpsc::Sender<SentinelQuestion>) -> Result<Option<SentinelAnswer>, ConnectError> {
-    let (question, answer) = oneshot::channel();
-    let ended = |_| ConnectError::unavailable("the task of the sentinel has ended");
-    link.send(question).await.map_err(|_| ended(()))?;
-    answer.await.map_err(|_| ended(()))?
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long the answers of the other sentinels are waited for when a majority has answered.
 const GRACE: Duration = Duration::from_millis(20);
-
-/// How many questions may wait for one sentinel. Each connection of the client has one at a time.
-const QUESTIONS: usize = 64;
 
 /// How long a failover takes to be known to all sentinels that work. They tell each other every two
 /// seconds.
