@@ -9,7 +9,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether::{Key, ReadThroughLayer};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::{RedisCluster, RedisServer};
 use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime::Runtime;
@@ -93,7 +94,7 @@ impl Fleet {
 
 /// What asks a layer of its own over a store.
 fn protected(
-    store: bellwether::RedisStore,
+    store: bellwether_redis::RedisStore,
     loads: Arc<Mutex<Vec<Instant>>>,
 ) -> Box<dyn Fn(u64) -> BoxFuture<'static, ()>> {
     let load = move |sku| {

@@ -11,7 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, RedisOptions};
+use bellwether::Key;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlLock, MySqlOptions,
     MySqlRowLock, PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
@@ -33,13 +34,16 @@ pub(crate) fn run(effort: Effort) {
         let local = LocalLock::new();
         stage.play("local", None, || found(local.clone())).await;
         let redis = RedisServer::start();
-        let options = || RedisOptions::new(&redis.url(), "test").expect("an address");
+        let options = || RedisClientOptions::new(&redis.url(), "test").expect("an address");
         stage.play("redis", Some(&redis), || made(RedisLock::connect(options()))).await;
         stage.play("reentrant", Some(&redis), || made(ReentrantLock::connect(options()))).await;
         stage.play("fair", Some(&redis), || made(FairLock::connect(options()))).await;
         let nodes: Vec<_> = (0..5).map(|_| RedisServer::start()).collect();
-        let options =
-            || nodes.iter().map(|node| RedisOptions::new(&node.url(), "test").expect("an address"));
+        let options = || {
+            nodes
+                .iter()
+                .map(|node| RedisClientOptions::new(&node.url(), "test").expect("an address"))
+        };
         let all = || options().collect::<Vec<_>>();
         stage.play("redlock", Some(&nodes[0]), || made(Redlock::connect(all()))).await;
         let zookeeper = ZooKeeperServer::start();

@@ -12,7 +12,8 @@ use std::hint::black_box;
 use std::slice;
 use std::time::Duration;
 
-use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether::{Key, ReadThroughLayer};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::{RedisCluster, RedisServer};
 use futures_util::future::{BoxFuture, join_all};
 use redis::AsyncCommands;

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Error, Key, ReadThroughLayer, RedisOptions, RedisStore};
+use bellwether::{Error, Key, ReadThroughLayer};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};

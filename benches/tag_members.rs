@@ -9,7 +9,8 @@ use std::iter::once;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Handle, Key, MemoryStore, ReadThrough, ReadThroughLayer, RedisStore, Tag};
+use bellwether::{Handle, Key, MemoryStore, ReadThrough, ReadThroughLayer, Tag};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;

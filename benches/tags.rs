@@ -8,7 +8,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, Tag};
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Tag};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};

@@ -48,6 +48,7 @@
 
 pub use crate::config_error::{duration_within, namespace_of, number_within};
 pub use crate::delegate_load_options;
+pub use crate::duration::{micros, millis, nanos};
 pub use crate::jitter::jitter;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::policy::Backoff;

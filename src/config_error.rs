@@ -102,7 +102,7 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// For options that are options already: see [`RedisStore::connect`](crate::RedisStore::connect).
+/// For options that are options already: see `RedisStore::connect`.
 impl From<Infallible> for ConfigError {
     fn from(never: Infallible) -> Self {
         match never {}

@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 /// Whole milliseconds. `u64::MAX` for longer durations.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whole microseconds. `u64::MAX` for more than 584,000 years.
-#[cfg(feature = "redis")]
-pub(crate) fn micros(duration: Duration) -> u64 {
+pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Whole nanoseconds. `u64::MAX` for more than five centuries.
-#[cfg(feature = "redis")]
 #[inline]
-pub(crate) fn nanos(duration: Duration) -> u64 {
+pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -138,6 +138,13 @@ impl fmt::Display for Key {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest(pub(crate) [u8; Self::BYTES]);
 
+/// A digest that a store has read.
+impl From<[u8; Self::BYTES]> for Digest {
+    fn from(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
 impl Digest {
     /// The length of a digest in bytes.
     pub const BYTES: usize = 20;
@@ -148,7 +155,7 @@ impl Digest {
     }
 
     /// The digest in hexadecimal digits, as `Display` shows it.
-    pub(crate) fn hex(&self) -> [u8; Self::BYTES * 2] {
+    pub fn hex(&self) -> [u8; Self::BYTES * 2] {
         let mut hex = [0; Self::BYTES * 2];
         for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
             *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];

@@ -31,16 +31,18 @@
 //! - [`Key`]: what an answer is stored under. [`Codec`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: a failure of the loader, or of the cache.
-//! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
+//! - [`store`]: the contract of a store, and [`MemoryStore`].
 //! - [`adapter`]: building blocks for layers that have a [`ReadThroughLayer`] inside.
 //!
 //! # Other crates
 //! | crate | what it adds |
 //! |---|---|
+//! | `bellwether-redis` | `RedisStore`: entries and leases that all processes share |
 //! | `bellwether-http` | `HttpCacheLayer`: a shared HTTP cache in front of axum routes, or of any `http` service |
 //! | `bellwether-grpc` | `GrpcCacheLayer`: a cache in front of tonic services |
-//! | `bellwether-lock` | nine distributed locks, `#[locked]`, and locks as the leases of a store |
+//! | `bellwether-lock` | nine distributed locks, and `#[locked]` |
 //! | `bellwether-opentelemetry` | the [statistics](stats) as OpenTelemetry instruments, and contexts that reach the loader |
+//! | `bellwether-test` | a store that fails on request, and the contract of stores as checks |
 //!
 //! They are built on the public API of this crate, so a new version of axum, tonic or a database
 //! driver is a new version of one of them and not of this crate.
@@ -54,12 +56,9 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
-//! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
 //! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 
 pub mod adapter;
 mod box_future;
@@ -67,8 +66,6 @@ mod cache;
 mod claim;
 mod codec;
 mod config_error;
-#[cfg(feature = "test-util")]
-pub mod conformance;
 mod duration;
 mod error;
 mod error_class;
@@ -82,8 +79,6 @@ mod log_throttle;
 pub mod metrics;
 mod policy;
 pub mod read_through;
-#[cfg(feature = "redis")]
-pub mod redis;
 mod shared_error;
 pub mod stats;
 mod status;
@@ -122,6 +117,4 @@ pub use read_through::service::ReadThrough;
 pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::{MemoryOptions, MemoryStore};
-#[cfg(feature = "redis")]
-pub use store::redis::{RedisNodeStats, RedisOptions, RedisStats, RedisStore, RedisWakeUps};
 pub use tag::{Tag, Tags, TooManyTags};

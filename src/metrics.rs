@@ -57,27 +57,13 @@
 //! | `notice_lag_seconds` | histogram | `cache` | how long ago the load of another process had ended when its waiters here noticed |
 //! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`] |
 //! | `store_evictions_total` | counter | `store` | the same |
-//! | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
-//! | `store_errors_total` | counter | `store`, `error` | those that failed |
-//! | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
-//! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
-//! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
-//! | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
-//! | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
-//! | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | `RedisNodeStats` |
-//! | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
-//! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
-//! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
-//! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
-//! | `near_entries`, `near_bytes` | gauge | `store` | the same |
-//! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
+//!
+//! Those of a `RedisStore` are in `bellwether_redis::metrics`, those of locks in `bellwether_lock::metrics`.
 
 mod describe;
 mod histograms;
 
-#[cfg(feature = "redis")]
-use metrics_facade::Label;
-use metrics_facade::{counter, gauge};
+use metrics_facade::{Label, counter, gauge};
 
 pub use self::describe::{describe, describe_metrics};
 pub use self::histograms::publish_histogram;
@@ -89,9 +75,8 @@ pub fn publish_cache(name: &str, stats: &CacheStats) {
     let CacheStats { requests, loads, wakes, leases, commits, refreshes, refused, .. } = stats;
     for (field, count) in requests.by_name() {
         let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
-        let cache = name.to_owned();
-        counter!("bellwether_requests_total", "cache" => cache, "outcome" => outcome, "detail" => detail)
-            .absolute(count);
+        let labels = [("cache", name), ("outcome", outcome), ("detail", detail)];
+        publish_counter("bellwether_requests_total", &labels, count);
     }
     each("bellwether_loads_started_total", "cache", name, "why", loads.started.by_name());
     each("bellwether_loads_ended_total", "cache", name, "result", loads.ended.by_name());
@@ -128,68 +113,18 @@ pub fn publish_memory_store(name: &str, stats: &MemoryStats) {
     count("bellwether_store_evictions_total", name, evictions);
 }
 
-/// Publishes the statistics of a `RedisStore` under this name.
-#[cfg(feature = "redis")]
-pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
-    each(
-        "bellwether_store_operations_total",
-        "store",
-        name,
-        "operation",
-        stats.operations.by_name(),
-    );
-    each("bellwether_store_errors_total", "store", name, "error", stats.errors.by_name());
-    let operation_times = stats.operation_times.by_name();
-    let duration = "bellwether_store_operation_duration_seconds";
-    times(duration, "store", name, "operation", operation_times);
-    set("bellwether_store_up", "store", name, u64::from(!stats.is_down));
-    count("bellwether_store_connects_total", name, stats.connects);
-    count("bellwether_store_outages_total", name, stats.outages);
-    count("bellwether_store_pushes_total", name, stats.pushes);
-    count("bellwether_store_unreadable_total", name, stats.unreadable);
-    let replay = &stats.replay;
-    set("bellwether_store_invalidations_pending", "store", name, replay.pending);
-    count("bellwether_store_invalidations_kept_total", name, replay.kept);
-    count("bellwether_store_invalidations_replayed_total", name, replay.replayed);
-    count("bellwether_store_invalidations_dropped_total", name, replay.dropped);
-    count("bellwether_store_invalidations_reasserted_total", name, replay.reasserted);
-    for (way, is_it) in stats.wake_ups.by_name() {
-        let way = [("store", name), ("by", way)];
-        gauge!("bellwether_store_wake_ups", labels(way)).set(f64::from(u8::from(is_it)));
-    }
-    stats.nodes.iter().for_each(|node| publish_node(name, node));
-    if let Some(near) = &stats.near {
-        count("bellwether_near_hits_total", name, near.hits);
-        count("bellwether_near_evictions_total", name, near.evictions);
-        set("bellwether_near_entries", "store", name, near.entries);
-        set("bellwether_near_bytes", "store", name, near.bytes);
-        let disconnected = near.disconnected.as_secs();
-        count("bellwether_near_disconnected_seconds_total", name, disconnected);
-    }
+/// Publishes a counter with these labels, as an absolute value.
+pub fn publish_counter(metric: &'static str, labels: &[(&'static str, &str)], count: u64) {
+    counter!(metric, owned(labels)).absolute(count);
 }
 
-#[cfg(feature = "redis")]
-fn publish_node(store: &str, stats: &crate::RedisNodeStats) {
-    let node = [("store", store), ("node", &*stats.address)];
-    gauge!("bellwether_store_node_up", labels(node)).set(f64::from(u8::from(!stats.is_down)));
-    for (metric, count) in [
-        ("bellwether_store_node_requests_total", stats.requests),
-        ("bellwether_store_node_redirections_total", stats.redirections),
-        ("bellwether_store_node_connects_total", stats.connects),
-        ("bellwether_store_node_outages_total", stats.outages),
-    ] {
-        counter!(metric, labels(node)).absolute(count);
-    }
-    for (error, count) in stats.errors.by_name() {
-        let [store, node] = node;
-        let error = labels([store, node, ("error", error)]);
-        counter!("bellwether_store_node_errors_total", error).absolute(count);
-    }
+/// Publishes a gauge with these labels.
+pub fn publish_gauge(metric: &'static str, labels: &[(&'static str, &str)], value: f64) {
+    gauge!(metric, owned(labels)).set(value);
 }
 
-#[cfg(feature = "redis")]
-fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Vec<Label> {
-    labels.into_iter().map(|(label, value)| Label::new(label, value.to_owned())).collect()
+fn owned(labels: &[(&'static str, &str)]) -> Vec<Label> {
+    labels.iter().map(|(label, value)| Label::new(*label, (*value).to_owned())).collect()
 }
 
 /// Publishes counters that differ in one label.
@@ -201,7 +136,7 @@ fn each(
     counts: impl Iterator<Item = (&'static str, u64)>,
 ) {
     for (value, count) in counts {
-        counter!(metric, owner => name.to_owned(), label => value).absolute(count);
+        publish_counter(metric, &[(owner, name), (label, value)], count);
     }
 }
 
@@ -219,9 +154,9 @@ fn times(
 }
 
 fn count(metric: &'static str, store: &str, count: u64) {
-    counter!(metric, "store" => store.to_owned()).absolute(count);
+    publish_counter(metric, &[("store", store)], count);
 }
 
 fn set(metric: &'static str, owner: &'static str, name: &str, value: u64) {
-    gauge!(metric, owner => name.to_owned()).set(value as f64);
+    publish_gauge(metric, &[(owner, name)], value as f64);
 }

@@ -48,7 +48,7 @@ impl StoreError {
     }
 
     /// Says that the store has executed the operation all the same, and that only what it promises beyond
-    /// that has failed: that [replicas](crate::RedisOptions::replicated) have it, too.
+    /// that has failed: that replicas have it, too.
     #[must_use]
     pub fn executed(self) -> Self {
         Self { is_executed: true, ..self }

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether::{Key, ReadThroughLayer};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
 use tower::{Layer, Service, service_fn};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::RedisOptions;
+use bellwether_redis::RedisOptions;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, value_parser};
 

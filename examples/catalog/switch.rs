@@ -9,10 +9,9 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
     Watch,
 };
-use bellwether::{
-    Key, MemoryStore, RedisOptions, RedisStore, StoreError, StoreErrorKind, Tag, Tags, metrics,
-};
+use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags, metrics};
 use bellwether_opentelemetry::Instruments;
+use bellwether_redis::{RedisOptions, RedisStore};
 
 use crate::Fault;
 use crate::tables;
@@ -78,7 +77,9 @@ impl SwitchedStore {
     pub(crate) fn publish(&self) {
         match &self.0.kind {
             Kind::Memory(store) => metrics::publish_memory_store("memory", &store.stats()),
-            Kind::Redis(store) => metrics::publish_redis_store("redis", &store.stats()),
+            Kind::Redis(store) => {
+                bellwether_redis::metrics::publish_redis_store("redis", &store.stats())
+            }
         }
     }
 

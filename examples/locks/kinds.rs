@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::RedisOptions;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlOptions, MySqlRowLock,
     PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
@@ -87,7 +87,7 @@ impl Kind {
     }
 
     async fn connect(self, servers: &Servers) -> Result<Arc<dyn Lock>, Box<dyn Error>> {
-        let redis = |url: &str| RedisOptions::new(url, NAMESPACE);
+        let redis = |url: &str| RedisClientOptions::new(url, NAMESPACE);
         let mysql = |url: &str| MySqlOptions::new(url, NAMESPACE);
         Ok(match self {
             Self::Local => Arc::new(LocalLock::new()),

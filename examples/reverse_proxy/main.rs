@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bellwether::{MemoryStore, RedisStore};
+use bellwether::MemoryStore;
 use bellwether_http::HttpCacheLayer;
+use bellwether_redis::RedisStore;
 use clap::Parser;
 use http::Uri;
 use shown::shown;

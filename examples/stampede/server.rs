@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use bellwether::RedisOptions;
+use bellwether_redis::RedisOptions;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Value};
 

@@ -72,9 +72,9 @@ impl<V> Cache<V, InProcess> {
     ///
     /// With a store that other processes share, it does not compile:
     ///
-    #[cfg_attr(feature = "redis", doc = "```compile_fail,E0277")]
-    #[cfg_attr(not(feature = "redis"), doc = "```ignore")]
-    /// # use bellwether::{Cache, InProcess, RedisStore};
+    /// ```compile_fail,E0277
+    /// # use bellwether::{Cache, InProcess};
+    /// # use bellwether_redis::RedisStore;
     /// # fn templates(redis: RedisStore) {
     /// let templates: Cache<fn(), InProcess> = Cache::in_process("template", redis).build();
     /// # }

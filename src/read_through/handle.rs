@@ -84,7 +84,7 @@ impl<S> Handle<S> {
     ///
     /// # Errors
     /// If the store fails. The operation may have happened or not; it is safe to repeat. A
-    /// [`RedisStore`](crate::RedisStore) repeats it by itself, and serves nothing of the key in this
+    /// `RedisStore` repeats it by itself, and serves nothing of the key in this
     /// process until it has succeeded: [`CacheError::is_kept`] says so. The
     /// [guide](crate::guide::invalidation) has the details.
     ///
@@ -173,7 +173,7 @@ impl<S> Handle<S> {
 
     /// Removes all entries with a tag, in one step that does not depend on how many there are. After
     /// this has returned, no request that starts later gets a value with that tag whose load began
-    /// before it. Copies in the [near tiers](crate::RedisOptions::near) of other processes follow
+    /// before it. Copies in the near tiers of other processes follow
     /// within one message of the server. The [guide](crate::guide::invalidation) has the failure
     /// cases.
     ///

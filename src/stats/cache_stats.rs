@@ -63,7 +63,7 @@ impl Default for CacheStats {
 
 counters! {
     /// How requests ended: each one counts once, in one of these.
-    pub struct RequestStats counts RequestEvent {
+    pub struct RequestStats counts pub(crate) RequestEvent {
         /// Answered at once by a fresh entry of this process: of a `MemoryStore`, or a near copy.
         hit_local: HitLocal,
         /// Answered by a fresh entry that the store gave when it was asked.
@@ -187,7 +187,7 @@ impl LoadStats {
 
 counters! {
     /// Why loads started.
-    pub struct LoadStartStats counts LoadReason {
+    pub struct LoadStartStats counts pub(crate) LoadReason {
         /// Nothing usable was stored.
         miss: Miss,
         /// A stale answer is replaced in the background.
@@ -221,7 +221,7 @@ impl LoadStartStats {
 
 counters! {
     /// How loads ended.
-    pub struct LoadEndStats counts LoadResult {
+    pub struct LoadEndStats counts pub(crate) LoadResult {
         /// With an answer that can be shared.
         succeeded: Succeeded,
         /// With the answer that there is none.
@@ -285,7 +285,7 @@ counters! {
     /// What ended waits for the load of another process. A load ends one wait of each waiting process
     /// by a push, and a load of more than 0.2 s about five per second by a pause. If many are missed
     /// pushes, push messages do not arrive: waiters poll.
-    pub struct WakeStats counts WakeEvent {
+    pub struct WakeStats counts pub(crate) WakeEvent {
         /// The store reported a change.
         push: Push,
         /// A pause was over, and that was no fault: the load went on, its lease was free, or the store
@@ -301,7 +301,7 @@ counters! {
 
 counters! {
     /// Leases that flights of this process asked for.
-    pub struct LeaseStats counts LeaseEvent {
+    pub struct LeaseStats counts pub(crate) LeaseEvent {
         /// Granted.
         granted: Granted,
         /// Not granted, because another process has it.
@@ -315,7 +315,7 @@ counters! {
 
 counters! {
     /// What became of loaded answers that were to be stored.
-    pub struct CommitStats counts CommitEvent {
+    pub struct CommitStats counts pub(crate) CommitEvent {
         /// Stored.
         stored: Stored,
         /// Refused as outdated: an invalidation or a newer answer came in between.
@@ -327,7 +327,7 @@ counters! {
 
 counters! {
     /// Loads in the background, for which no caller waits.
-    pub struct RefreshStats counts RefreshEvent {
+    pub struct RefreshStats counts pub(crate) RefreshEvent {
         /// Those that loaded an answer.
         succeeded: Succeeded,
         /// Those that failed. Their callers got a stale or a fresh answer, and no error.
@@ -337,7 +337,7 @@ counters! {
 
 counters! {
     /// Requests that a limit refused. Each of them failed, or got a stale answer.
-    pub struct LimitStats counts LimitEvent {
+    pub struct LimitStats counts pub(crate) LimitEvent {
         /// [`max_waiters`](crate::ReadThroughLayer::max_waiters).
         waiters: Waiters,
         /// [`max_flights`](crate::ReadThroughLayer::max_flights).
@@ -349,7 +349,7 @@ counters! {
 
 counters! {
     /// Changes through handles.
-    pub struct InvalidationStats counts InvalidationEvent {
+    pub struct InvalidationStats counts pub(crate) InvalidationEvent {
         /// Keys that were invalidated.
         invalidated: Invalidated,
         /// Keys that were expired.

@@ -11,7 +11,6 @@ impl<const N: usize> Counters<N> {
         self.0[event].fetch_add(1, Ordering::Relaxed);
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn add_many(&self, event: usize, times: u64) {
         self.0[event].fetch_add(times, Ordering::Relaxed);
     }
@@ -37,7 +36,7 @@ pub(crate) trait CountedEvent {
 macro_rules! counters {
     (
         $(#[$of_stats:meta])*
-        pub struct $Stats:ident counts $Event:ident {
+        pub struct $Stats:ident counts $vis:vis $Event:ident {
             $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
         }
     ) => {
@@ -66,8 +65,8 @@ macro_rules! counters {
 
         #[doc = concat!("What [`", stringify!($Stats), "`] counts.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $Event {
-            $( $Variant, )+
+        $vis enum $Event {
+            $( $(#[$of_field])* $Variant, )+
         }
 
         impl $Event {

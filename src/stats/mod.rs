@@ -53,9 +53,7 @@ mod histogram;
 mod hot_keys;
 mod layer_log;
 mod metric_description;
-#[cfg(feature = "redis")]
 mod node_counters;
-#[cfg(feature = "redis")]
 mod operations;
 mod recorder;
 mod request_record;
@@ -73,12 +71,11 @@ pub use self::descriptions::METRICS;
 pub use self::histogram::{HistogramStats, TimeHistogram};
 pub use self::hot_keys::HotKey;
 pub use self::metric_description::{MetricDescription, MetricKind, MetricUnit};
+pub use self::node_counters::{NodeCounters, NodeFigures};
+pub use self::operations::{CountedOperation, OperationCounters};
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::MemoryStats;
-#[cfg(feature = "redis")]
-pub use self::store_stats::{
-    NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats,
-};
+pub use self::store_stats::{OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation};
 pub use self::striped::StripedCounter;
 
 pub(crate) use self::activity::Activity;
@@ -88,12 +85,6 @@ pub(crate) use self::cache_stats::{
 };
 pub(crate) use self::counters::CountedEvent;
 pub(crate) use self::layer_log::StoreFailure;
-#[cfg(feature = "redis")]
-pub(crate) use self::node_counters::{NodeCounters, NodeFigures};
-#[cfg(feature = "redis")]
-pub(crate) use self::operations::OperationCounters;
 pub(crate) use self::recorder::Statistics;
 pub(crate) use self::request_record::NotedEvent;
 pub(crate) use self::running_load::RunningLoad;
-#[cfg(feature = "redis")]
-pub(crate) use self::store_stats::StoreOperation;

@@ -6,11 +6,11 @@ use crate::error::StoreErrorKind;
 
 /// What a node was sent, and what came of it.
 #[derive(Debug, Default)]
-pub(crate) struct NodeCounters(Counters<COUNT>);
+pub struct NodeCounters(Counters<COUNT>);
 
 /// A snapshot of [`NodeCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeFigures([u64; COUNT]);
+pub struct NodeFigures([u64; COUNT]);
 
 const REQUESTS: usize = 0;
 const REDIRECTIONS: usize = 1;
@@ -20,30 +20,33 @@ const ERRORS: usize = 4;
 const COUNT: usize = ERRORS + StoreErrorEvent::COUNT;
 
 impl NodeCounters {
-    pub(crate) fn sent(&self, requests: usize) {
+    /// It was sent so many requests.
+    pub fn sent(&self, requests: usize) {
         self.0.add_many(REQUESTS, requests as u64);
     }
 
-    pub(crate) fn redirected(&self) {
+    /// It has sent a request to another node.
+    pub fn redirected(&self) {
         self.0.add(REDIRECTIONS);
     }
 
     /// A request has failed.
-    pub(crate) fn failed(&self, kind: StoreErrorKind) {
+    pub fn failed(&self, kind: StoreErrorKind) {
         self.0.add(ERRORS + event(kind) as usize);
     }
 
     /// An attempt to connect begins.
-    pub(crate) fn connects(&self) {
+    pub fn connects(&self) {
         self.0.add(CONNECTS);
     }
 
     /// The circuit breaker has opened.
-    pub(crate) fn went_down(&self) {
+    pub fn went_down(&self) {
         self.0.add(OUTAGES);
     }
 
-    pub(crate) fn read(&self) -> NodeFigures {
+    /// What has come so far.
+    pub fn read(&self) -> NodeFigures {
         let mut event = 0..;
         NodeFigures([(); COUNT].map(|()| event.next().map_or(0, |event| self.0.read(event))))
     }
@@ -51,7 +54,7 @@ impl NodeCounters {
 
 impl NodeFigures {
     /// What has come since an older snapshot.
-    pub(crate) fn since(&self, older: &Self) -> Self {
+    pub fn since(&self, older: &Self) -> Self {
         let mut events = self.0;
         events
             .iter_mut()
@@ -60,23 +63,28 @@ impl NodeFigures {
         Self(events)
     }
 
-    pub(crate) fn requests(&self) -> u64 {
+    /// How many requests it was sent.
+    pub fn requests(&self) -> u64 {
         self.0[REQUESTS]
     }
 
-    pub(crate) fn redirections(&self) -> u64 {
+    /// How many of them it has sent to another node.
+    pub fn redirections(&self) -> u64 {
         self.0[REDIRECTIONS]
     }
 
-    pub(crate) fn connects(&self) -> u64 {
+    /// How often an attempt to connect began.
+    pub fn connects(&self) -> u64 {
         self.0[CONNECTS]
     }
 
-    pub(crate) fn outages(&self) -> u64 {
+    /// How often its circuit breaker has opened.
+    pub fn outages(&self) -> u64 {
         self.0[OUTAGES]
     }
 
-    pub(crate) fn errors(&self) -> StoreErrorStats {
+    /// The requests that have failed.
+    pub fn errors(&self) -> StoreErrorStats {
         StoreErrorStats::read(|event| self.0[ERRORS + event])
     }
 }

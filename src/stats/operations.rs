@@ -18,7 +18,7 @@ use crate::error::StoreError;
 /// from what the operations only read.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct OperationCounters {
+pub struct OperationCounters {
     /// These count the operations, too.
     times: TimeHistograms<{ StoreOperation::COUNT }>,
     errors: Counters<{ StoreErrorEvent::COUNT }>,
@@ -27,19 +27,22 @@ pub(crate) struct OperationCounters {
 impl OperationCounters {
     /// Waits for an operation, counts it, and gives its result back. One that is dropped before its
     /// end is not counted.
-    pub(crate) fn counted<F>(&self, operation: StoreOperation, result: F) -> Counted<'_, F> {
-        Counted { counters: self, operation, began: Instant::now(), result }
+    pub fn counted<F>(&self, operation: StoreOperation, result: F) -> CountedOperation<'_, F> {
+        CountedOperation { counters: self, operation, began: Instant::now(), result }
     }
 
-    pub(crate) fn times(&self) -> OperationTimeStats {
+    /// How long operations took.
+    pub fn times(&self) -> OperationTimeStats {
         OperationTimeStats::read(|operation| self.times.read(operation))
     }
 
-    pub(crate) fn operations(&self) -> OperationStats {
+    /// How many operations have ended.
+    pub fn operations(&self) -> OperationStats {
         OperationStats::read(|operation| self.times.read(operation).count())
     }
 
-    pub(crate) fn errors(&self) -> StoreErrorStats {
+    /// How many of them have failed.
+    pub fn errors(&self) -> StoreErrorStats {
         StoreErrorStats::read(|error| self.errors.read(error))
     }
 }
@@ -47,8 +50,9 @@ impl OperationCounters {
 /// An operation that is counted. A type of its own, because an `async fn` would take twice the memory
 /// of the operation: for its argument, and for what it waits for.
 #[pin_project]
+#[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct Counted<'a, F> {
+pub struct CountedOperation<'a, F> {
     counters: &'a OperationCounters,
     operation: StoreOperation,
     began: Instant,
@@ -56,7 +60,7 @@ pub(crate) struct Counted<'a, F> {
     result: F,
 }
 
-impl<T, F: Future<Output = Result<T, StoreError>>> Future for Counted<'_, F> {
+impl<T, F: Future<Output = Result<T, StoreError>>> Future for CountedOperation<'_, F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

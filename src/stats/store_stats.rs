@@ -1,13 +1,7 @@
 //! The statistics of stores.
 
-#[cfg(feature = "redis")]
-use std::time::Duration;
-
-#[cfg(feature = "redis")]
 use super::counters::counters;
-#[cfg(feature = "redis")]
 use super::histogram::{HistogramStats, time_histograms};
-#[cfg(feature = "redis")]
 use crate::error::StoreErrorKind;
 
 /// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
@@ -23,48 +17,9 @@ pub struct MemoryStats {
     pub evictions: u64,
 }
 
-/// The state of the near tier, which keeps copies of entries in this process.
-#[cfg(feature = "redis")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NearStats {
-    /// Lookups that a copy answered.
-    pub hits: u64,
-    /// How many copies are kept, valid or not.
-    pub entries: u64,
-    /// How many bytes they take.
-    pub bytes: u64,
-    /// Copies that were removed to make room for others.
-    pub evictions: u64,
-    /// For how long changes were not reported because the connection was broken, so that no copy
-    /// was served: from the first connection on, up to now.
-    pub disconnected: Duration,
-}
-
-/// Invalidations by this process that a store repeats, because they have failed or because a server
-/// may have lost them.
-#[cfg(feature = "redis")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReplayStats {
-    /// How many are to be repeated now, at most one per key or tag. While there are any, other
-    /// processes may still read what was invalidated.
-    pub pending: u64,
-    /// Invalidations that have failed and were kept.
-    pub kept: u64,
-    /// Kept or re-asserted invalidations that the server has executed since.
-    pub replayed: u64,
-    /// Invalidations that were not kept, because there were too many. In this process, all entries
-    /// from before count as none; other processes may still read them.
-    pub dropped: u64,
-    /// Acknowledged invalidations that were repeated, because the server may have lost them.
-    pub reasserted: u64,
-}
-
-#[cfg(feature = "redis")]
 counters! {
     /// Operations of a store that have ended, successful or not.
-    pub struct OperationStats counts StoreOperation {
+    pub struct OperationStats counts pub StoreOperation {
         /// Reads of an entry. Copies of the near tier are not counted.
         lookup: Lookup,
         /// Requests for a lease.
@@ -88,7 +43,6 @@ counters! {
     }
 }
 
-#[cfg(feature = "redis")]
 time_histograms! {
     /// How long operations of a store took, successful or not, with all their requests.
     pub struct OperationTimeStats by StoreOperation {
@@ -115,10 +69,9 @@ time_histograms! {
     }
 }
 
-#[cfg(feature = "redis")]
 counters! {
     /// Operations of a store that have failed, by the [kind](crate::StoreErrorKind) of the error.
-    pub struct StoreErrorStats counts StoreErrorEvent {
+    pub struct StoreErrorStats counts pub(crate) StoreErrorEvent {
         /// The circuit breaker was open, and the store was not asked.
         down: Down,
         /// The reply makes no sense.
@@ -139,7 +92,6 @@ counters! {
 }
 
 /// What counts an error.
-#[cfg(feature = "redis")]
 pub(super) fn event(kind: StoreErrorKind) -> StoreErrorEvent {
     match kind {
         StoreErrorKind::Down => StoreErrorEvent::Down,

@@ -101,7 +101,9 @@ impl Draft {
         self.is_expiry
     }
 
-    pub(crate) fn timed(self, load_time: Duration, lease_age: Duration) -> Self {
+    /// Notes how long the load took, and for how long its lease was held.
+    #[must_use]
+    pub fn timed(self, load_time: Duration, lease_age: Duration) -> Self {
         Self { load_time, lease_age, ..self }
     }
 
@@ -235,7 +237,8 @@ impl Entry {
 
     /// The same entry with this much of its life left.
     #[inline]
-    pub(crate) fn with_remaining(self, remaining: Remaining) -> Self {
+    #[must_use]
+    pub fn with_remaining(self, remaining: Remaining) -> Self {
         Self { remaining, ..self }
     }
 

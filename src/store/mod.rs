@@ -36,17 +36,13 @@
 //!
 //! A store without tags refuses to invalidate one, and stores entries without their tags.
 //!
-//! The module [`conformance`] (feature `test-util`) checks this contract, for stores of your own.
-//! [`faulty`] has a store that fails on request, for tests of your services.
+//! The crate `bellwether-test` checks this contract, for stores of your own. It also has a store that
+//! fails on request, for tests of your services.
 
 mod clock;
-#[cfg(feature = "test-util")]
-pub mod conformance;
 mod entry;
 mod epoch;
 mod failure;
-#[cfg(feature = "test-util")]
-pub mod faulty;
 mod in_process;
 mod lease;
 pub(crate) mod memory;
@@ -54,9 +50,6 @@ mod shared;
 mod standing;
 mod value;
 mod watch;
-
-#[cfg(feature = "redis")]
-pub(crate) mod redis;
 
 use std::fmt;
 use std::future::ready;
@@ -70,6 +63,7 @@ pub use epoch::TagEpoch;
 pub use failure::Failure;
 pub use in_process::InProcessStore;
 pub use lease::{Lease, OtherLease};
+pub use standing::{Spread, Standing, TagState};
 pub(crate) use value::Decoded;
 pub use value::Value;
 pub use watch::{Watch, Watchers};
@@ -223,7 +217,7 @@ pub enum Peek {
 
 /// Which entries a caller accepts instead of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
 pub enum Accept {
     /// A fresh one.
     Fresh,
@@ -250,7 +244,7 @@ impl Accept {
 
 /// The outcome of an [`acquire`](Store::acquire).
 #[derive(Debug)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
 pub enum Acquire {
     /// Another claim holds the lease.
     Busy {

@@ -9,26 +9,33 @@ use crate::key::Digest;
 
 /// The current state of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TagState {
-    pub(super) hard: u64,
-    pub(super) soft: u64,
+#[allow(clippy::exhaustive_structs, reason = "stores make them of what they have read")]
+pub struct TagState {
+    /// The current hard epoch.
+    pub hard: u64,
+    /// The current soft epoch.
+    pub soft: u64,
     /// When `soft` began, in us of the store's clock.
-    pub(super) expired_at: u64,
-    pub(super) spread: Option<Spread>,
+    pub expired_at: u64,
+    /// Set if it expired over a time.
+    pub spread: Option<Spread>,
 }
 
 /// An expiry over a time instead of at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Spread {
+#[allow(clippy::exhaustive_structs, reason = "stores make them of what they have read")]
+pub struct Spread {
     /// The soft epoch before the expiry. Its entries become stale one after the other, and older
     /// ones are stale.
-    pub(super) before: u64,
-    pub(super) over: Duration,
+    pub before: u64,
+    /// The time.
+    pub over: Duration,
 }
 
 /// What the tags of an entry have made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
+pub enum Standing {
     /// It is as good as none.
     Gone,
     /// It is stale from this time of the store's clock, in us. That may be in the future.
@@ -39,7 +46,7 @@ pub(super) enum Standing {
 
 impl TagState {
     /// What this tag has made of an entry of a key.
-    pub(super) fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
+    pub fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
         if seen.hard() != self.hard {
             return Standing::Gone;
         }
@@ -55,7 +62,7 @@ impl TagState {
 
 impl Standing {
     /// What is left of an entry. `now` is the time by the store's clock, in us.
-    pub(super) fn apply(self, entry: Entry, now: u64) -> Option<Entry> {
+    pub fn apply(self, entry: Entry, now: u64) -> Option<Entry> {
         let from = match self {
             Self::Current => return Some(entry),
             Self::Gone => return None,

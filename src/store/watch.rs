@@ -16,8 +16,6 @@ use crate::key::Digest;
 #[derive(Debug)]
 pub struct Watch {
     key_watch: Option<KeyWatch>,
-    /// Another watch, whose changes are reported, too.
-    other: Option<Box<Self>>,
     is_interrupted: bool,
 }
 
@@ -33,7 +31,7 @@ struct KeyWatch {
 impl Watch {
     /// A watch that never reports a change, for stores that learn of none.
     pub fn silent() -> Self {
-        Self { key_watch: None, other: None, is_interrupted: false }
+        Self { key_watch: None, is_interrupted: false }
     }
 
     /// A watch that never reports a change, for a store that learns of changes otherwise, but not now:
@@ -43,34 +41,19 @@ impl Watch {
         Self { is_interrupted: true, ..Self::silent() }
     }
 
-    /// A watch that reports the changes of both.
-    #[must_use]
-    pub fn or(mut self, other: Self) -> Self {
-        if self.is_silent() {
-            let is_interrupted = self.is_interrupted || other.is_interrupted;
-            return Self { is_interrupted, ..other };
-        }
-        if !other.is_silent() {
-            let others = self.other.take().map(|it| *it);
-            self.other = Some(Box::new(others.unwrap_or_else(Self::silent).or(other)));
-        }
-        self
-    }
-
     /// Whether it never reports a change.
     pub fn is_silent(&self) -> bool {
-        self.key_watch.is_none() && self.other.is_none()
+        self.key_watch.is_none()
     }
 
     /// Whether it never reports a change, and its store would do so otherwise.
     pub fn is_interrupted(&self) -> bool {
-        self.is_interrupted && self.is_silent()
+        self.is_interrupted
     }
 
     /// Whether there was a change that [`changed`](Self::changed) has not returned for.
     pub fn has_changed(&self) -> bool {
-        let of_key = self.key_watch.as_ref().is_some_and(KeyWatch::has_changed);
-        of_key || self.other.as_ref().is_some_and(|other| other.has_changed())
+        self.key_watch.as_ref().is_some_and(KeyWatch::has_changed)
     }
 
     /// Waits for a change since the watch was made, or since this last returned. It never returns
@@ -80,14 +63,9 @@ impl Watch {
     /// # Cancel safety
     /// Dropping it loses no change: the next call returns at once.
     pub async fn changed(&mut self) -> Option<Entry> {
-        match (&mut self.key_watch, &mut self.other) {
-            (None, None) => future::pending().await,
-            (Some(key_watch), None) => key_watch.changed().await,
-            (None, Some(other)) => Box::pin(other.changed()).await,
-            (Some(key_watch), Some(other)) => tokio::select! {
-                entry = key_watch.changed() => entry,
-                entry = Box::pin(other.changed()) => entry,
-            },
+        match &mut self.key_watch {
+            Some(key_watch) => key_watch.changed().await,
+            None => future::pending().await,
         }
     }
 }
@@ -189,7 +167,7 @@ impl Watchers {
         drop(keys);
         let known = changes.told().count;
         let key_watch = KeyWatch { changes, known, watchers: Arc::clone(&self.0), digest };
-        Watch { key_watch: Some(key_watch), ..Watch::silent() }
+        Watch { key_watch: Some(key_watch), is_interrupted: false }
     }
 
     /// Notifies the watches of a key that it has changed.
@@ -217,8 +195,7 @@ impl Watchers {
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
-    #[cfg(feature = "redis")]
-    pub(crate) fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
+    pub fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
         let keys = self.0.keys();
         let told = keys.iter().filter(|(key, _)| is_told(key));
         let told: Vec<_> = told.map(|(_, watched)| Arc::clone(&watched.changes)).collect();

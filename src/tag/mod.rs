@@ -94,8 +94,8 @@ impl Tags {
         Self::sorted(tags.into_iter().map(|tag| tag.digest()).collect())
     }
 
-    /// These tags, which an entry has.
-    pub(crate) fn of_entry(tags: impl Iterator<Item = Digest>) -> Self {
+    /// These tags, which an entry has, by their digests.
+    pub fn of_entry(tags: impl Iterator<Item = Digest>) -> Self {
         Self::sorted(tags.collect())
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use bellwether::metrics::publish_cache;
 use bellwether::{
-    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore,
-    StoreError, Wait, WhenAbandoned,
+    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
 };
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;
 use bellwether_testkit::ledger::LedgerWriter;

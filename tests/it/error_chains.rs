@@ -3,11 +3,12 @@
 use std::io;
 
 use bellwether::adapter::LoadTimedOut;
-use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{
     Batched, BoxError, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore,
-    RedisStore, SharedError, StoreError, StoreErrorKind, WhenStoreFails,
+    SharedError, StoreError, StoreErrorKind, WhenStoreFails,
 };
+use bellwether_redis::RedisStore;
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::caches::{SECOND, key, layer};
 use bellwether_testkit::error_chain::find_in_chain;
 use bellwether_testkit::loaders::{Loader, Refusal};

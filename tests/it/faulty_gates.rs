@@ -2,7 +2,7 @@
 
 use bellwether::MemoryStore;
 use bellwether::store::Store;
-use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::caches::{JSON, key, put};
 
 #[tokio::test(start_paused = true)]

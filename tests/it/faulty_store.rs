@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::store::faulty::{Fault, FaultyStore, Operation};
-use bellwether::store::{
-    Accept, Commit, Draft, Failure, Peek, Renew, Store, StoreFuture, Value, conformance,
-};
+use bellwether::store::{Accept, Commit, Draft, Failure, Peek, Renew, Store, StoreFuture, Value};
 use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind, Tag};
+use bellwether_test::conformance;
+use bellwether_test::faulty::{Fault, FaultyStore, Operation};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
     settled,

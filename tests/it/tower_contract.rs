@@ -9,9 +9,10 @@ use std::time::Duration;
 use bellwether::store::{self, Store};
 use bellwether::{
     BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Digest, Error, Handle,
-    Json, Key, LoadLocation, MemoryStore, ReadThrough, ReadThroughLayer, RedisOptions, RedisStats,
-    RedisStore, ResponseFuture, StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
+    Json, Key, LoadLocation, MemoryStore, ReadThrough, ReadThroughLayer, ResponseFuture,
+    StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
 };
+use bellwether_redis::{RedisOptions, RedisStats, RedisStore};
 use bellwether_testkit::caches::{
     Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, layer, put, settled,
 };
@@ -307,5 +308,5 @@ fn public_types_can_be_shared_and_shown() {
     is_public::<(store::Draft, store::Entry, store::Remaining, store::Value, bellwether::Lifetimes)>(
     );
     is_public::<(store::Accept, store::Acquire, store::Commit, store::Peek, store::Renew)>();
-    is_public::<bellwether::conformance::Violation>();
+    is_public::<bellwether_test::suite::Violation>();
 }

@@ -8,7 +8,8 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Store,
     Value,
 };
-use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, RedisStore};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
-    conformance,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
+use bellwether_test::conformance;
 use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;

@@ -3,9 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use bellwether::redis::RedisTls;
+use bellwether::StoreErrorKind;
 use bellwether::store::Store;
-use bellwether::{RedisOptions, RedisStore, StoreErrorKind};
+use bellwether_redis::RedisTls;
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};
 use tokio::time::sleep;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::redis::{PasswordFile, RedisCredentials};
 use bellwether::store::Store;
-use bellwether::{BoxError, RedisOptions, StoreErrorKind};
+use bellwether::{BoxError, StoreErrorKind};
+use bellwether_redis::RedisOptions;
+use bellwether_redis::{PasswordFile, RedisCredentials};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::{PATIENCE, within};

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bellwether::redis::RedisTls;
-use bellwether::store::{Store, conformance};
-use bellwether::{ConfigError, RedisOptions, StoreErrorKind};
+use bellwether::store::Store;
+use bellwether::{ConfigError, StoreErrorKind};
+use bellwether_redis::RedisOptions;
+use bellwether_redis::RedisTls;
+use bellwether_test::conformance;
 use bellwether_testkit::servers::{
     Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, chosen_server_lacks_tls,
     free_port,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use tokio::time::{Instant, sleep};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::Lifetimes;
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Remaining, Store, Value};
-use bellwether::{Lifetimes, RedisStore};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Renew, Store, Value};
-use bellwether::{Lifetimes, RedisOptions, RedisStore, RedisWakeUps, StoreErrorKind};
+use bellwether::{Lifetimes, StoreErrorKind};
+use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use tokio::time::timeout;

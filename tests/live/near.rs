@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store, Value, conformance,
-};
-use bellwether::{CacheStatus, Lifetimes, RedisOptions, RedisStore};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store, Value};
+use bellwether::{CacheStatus, Lifetimes};
+use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::conformance;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::runtime::{Builder, Handle};

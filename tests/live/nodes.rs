@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{RedisNodeStats, RedisStore};
+use bellwether_redis::{RedisNodeStats, RedisStore};
 use bellwether_testkit::servers::{RedisCluster, RedisServer, SentinelFleet};
 use tokio::time::{sleep, timeout};
 

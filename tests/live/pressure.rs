@@ -7,7 +7,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Key, ReadThrough, ReadThroughLayer, RedisStore};
+use bellwether::{Key, ReadThrough, ReadThroughLayer};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};

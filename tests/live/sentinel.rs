@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Store, conformance};
+use bellwether::store::Store;
 use bellwether::{BypassReason, CacheStatus, StoreErrorKind};
+use bellwether_test::conformance;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, SERVICE, SentinelFleet, free_port, url_of};
 use bellwether_testkit::wait::{PATIENCE, until};

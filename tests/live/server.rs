@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value, conformance};
-use bellwether::{BypassReason, CacheStatus, Lifetimes, RedisOptions, RedisStore, StoreErrorKind};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::{BypassReason, CacheStatus, Lifetimes, StoreErrorKind};
+use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::conformance;
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;

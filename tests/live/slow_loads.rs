@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether::{Key, ReadThroughLayer};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::time::sleep;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Peek, Store, Value};
-use bellwether::{Key, Lifetimes, ReadThroughLayer, RedisStore, Tag, Tags};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag, Tags};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use redis::{Commands, Connection, Script};
 use tokio::time::{sleep, timeout};

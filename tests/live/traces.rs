@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bellwether::Key;
 use bellwether::store::{Accept, Acquire, Claim, Lease, Renew, Store};
 use bellwether::trace::TraceParent;
-use bellwether::{Key, RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 
 const TERM: Duration = Duration::from_secs(60);

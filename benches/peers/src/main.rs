@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, RedisOptions};
+use bellwether::Key;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether::store::Claim;
 use bellwether_lock::{Attempt, FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Request};
 use redis::aio::MultiplexedConnection;
@@ -130,7 +131,7 @@ enum Kind {
 
 impl Contender {
     async fn connect(name: &'static str, server: &Server) -> Result<Self, Failure> {
-        let options = || RedisOptions::new(&server.url(), "test");
+        let options = || RedisClientOptions::new(&server.url(), "test");
         let kind = match name {
             "rslock" => Kind::Rslock(LockManager::new(vec![server.url()])),
             "RedisLock by itself" => Kind::Bare(RedisLock::connect(options()?).await?),

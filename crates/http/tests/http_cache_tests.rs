@@ -7,8 +7,9 @@ mod proxy;
 use std::process::Stdio;
 use std::time::Duration;
 
-use bellwether::{MemoryStore, RedisStore};
+use bellwether::MemoryStore;
 use bellwether_http::HttpCacheLayer;
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use http::Uri;
 use serde::Deserialize;

@@ -130,27 +130,6 @@ impl From<StoreError> for LockError {
     }
 }
 
-/// The lock is a part of a store: see [`Guarded`](super::Guarded).
-impl From<LockError> for StoreError {
-    fn from(error: LockError) -> Self {
-        let kind = match error.kind {
-            LockErrorKind::Down => StoreErrorKind::Down,
-            LockErrorKind::Malformed => StoreErrorKind::Malformed,
-            LockErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
-            LockErrorKind::Refused => StoreErrorKind::Refused,
-            LockErrorKind::NoReply | LockErrorKind::TimedOut => StoreErrorKind::TimedOut,
-            LockErrorKind::Unreachable => StoreErrorKind::Unreachable,
-            LockErrorKind::Busy
-            | LockErrorKind::Lost
-            | LockErrorKind::NoRuntime
-            | LockErrorKind::NotReady
-            | LockErrorKind::ShutDown
-            | LockErrorKind::Unreleased => StoreErrorKind::NotReady,
-        };
-        Self::new(kind, error.to_string()).with_source(error)
-    }
-}
-
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

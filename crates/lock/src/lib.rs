@@ -28,7 +28,7 @@
 //!
 //! [`Locks`] is the policy, the same for every lock: how to wait for it, renew it, and release it.
 //! [`LockLayer`] runs each call of a service under a lock, and the attribute `#[locked]` does so
-//! for a function. [`Guarded`] makes a lock part of the leases of a [store](bellwether::store).
+//! for a function.
 //!
 //! # What a lock is good for
 //! To **save work**, any of these locks will do: in rare cases the work is done twice. To **keep
@@ -72,10 +72,10 @@
 //! ```no_run
 //! # #[cfg(all(feature = "redis", feature = "postgres"))]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use bellwether::RedisOptions;
+//! use bellwether_lock::redis::RedisClientOptions;
 //! use bellwether_lock::{PostgresOptions, RedisLock};
 //!
-//! let options = RedisOptions::new("redis://127.0.0.1:6379", "shop")?;
+//! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
 //! let lock = RedisLock::connect(options).await?;
 //!
 //! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop", "shop")?;
@@ -130,7 +130,6 @@ mod drift;
 mod error;
 mod grant;
 mod guard;
-mod guarded;
 mod hold;
 mod layer;
 mod local;
@@ -170,7 +169,6 @@ pub use attribute::locked;
 pub use error::{LockError, LockErrorKind};
 pub use grant::{Attempt, Busy, Grant, Holder, Owner, Released, Request, Session, Term};
 pub use guard::{LockGuard, LockStatus};
-pub use guarded::Guarded;
 pub use layer::{LockLayer, Locked};
 pub use local::LocalLock;
 pub use local_queue::LocalQueues;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-#[cfg(feature = "redis")]
-use bellwether::RedisStats;
 use bellwether::stats::{CacheStats, MemoryStats};
 #[cfg(feature = "lock")]
 use bellwether_lock::LockStats;
+#[cfg(feature = "redis")]
+use bellwether_redis::RedisStats;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 

@@ -2,9 +2,9 @@
 
 use bellwether::stats::MemoryStats;
 #[cfg(feature = "redis")]
-use bellwether::stats::NearStats;
+use bellwether_redis::NearStats;
 #[cfg(feature = "redis")]
-use bellwether::{RedisNodeStats, RedisStats};
+use bellwether_redis::{RedisNodeStats, RedisStats};
 #[cfg(feature = "redis")]
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer, RedisOptions, Wait};
+use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer, Wait};
+use bellwether_redis::RedisOptions;
 use tower::{ServiceBuilder, service_fn};
 
 use super::Catalog;

@@ -4,7 +4,8 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
     Watch,
 };
-use bellwether::{Key, RedisStore, Tag, Tags};
+use bellwether::{Key, Tag, Tags};
+use bellwether_redis::RedisStore;
 use std::time::Duration;
 
 /// A store that takes the epochs of tags at the commit. So it does not notice an invalidation that

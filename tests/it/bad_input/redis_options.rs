@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use bellwether::redis::RedisCredentials;
-use bellwether::{ConfigError, RedisOptions, RedisStore, StoreErrorKind};
+use bellwether::{ConfigError, StoreErrorKind};
+use bellwether_redis::RedisCredentials;
+use bellwether_redis::{RedisOptions, RedisStore};
 
 const PASSWORD: &str = "hunter2";
 

@@ -1,9 +1,9 @@
 //! With the store down, loads go on, and never too many.
 
-use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{
     BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
 };
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::caches::{
     NO_TIME, SECOND, answers, ask, burst, idle, kind_of, layer, remembering_layer, settled,
     unprobed,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bellwether::store::faulty::On;
 use bellwether::{MemoryStore, StoreErrorKind};
+use bellwether_test::faulty::On;
 use bellwether_testkit::caches::promises::Fleet;
 
-pub(crate) use bellwether::store::faulty::{FaultyStore, Gate, Operation};
+pub(crate) use bellwether_test::faulty::{FaultyStore, Gate, Operation};
 
 /// One process's handle. Another `Faulty` over the same store is another process.
 pub(crate) type Faulty = FaultyStore<MemoryStore>;

@@ -1,7 +1,7 @@
 //! The contract of stores on a cluster, and batches.
 
-use bellwether::RedisStore;
-use bellwether::store::conformance;
+use bellwether_redis::RedisStore;
+use bellwether_test::conformance;
 use bellwether_testkit::servers::{RedisCluster, RedisServer};
 use futures_util::future::join_all;
 

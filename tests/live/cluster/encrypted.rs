@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use bellwether::RedisOptions;
-use bellwether::redis::RedisTls;
-use bellwether::store::conformance;
+use bellwether_redis::RedisOptions;
+use bellwether_redis::RedisTls;
+use bellwether_test::conformance;
 use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls, free_port};
 use bellwether_testkit::wait::within;
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use bellwether::StoreErrorKind;
 use bellwether::store::Store;
-use bellwether::{RedisStore, StoreErrorKind};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::within;
 use futures_util::future::join_all;

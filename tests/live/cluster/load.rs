@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::{CacheStatus, ReadThroughLayer, RedisStore};
+use bellwether::{CacheStatus, ReadThroughLayer};
+use bellwether_redis::RedisStore;
 use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
-use bellwether::{Key, Lifetimes, RedisStore};
+use bellwether::{Key, Lifetimes};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisCluster;
 
 use crate::catalog::{key, name, options_at};

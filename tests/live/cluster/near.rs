@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::RedisStore;
-use bellwether::store::{Peek, Store, conformance};
+use bellwether::store::{Peek, Store};
+use bellwether_redis::RedisStore;
+use bellwether_test::conformance;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::{until, within};
 

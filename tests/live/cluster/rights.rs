@@ -1,7 +1,8 @@
 //! A user with the documented rights on all nodes.
 
-use bellwether::store::conformance;
-use bellwether::{RedisOptions, StoreErrorKind};
+use bellwether::StoreErrorKind;
+use bellwether_redis::RedisOptions;
+use bellwether_test::conformance;
 use bellwether_testkit::servers::RedisCluster;
 
 use super::{fill, found, owned_by, slot};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bellwether::StoreErrorKind;
 use bellwether::store::Store;
-use bellwether::{RedisOptions, RedisStore, StoreErrorKind};
+use bellwether_redis::{RedisOptions, RedisStore};
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

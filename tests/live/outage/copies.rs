@@ -5,7 +5,8 @@ use std::time::Duration;
 use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Failure, Lease, Renew, Store, Value,
 };
-use bellwether::{Cache, FailureCause, Key, Lifetimes, RedisOptions, RedisStore};
+use bellwether::{Cache, FailureCause, Key, Lifetimes};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::HeldCommand;
 use bellwether_testkit::servers::Reply;
 use bellwether_testkit::wait::within;

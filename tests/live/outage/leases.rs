@@ -5,7 +5,8 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store};
-use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, RedisStore, StoreError};
+use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, StoreError};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::faults::Replacement;
 use bellwether_testkit::wait::within;
 use bytes::Bytes;

@@ -15,7 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
-use bellwether::{Key, RedisOptions, RedisStore, StoreError, StoreErrorKind};
+use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::RedisStore;
+use bellwether_redis::RedisStore;
 use tokio::time::sleep;
 
 use super::{Site, lease, look, works_again};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::RedisStore;
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, Reply, SentinelFleet};
 use bellwether_testkit::wait::{PATIENCE, until, within};
 use tokio::time::sleep;

@@ -10,7 +10,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
-use bellwether::{Lifetimes, RedisOptions, RedisStore, StoreError, Tag, Tags};
+use bellwether::{Lifetimes, StoreError, Tag, Tags};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::until;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{Peek, Store};
-use bellwether::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! More invalidations fail than can be kept.
 
-use bellwether::RedisStore;
 use bellwether::store::{Accept, Acquire, Claim, Commit, Peek, Store};
+use bellwether_redis::RedisStore;
 
 use super::{MINUTE, Site, commit, found, is_back, is_replayed, lease, put};
 use crate::catalog::key;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::redis::ReplicatedWrites::{self, Invalidations, InvalidationsAndEntries};
 use bellwether::store::{Commit, Draft, Store, Value};
-use bellwether::{
-    Cache, ConfigError, Lifetimes, RedisOptions, RedisStore, StoreError, StoreErrorKind,
-};
+use bellwether::{Cache, ConfigError, Lifetimes, StoreError, StoreErrorKind};
+use bellwether_redis::ReplicatedWrites::{self, Invalidations, InvalidationsAndEntries};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::until;
 use futures_util::future::join_all;

@@ -1,7 +1,7 @@
 //! Answers with errors, and unusual ones, are the same from the store and from the origin.
 
-use bellwether::RedisStore;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use bytes::Bytes;
 use futures_util::stream;

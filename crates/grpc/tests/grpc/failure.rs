@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::store::faulty::FaultyStore;
-use bellwether::{MemoryStore, RedisOptions, StoreErrorKind, WhenStoreFails};
+use bellwether::{MemoryStore, StoreErrorKind, WhenStoreFails};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_redis::RedisOptions;
+use bellwether_test::faulty::FaultyStore;
 use bellwether_testkit::servers::RedisServer;
 use http::Request;
 use tokio::time::advance;

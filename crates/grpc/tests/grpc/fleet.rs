@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::RedisOptions;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use prost::Message;
 use tonic::{Code, Status};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::error_chain::find_in_chain;
 use prost::Message;
 use tower::Layer;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, RedisOptions};
+use bellwether::CacheErrorKind;
 use bellwether_http::{HttpCache, HttpCacheLayer, HttpHandle};
+use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use http::Uri;

@@ -3,11 +3,12 @@
 use std::future::ready;
 use std::time::Duration;
 
-use bellwether::redis::ReplicatedWrites;
 use bellwether::store::Store;
-use bellwether::store::faulty::{FaultyStore, Operation};
-use bellwether::{CacheErrorKind, Key, MemoryStore, RedisOptions, StoreErrorKind};
+use bellwether::{CacheErrorKind, Key, MemoryStore, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_redis::RedisOptions;
+use bellwether_redis::ReplicatedWrites;
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::PATIENCE;
 use futures_util::FutureExt;

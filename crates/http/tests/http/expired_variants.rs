@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{MemoryStore, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer};
+use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::future::join_all;
 use http::{Request, Uri};
 use tokio::time::sleep;

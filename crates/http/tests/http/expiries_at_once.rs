@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::StatusCode;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether::store::Store;
-use bellwether::store::faulty::FaultyStore;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_test::faulty::FaultyStore;
 use http::Uri;
 use tokio::time::sleep;
 

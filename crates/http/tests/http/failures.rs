@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
+use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::error_chain::find_in_chain;
 use bytes::Bytes;
 use futures_util::future::join_all;

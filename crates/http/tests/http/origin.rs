@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::{MemoryStore, RedisOptions, RedisStore};
+use bellwether::MemoryStore;
 use bellwether_body::CacheBody;
 use bellwether_http::{CachingRules, HttpCache, HttpCacheLayer};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Store, Value};
-use bellwether::{Key, Lifetimes, RedisStore};
+use bellwether::{Key, Lifetimes};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 

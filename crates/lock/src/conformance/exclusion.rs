@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Claim, Released};
-use bellwether::conformance::{Checked, ensure};
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn a_key_is_locked_and_unlocked_twice_in_a_row(on: Arc<LockSubject>) -> Checked {
     for _ in 0..2 {

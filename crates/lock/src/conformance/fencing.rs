@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Renew};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 pub(super) async fn every_grant_has_a_fence(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::subject::{HeldKey, LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Released, Renew};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 impl LockSubject {
     async fn renew(&self, hold: &HeldKey, lease: Duration) -> Result<Renew, Deviation> {

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use self::subject::{LockSubject, SHORT};
 use super::{Fenced, Lock, Reentrant, TakeOver};
-use bellwether::conformance::{Check, Violation, checks, run_checks};
+use bellwether_test::suite::{Check, Violation, checks, run_checks};
 
 /// Runs the checks for every lock. Returns the violations.
 pub async fn run(lock: impl Lock) -> Vec<Violation> {

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::subject::{LONG, LockSubject, SHORT};
 use crate::{Attempt, Busy, Claim, Request};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 impl LockSubject {
     /// Takes a place in the queue.

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Owner, Released, Request};
-use bellwether::conformance::{Checked, ensure};
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn an_owner_takes_it_again_and_releases_as_often(on: Arc<LockSubject>) -> Checked {
     let owner = Owner::new();

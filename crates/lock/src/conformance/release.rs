@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::subject::{LONG, LockSubject, SHORT};
 use crate::{Released, Request};
-use bellwether::conformance::{Checked, ensure};
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn another_claim_cannot_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;

@@ -7,7 +7,7 @@ use crate::LockWait;
 
 use super::subject::LockSubject;
 use crate::{Lock, Locks};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 impl LockSubject {
     /// The locks of a process that never waits for another holder.

@@ -5,7 +5,7 @@ use std::thread;
 
 use super::subject::LockSubject;
 use crate::{Lock, LockErrorKind, Locks, WhenLost};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 impl LockSubject {
     fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Deviation> {

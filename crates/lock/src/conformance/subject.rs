@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::conformance::{Checked, Deviation, Trial, ensure};
+use bellwether_test::suite::{Checked, Deviation, Trial, ensure};
 use tokio::time::{sleep, timeout};
 
 use crate::{

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::subject::{HeldKey, LONG, LockSubject};
 use crate::{Attempt, Claim, Holder, Released, Renew, Request};
-use bellwether::conformance::{Checked, Deviation, ensure};
+use bellwether_test::suite::{Checked, Deviation, ensure};
 
 impl LockSubject {
     async fn take_over(&self, claim: &Claim, from: Holder) -> Result<Attempt, Deviation> {

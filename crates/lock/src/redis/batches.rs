@@ -9,8 +9,8 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 use bellwether::{StoreError, StoreErrorKind};
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;

@@ -12,8 +12,7 @@
 //! In a cluster, the key of a lock is in one hash slot, and the node that owns the slot is its server.
 //!
 //! Each lock has one connection of its own to a server, with the settings of
-//! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near`
-//! and `near_ttl`.
+//! [`RedisClientOptions`].
 //!
 //! # What is kept in the server
 //! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
@@ -113,7 +112,13 @@ use uuid::Uuid;
 
 use super::{Claim, Lock, Request};
 use crate::LockError;
-use bellwether::redis::{RedisClient, RedisRequest, RedisScript};
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript};
+
+#[cfg(feature = "tls")]
+pub use bellwether_redis_client::RedisTls;
+pub use bellwether_redis_client::{
+    CredentialsProvider, PasswordFile, RedisClientOptions, RedisCredentials,
+};
 
 /// How long a counter of fences is kept after the last grant: a day. Clocks are put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);

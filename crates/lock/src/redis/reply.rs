@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
-use bellwether::redis::RedisValue as Value;
+use bellwether_redis_client::RedisValue as Value;
 
 /// The reply of the scripts `take` and `acquire`. A [`Redlock`](crate::Redlock) has its own.
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {

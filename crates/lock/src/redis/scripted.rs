@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Digest, Key, RedisOptions};
+use bellwether::{Digest, Key};
+use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::Batches;
 use super::{millis, prove, prove_single, reply, token};
@@ -12,7 +13,7 @@ use crate::{
     Attempt, Claim, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request, Watch,
     Watchers,
 };
-use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
@@ -37,7 +38,7 @@ pub(super) struct LockScripts {
 
 impl Scripted {
     pub(super) fn new(
-        options: RedisOptions,
+        options: RedisClientOptions,
         suffix: &'static str,
         scripts: LockScripts,
         others: &[&RedisScript],

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions};
+use bellwether::Key;
+use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, reply, script, token};
 use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
 use crate::{LocalQueues, TakeOver};
-use bellwether::redis::{RedisScript, RedisValue};
 use bellwether::store::{Claim, Renew, Watch};
+use bellwether_redis_client::{RedisScript, RedisValue};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
@@ -23,10 +24,10 @@ use bellwether::store::{Claim, Renew, Watch};
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
-/// use bellwether::RedisOptions;
+/// use bellwether_lock::redis::RedisClientOptions;
 /// use bellwether_lock::RedisLock;
 ///
-/// let options = RedisOptions::new("redis://127.0.0.1:6379", "shop")?;
+/// let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
 /// let lock = RedisLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
@@ -34,8 +35,8 @@ use bellwether::store::{Claim, Renew, Watch};
 /// ```
 ///
 /// # Errors
-/// An operation fails after its [timeout](RedisOptions::timeout). A server that is
-/// [down](RedisOptions::down_after) is not asked, and operations fail at once.
+/// An operation fails after its [timeout](RedisClientOptions::timeout). A server that is
+/// [down](RedisClientOptions::down_after) is not asked, and operations fail at once.
 #[derive(Clone)]
 pub struct RedisLock(Arc<SingleLock>);
 
@@ -52,14 +53,14 @@ impl RedisLock {
     /// # Errors
     /// If the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
+    pub async fn connect(options: RedisClientOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.0.lock.prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisOptions) -> Self {
+    pub fn connect_lazily(options: RedisClientOptions) -> Self {
         let scripts = LockScripts {
             acquire: RedisScript::new(&[
                 include_str!("take.lua"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::RedisOptions;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock, conformance,
 };
@@ -88,7 +88,7 @@ async fn waits_through_a_move<L: Lock>(cluster: &RedisCluster, lock: L) {
 async fn a_caller_that_waits_gets_a_free_key_after_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
     // Shorter than the waits, so that the error of a request is seen.
-    let timeout = |options: RedisOptions| options.timeout(Duration::from_secs(1));
+    let timeout = |options: RedisClientOptions| options.timeout(Duration::from_secs(1));
     let options = || timeout(options_of(&cluster.url())).expect("a timeout");
     waits_through_a_move(&cluster, RedisLock::connect(options()).await.expect("a lock")).await;
     waits_through_a_move(&cluster, FairLock::connect(options()).await.expect("a lock")).await;

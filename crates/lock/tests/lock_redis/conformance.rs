@@ -1,6 +1,6 @@
 //! Every lock in Redis keeps the contract of locks.
 
-use bellwether_lock::{FairLock, Guarded, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 
@@ -104,14 +104,4 @@ async fn nothing_is_left_but_one_fence_per_slot_and_not_for_ever() {
         // A day after the last grant, and an hour more.
         assert!((86_400..=90_000).contains(&left), "{mark}: {left} s");
     }
-}
-
-#[tokio::test]
-async fn a_store_whose_leases_take_a_lock_in_redis_as_well_keeps_the_contract_of_stores() {
-    let entries = RedisServer::start();
-    let locks = RedisServer::start();
-    let store = options(&entries).connect().await.expect("a store");
-    let lock = RedisLock::connect(options(&locks)).await.expect("a lock");
-    let guarded = Guarded::new(store, lock);
-    assert_eq!(bellwether::store::conformance::run(guarded).await, []);
 }

@@ -5,8 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 
-use bellwether::store::conformance as store_conformance;
 use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_redis::RedisOptions;
+use bellwether_test::conformance as store_conformance;
 
 use crate::world::{LONG, claim, key, options, options_of, queue_up, take};
 use bellwether_testkit::servers::RedisServer;
@@ -107,7 +108,7 @@ async fn every_name_that_a_script_touches_is_declared_but_the_calls_of_waiters()
     let servers = [(); 3].map(|()| RedisServer::start());
     let monitors = servers.each_ref().map(Monitor::start);
     let untracked = || options(&servers[0]).resp2();
-    let store = untracked().connect().await.expect("a store");
+    let store = RedisOptions::from(untracked()).connect().await.expect("a store");
     assert_eq!(store_conformance::run(store).await, []);
     let redis = RedisLock::connect(untracked()).await.expect("a lock");
     assert_eq!(conformance::run(redis.clone()).await, []);
@@ -159,6 +160,6 @@ async fn all_names_of_a_key_are_in_one_slot_of_a_cluster() {
     let reentrant = ReentrantLock::connect_lazily(options());
     assert_eq!(conformance::run(reentrant.clone()).await, []);
     assert_eq!(conformance::run_fenced(reentrant).await, []);
-    let store = options().connect_lazily();
+    let store = RedisOptions::from(options()).connect_lazily();
     assert_eq!(store_conformance::run(store).await, []);
 }

@@ -1,14 +1,14 @@
 //! Every lock in Redis keeps the contract of locks through TLS.
 
-use bellwether::RedisOptions;
-use bellwether::redis::RedisTls;
+use bellwether_lock::redis::RedisClientOptions;
+use bellwether_lock::redis::RedisTls;
 use bellwether_lock::{FairLock, RedisLock, Redlock, ReentrantLock, conformance};
 use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls};
 
 use crate::world::options_of;
 
 /// A server, and options that trust it.
-fn encrypted() -> (RedisServer, RedisOptions) {
+fn encrypted() -> (RedisServer, RedisClientOptions) {
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let tls = RedisTls::new(authority.client(None));

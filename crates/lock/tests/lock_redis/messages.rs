@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::RedisOptions;
 use bellwether::store::Renew;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     Attempt, FairLock, Lock, LockErrorKind, RedisLock, ReentrantLock, Request, TakeOver,
 };
@@ -20,7 +20,7 @@ use crate::world::{LONG, busy, claim, free, key, options, options_of, queue_up, 
 const RIGHTS: [&str; 10] =
     ["~bw:*", "+evalsha", "+eval", "+get", "+getex", "+set", "+pexpire", "+pttl", "+time", "+del"];
 
-fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
+fn user(server: &RedisServer, more: &[&str]) -> RedisClientOptions {
     options_of(&server.url_of_user(&[&RIGHTS[..], more].concat()))
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::RedisOptions;
 use bellwether::store::Renew;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{Attempt, Lock, LockError, Redlock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
@@ -58,7 +58,7 @@ pub(crate) fn name(number: u64) -> String {
 }
 
 /// Options of a node that is asked every time, and after a restart soon.
-fn node(server: &RedisServer) -> RedisOptions {
+fn node(server: &RedisServer) -> RedisClientOptions {
     let options = options(server).probe_every(Duration::from_millis(100)).expect("an interval");
     options.down_after(1_000_000).expect("a number")
 }

@@ -1,7 +1,7 @@
 //! Each lock in Redis works with the rights that its documentation lists, and names those that are
 //! missing.
 
-use bellwether::RedisOptions;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     FairLock, Lock, LockError, LockErrorKind, RedisLock, Redlock, ReentrantLock, conformance,
 };
@@ -17,7 +17,7 @@ const FAIR: &str = "+get +getex +set +pexpire +pttl +time +del +zadd +zcard +zra
 const REENTRANT: &str = "+getex +set +pexpire +pttl +time +del +hgetall +hset +hdel";
 const REDLOCK: &str = "+get +getex +set +pttl +del";
 
-fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
+fn user(server: &RedisServer, rights: &[&str]) -> RedisClientOptions {
     options_of(&server.url_of_user(rights))
 }
 
@@ -25,7 +25,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
 async fn check<L: Lock + Clone>(
     servers: &[RedisServer],
     rights: &str,
-    connect: impl AsyncFn(Vec<RedisOptions>) -> Result<L, LockError>,
+    connect: impl AsyncFn(Vec<RedisClientOptions>) -> Result<L, LockError>,
 ) {
     let needed: Vec<_> = [OF_ALL, rights].iter().flat_map(|text| text.split_whitespace()).collect();
     let tracking: Vec<_> = TRACKING.split_whitespace().collect();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{RedisOptions, store::Renew};
+use bellwether::store::Renew;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
@@ -86,7 +87,7 @@ async fn no_lease_is_so_short_or_so_long_that_it_never_ends_or_is_refused() {
 #[tokio::test]
 async fn namespaces_do_not_exclude_each_other() {
     let server = RedisServer::start();
-    let shop = RedisOptions::new(&server.url(), "shop").expect("options");
+    let shop = RedisClientOptions::new(&server.url(), "shop").expect("options");
     let [shop, other] = [RedisLock::connect_lazily(shop), lock(&server).await];
     take(&shop, &claim(1), LONG).await;
     take(&other, &claim(1), LONG).await;

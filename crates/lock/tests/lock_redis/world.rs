@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::RedisOptions;
 use bellwether::store::Claim;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     Attempt, Busy, FairLock, Grant, Lock, LockError, RedisLock, ReentrantLock, Released, Request,
 };
@@ -16,12 +16,12 @@ pub(crate) use bellwether_testkit::locks::key;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Options that bear a machine that is busy with other tests.
-pub(crate) fn options(server: &RedisServer) -> RedisOptions {
+pub(crate) fn options(server: &RedisServer) -> RedisClientOptions {
     options_of(&server.url())
 }
 
-pub(crate) fn options_of(url: &str) -> RedisOptions {
-    RedisOptions::new(url, "test")
+pub(crate) fn options_of(url: &str) -> RedisClientOptions {
+    RedisClientOptions::new(url, "test")
         .expect("options")
         .timeout(Duration::from_secs(5))
         .expect("a timeout")

@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use bellwether::{ConfigError, RedisOptions};
+use bellwether::ConfigError;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
     FairLock, FairLockOptions, LockError, LockErrorKind, MySqlLock, MySqlOptions, MySqlRowLock,
     PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
@@ -16,14 +17,14 @@ fn is_unreachable<L>(connected: Result<L, LockError>) {
 
 #[tokio::test]
 async fn options_connect_to_each_lock() -> Result<(), Box<dyn Error>> {
-    let redis = || RedisOptions::new("redis://127.0.0.1:1", "test");
+    let redis = || RedisClientOptions::new("redis://127.0.0.1:1", "test");
     is_unreachable(RedisLock::connect(redis()?).await);
     is_unreachable(ReentrantLock::connect(redis()?).await);
     is_unreachable(FairLock::connect(redis()?).await);
     is_unreachable(FairLockOptions::from(redis()?).connect().await);
     let nodes = [1, 2, 3].map(|port| format!("redis://127.0.0.1:{port}"));
     let nodes: Result<Vec<_>, _> =
-        nodes.iter().map(|node| RedisOptions::new(node, "test")).collect();
+        nodes.iter().map(|node| RedisClientOptions::new(node, "test")).collect();
     is_unreachable(Redlock::connect(nodes?).await);
     let mysql = || MySqlOptions::new("mysql://shop@127.0.0.1:1/shop", "test");
     is_unreachable(MySqlLock::connect(mysql()?).await);
@@ -48,7 +49,7 @@ fn an_invalid_address_or_namespace_makes_no_options() {
         }
         assert!(new(address, "test").is_ok());
     }
-    is_refused(RedisOptions::new, "redis://localhost");
+    is_refused(RedisClientOptions::new, "redis://localhost");
     is_refused(FairLockOptions::new, "redis://localhost");
     is_refused(MySqlOptions::new, "mysql://localhost/shop");
     is_refused(PostgresOptions::new, "postgresql://localhost");

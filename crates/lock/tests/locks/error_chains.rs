@@ -2,9 +2,8 @@
 
 use std::io;
 
-use bellwether::store::{Accept, Claim, Store};
-use bellwether::{ConfigError, MemoryStore, StoreError, StoreErrorKind};
-use bellwether_lock::{Guarded, LockError, LockErrorKind, LockWait, Locks};
+use bellwether::{ConfigError, StoreError, StoreErrorKind};
+use bellwether_lock::{LockError, LockErrorKind, LockWait, Locks};
 use bellwether_testkit::error_chain::find_in_chain;
 
 use crate::support::{LEASE, Operation, Scripted, key, locks};
@@ -35,16 +34,6 @@ async fn the_source_of_a_wait_that_ran_out_is_the_last_error() {
     let cause = std::error::Error::source(&error).and_then(find_in_chain::<LockError>);
     assert_eq!(cause.map(LockError::kind), Some(LockErrorKind::NotReady));
     drop(held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_whose_lock_fails_has_the_error_of_the_lock_in_its_chain() {
-    let lock = Scripted::default();
-    lock.fail(Operation::Acquire, LockErrorKind::NoReply, 1);
-    let store = Guarded::new(MemoryStore::new(10), lock);
-    let error = store.acquire(Claim::new(key()), LEASE, Accept::Fresh).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
-    assert_eq!(find_in_chain(&error).map(LockError::kind), Some(LockErrorKind::NoReply));
 }
 
 #[test]

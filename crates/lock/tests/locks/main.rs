@@ -8,7 +8,6 @@ mod contract;
 mod ending;
 mod error_chains;
 mod exclusion;
-mod guarded;
 mod owners;
 mod renewal;
 mod running;

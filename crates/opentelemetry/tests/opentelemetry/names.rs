@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use bellwether::metrics::{describe, publish_redis_store};
-use bellwether::stats::{MemoryStats, NearStats};
-use bellwether::{RedisNodeStats, RedisStats, RedisWakeUps};
+use bellwether::metrics::describe;
+use bellwether::stats::MemoryStats;
 use bellwether_lock::metrics as of_locks;
 use bellwether_lock::{LocalLock, LockStats, Locks};
+use bellwether_redis::NearStats;
+use bellwether_redis::metrics::publish_redis_store;
+use bellwether_redis::{RedisNodeStats, RedisStats, RedisWakeUps};
 use tokio::task::JoinSet;
 
 use crate::figures::{Collector, full_cache, histogram};

@@ -7,9 +7,10 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use bellwether::Cache;
 use bellwether::trace::set_trace_context;
-use bellwether::{Cache, RedisStore};
 use bellwether_opentelemetry::TraceLinks;
+use bellwether_redis::RedisStore;
 use bellwether_testkit::caches::MINUTE;
 use bellwether_testkit::processes::work;
 use bellwether_testkit::wait::until;

@@ -13,7 +13,7 @@ use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, script, token};
 use crate::{Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture};
 use crate::{Released, Renew, Request, Watch};
-use bellwether::redis::RedisScript;
+use bellwether_redis_client::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
 /// clones share one connection.
@@ -39,7 +39,7 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// Connects with [`RedisOptions`](bellwether::RedisOptions) or [`FairLockOptions`]. Makes sure
+    /// Connects with [`RedisClientOptions`](bellwether_redis_client::RedisClientOptions) or [`FairLockOptions`]. Makes sure
     /// that the server answers and allows what the scripts need.
     ///
     /// # Errors

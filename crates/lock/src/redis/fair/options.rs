@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::ConfigError;
 use bellwether::adapter::duration_within;
-use bellwether::{ConfigError, RedisOptions};
+use bellwether_redis_client::RedisClientOptions;
 
 /// The server of a [`FairLock`](crate::FairLock), and the options of its queue.
 ///
@@ -21,17 +22,17 @@ use bellwether::{ConfigError, RedisOptions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct FairLockOptions {
-    pub(super) server: RedisOptions,
+    pub(super) server: RedisClientOptions,
     pub(super) silence: Duration,
 }
 
 impl FairLockOptions {
-    /// Options for an address and a namespace, as [`RedisOptions::new`] takes them.
+    /// Options for an address and a namespace, as [`RedisClientOptions::new`] takes them.
     ///
     /// # Errors
     /// As there.
     pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
-        Ok(RedisOptions::new(url, namespace)?.into())
+        Ok(RedisClientOptions::new(url, namespace)?.into())
     }
 
     /// Sets after how long a silent waiter counts as dead, and loses its place.
@@ -51,8 +52,8 @@ impl FairLockOptions {
     }
 }
 
-impl From<RedisOptions> for FairLockOptions {
-    fn from(server: RedisOptions) -> Self {
+impl From<RedisClientOptions> for FairLockOptions {
+    fn from(server: RedisClientOptions) -> Self {
         Self { server, silence: Duration::from_secs(1) }
     }
 }

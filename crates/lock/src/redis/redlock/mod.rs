@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::number_within;
-use bellwether::{ConfigError, Key, RedisOptions};
+use bellwether::{ConfigError, Key};
+use bellwether_redis_client::RedisClientOptions;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -20,13 +21,13 @@ use crate::{
     Term,
 };
 use crate::{LocalQueues, Watch, Watchers};
-use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
 
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
 /// share one connection to each.
 ///
-/// A claim asks all nodes at once, and each for its [timeout](RedisOptions::timeout) at most. So a
-/// node that hangs costs one timeout, until it counts as [down](RedisOptions::down_after) and costs
+/// A claim asks all nodes at once, and each for its [timeout](RedisClientOptions::timeout) at most. So a
+/// node that hangs costs one timeout, until it counts as [down](RedisClientOptions::down_after) and costs
 /// nothing. A claim that gets a majority in time holds the lock. In time means: before the lease,
 /// less 1 % and 2 ms, has ended. A claim without a majority releases at once what it got, on the
 /// nodes that did not answer, too.
@@ -63,11 +64,13 @@ struct Inner {
 
 impl Redlock {
     /// Connects to nodes. Makes sure that a majority answers and allows what the scripts need. The
-    /// [`connect_timeout`](RedisOptions::connect_timeout) of the first node counts for all.
+    /// [`connect_timeout`](RedisClientOptions::connect_timeout) of the first node counts for all.
     ///
     /// # Errors
     /// Those of [`connect_lazily`](Self::connect_lazily). If no majority can be reached, or if any node is a node of a cluster or lacks a right.
-    pub async fn connect(nodes: impl IntoIterator<Item = RedisOptions>) -> Result<Self, LockError> {
+    pub async fn connect(
+        nodes: impl IntoIterator<Item = RedisClientOptions>,
+    ) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(nodes)?;
         lock.0.nodes[0].connecting(lock.proved()).await?;
         Ok(lock)
@@ -89,20 +92,20 @@ impl Redlock {
     /// A lock that connects to its nodes when it is first used.
     ///
     /// Three nodes tolerate the loss of one, five of two. An even number tolerates no more than the
-    /// odd number below it. Give each a [timeout](RedisOptions::timeout) that is a small part of
+    /// odd number below it. Give each a [timeout](RedisClientOptions::timeout) that is a small part of
     /// the leases.
     ///
     /// # Errors
     /// If there are not 3 to 31 nodes, or two with the same address, or one is a cluster.
     pub fn connect_lazily(
-        nodes: impl IntoIterator<Item = RedisOptions>,
+        nodes: impl IntoIterator<Item = RedisClientOptions>,
     ) -> Result<Self, ConfigError> {
         let nodes: Vec<_> = nodes.into_iter().collect();
         number_within("nodes of a Redlock", nodes.len(), 3, 31)?;
-        if nodes.iter().any(RedisOptions::is_cluster) {
+        if nodes.iter().any(RedisClientOptions::is_cluster) {
             return Err(ConfigError::Url { reason: "a node of a Redlock must be one server" });
         }
-        let addresses: BTreeSet<_> = nodes.iter().map(RedisOptions::address).collect();
+        let addresses: BTreeSet<_> = nodes.iter().map(RedisClientOptions::address).collect();
         if addresses.len() < nodes.len() {
             return Err(ConfigError::Url {
                 reason: "two nodes of a Redlock have the same address",

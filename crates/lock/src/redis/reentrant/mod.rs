@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions};
+use bellwether::Key;
+use bellwether_redis_client::RedisClientOptions;
 
 use super::script;
 use super::scripted::{LockScripts, Scripted};
@@ -11,7 +12,7 @@ use crate::LocalQueues;
 use crate::{
     Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
 };
-use bellwether::redis::{RedisScript, RedisValue};
+use bellwether_redis_client::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.
@@ -38,14 +39,14 @@ impl ReentrantLock {
     /// # Errors
     /// If the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
+    pub async fn connect(options: RedisClientOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.lock.prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisOptions) -> Self {
+    pub fn connect_lazily(options: RedisClientOptions) -> Self {
         let ours = |text| script(&[include_str!("prelude.lua"), text]);
         let scripts = LockScripts {
             acquire: ours(include_str!("acquire.lua")),

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bellwether::metrics::publish_cache;
-use bellwether::{Cache, RedisOptions, RedisStore, Wait};
+use bellwether::{Cache, Wait};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use futures_util::future::join_all;

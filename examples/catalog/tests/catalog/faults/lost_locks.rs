@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, RedisOptions};
+use bellwether::Key;
 use bellwether_lock::metrics::publish_locks;
+use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{Locks, RedisLock};
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use tokio::time::sleep;
@@ -21,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
-    let options = RedisOptions::new(&redis.url(), "test").expect("a URL");
+    let options = RedisClientOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(timeout).expect("a timeout");
     Locks::new(RedisLock::connect_lazily(options)).lease(LEASE).expect("a lease")
 }

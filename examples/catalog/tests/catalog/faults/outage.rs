@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use bellwether::metrics::{publish_cache, publish_redis_store};
-use bellwether::{Cache, RedisOptions, RedisStore, Wait};
+use bellwether::metrics::publish_cache;
+use bellwether::{Cache, Wait};
+use bellwether_redis::metrics::publish_redis_store;
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use futures_util::future::join_all;
 use tokio::time::sleep;

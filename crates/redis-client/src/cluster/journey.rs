@@ -1,0 +1,95 @@
+//! Journeys: a request that follows redirections until a node has answered it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::node::RedisNode;
+use crate::request_error::RequestError;
+
+/// How far a request has come.
+#[derive(Debug)]
+pub(super) struct Journey {
+    pub(super) deadline: Instant,
+    /// Until when it is repeated after a pause. The rest is for the reply, without which it is not
+    /// known whether it was executed.
+    repeat_until: Instant,
+    /// Where the request goes next. None is the owner of its slot.
+    pub(super) next: Option<Hop>,
+    /// Whether a node may have executed it without a reply.
+    pub(super) may_be_repeated: bool,
+    /// How many redirections were followed.
+    redirections: u32,
+    pause: Duration,
+}
+
+/// A node that a redirection names.
+#[derive(Debug)]
+pub(super) struct Hop {
+    pub(super) node: Arc<RedisNode>,
+    /// Whether the node is importing the slot (`ASKING`).
+    pub(super) asks: bool,
+}
+
+impl Journey {
+    /// A request that may take as long as `timeout`.
+    pub(super) fn new(deadline: Instant, timeout: Duration) -> Self {
+        let (redirections, pause) = (0, FIRST_PAUSE);
+        let repeat_until = deadline - timeout / 4;
+        Self { deadline, repeat_until, next: None, may_be_repeated: false, redirections, pause }
+    }
+
+    /// Follows a redirection. The first ones are followed at once. While nodes disagree, they send
+    /// requests back and forth, so there are pauses between later ones. False if there were too
+    /// many.
+    pub(super) async fn follow(&mut self, node: Arc<RedisNode>, asks: bool) -> bool {
+        self.redirections += 1;
+        self.next = Some(Hop { node, asks });
+        match self.redirections {
+            redirections if redirections <= AT_ONCE => true,
+            redirections => redirections <= MOST && self.pause().await,
+        }
+    }
+
+    /// Waits before the request is repeated, because its slot is moving. Until the slot has moved, it
+    /// may be sent to the other node and back any number of times. False if there is no time left
+    /// for that.
+    pub(super) async fn await_move(&mut self) -> bool {
+        self.redirections = 0;
+        self.pause().await
+    }
+
+    /// Waits before the request is repeated. False if there is no time left for that.
+    pub(super) async fn pause(&mut self) -> bool {
+        let until = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        if until >= self.repeat_until {
+            return false;
+        }
+        sleep_until(until).await;
+        true
+    }
+
+    /// Notes an error after which the node may still have executed the request.
+    pub(super) fn note_lost(&mut self, error: &RequestError) {
+        self.may_be_repeated |= match error {
+            RequestError::TimedOut(_) => true,
+            // Not an error reply.
+            RequestError::Reported(error) => error.code().is_none(),
+            RequestError::Unconnected(_)
+            | RequestError::Redirected(_)
+            | RequestError::Malformed => false,
+        };
+    }
+}
+
+/// The pauses double from the first to the longest. A slot of small values moves within
+/// milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How many redirections are followed without a pause.
+const AT_ONCE: u32 = 4;
+/// How many redirections are followed.
+const MOST: u32 = 16;

@@ -1,0 +1,378 @@
+//! A cluster: sends each request to the node that owns its slot.
+//!
+//! ```text
+//! Cluster::run ──► SlotTable::owner ──► RedisNode::send
+//!      ▲                                   │ error
+//!      └── Journey ◄── redirect::redirection ┘
+//! ```
+//!
+//! A redirection (`MOVED`, `ASK`) is followed at once, and a request to a slot that is moving is
+//! repeated after a pause, all within the timeout of the request. Each node has connections and a
+//! circuit breaker of its own. The slot table is refreshed by one task at a time: after a redirection
+//! or a lost node, and once a minute. No request waits for that unless its own node is lost.
+
+mod batch;
+mod discovery;
+mod journey;
+mod refresh_schedule;
+mod slot_ranges;
+mod slot_table;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use self::discovery::discover;
+use self::journey::{Hop, Journey};
+use self::refresh_schedule::RefreshSchedule;
+use self::slot_table::SlotTable;
+use super::address::ServerAddress;
+use super::breaker::{Admission, BreakerRules};
+use super::health::Health;
+use super::node::{NodeError, NodeFactory, RedisNode};
+use super::redirect::{Redirection, redirection};
+use super::request::{Outgoing, RedisRequest, Replied};
+use super::request_error::RequestError;
+use super::slot::{InSlot, SLOTS, SlotOwners};
+use crate::stats::RedisNodeStats;
+use bellwether::adapter::jitter;
+use bellwether::{StoreError, StoreErrorKind};
+
+/// A cluster.
+pub(super) struct Cluster {
+    table: SlotTable,
+    seeds: Vec<ServerAddress>,
+    schedule: Arc<RefreshSchedule>,
+    /// The circuit breaker of the whole cluster, which opens when it takes no requests
+    /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
+    health: Health,
+    /// The error of the last refresh, if it failed. Never held across an `.await`.
+    last_error: Mutex<Option<StoreError>>,
+    timeout: Duration,
+}
+
+/// Why a request has no reply.
+#[derive(Clone, Debug)]
+struct Undelivered {
+    said: StoreError,
+    /// Whether the whole cluster takes no requests.
+    is_of_cluster: bool,
+}
+
+impl Cluster {
+    /// A cluster with these seeds: nodes that are asked first which nodes there are.
+    pub(super) fn new(
+        factory: NodeFactory,
+        owners: Arc<SlotOwners>,
+        seeds: Vec<ServerAddress>,
+        timeout: Duration,
+    ) -> Self {
+        let rules = BreakerRules { pause: PROBE.mul_f64(0.8 + 0.4 * jitter()), ..factory.rules };
+        let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
+        Self {
+            health: Health::new(rules, factory.outages.clone()),
+            table: SlotTable::new(factory, owners),
+            seeds,
+            schedule: Arc::new(RefreshSchedule::new(timeout + timeout, every)),
+            last_error: Mutex::default(),
+            timeout,
+        }
+    }
+
+    /// Runs a request on the owner of its slot.
+    ///
+    /// # Errors
+    /// Those of the node, after all redirections.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the reply; the request may have been executed, or be executed later.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Replied, StoreError> {
+        let admission = self.health.admit()?;
+        self.refresh_if_due(deadline - self.timeout);
+        let outcome = self.travel(request, Journey::new(deadline, self.timeout)).await;
+        self.note(admission, outcome.as_ref().err());
+        outcome.map_err(|error| error.said)
+    }
+
+    /// Notes the error of an admitted request, or none, for the health of the cluster.
+    fn note(&self, admission: Admission<'_>, error: Option<&Undelivered>) {
+        use StoreErrorKind::{Down, TimedOut, Unreachable};
+        match error {
+            Some(Undelivered { said, is_of_cluster: true }) if said.kind() != Down => {
+                _ = self.health.failed(admission, said);
+            }
+            // A node that does not answer says nothing about the cluster.
+            Some(error) if matches!(error.said.kind(), Down | TimedOut | Unreachable) => {
+                drop(admission);
+            }
+            _ => self.health.answered(admission),
+        }
+    }
+
+    /// Sends a request from node to node until one has answered it.
+    async fn travel(
+        self: &Arc<Self>,
+        request: &RedisRequest<'_>,
+        mut journey: Journey,
+    ) -> Result<Replied, Undelivered> {
+        loop {
+            let hop = match journey.next.take() {
+                Some(hop) => hop,
+                None => Hop { node: self.owner(request, journey.deadline).await?, asks: false },
+            };
+            let Hop { node, asks } = hop;
+            let outgoing = if asks { Outgoing::Asking(request) } else { Outgoing::One(request) };
+            match node.send(request.route, outgoing, journey.deadline).await {
+                Ok(Replied { value, is_repeated }) => {
+                    let is_repeated = is_repeated || journey.may_be_repeated;
+                    return Ok(Replied { value, is_repeated });
+                }
+                Err(error) => self.go_on(&mut journey, request.slot(), &node, error).await?,
+            }
+        }
+    }
+
+    /// Decides where a request goes after an error of a node.
+    async fn go_on(
+        self: &Arc<Self>,
+        journey: &mut Journey,
+        slot: u16,
+        node: &Arc<RedisNode>,
+        failed: NodeError,
+    ) -> Result<(), Undelivered> {
+        let NodeError { error, said } = failed;
+        let unanswered = |is_of_cluster| Undelivered { said, is_of_cluster };
+        // The node is taken to be down. Another one may have taken its slots.
+        let Some(error) = error else {
+            self.refresh_soon(None);
+            return Err(unanswered(false));
+        };
+        let step = redirection(&error);
+        let goes_on = match step {
+            Redirection::Follow { slot, ref to } => {
+                let owner = self.table.node(&to.clone().address(&node.address));
+                // A managed cluster may have replaced the server behind the address.
+                if owner.address == node.address {
+                    node.reconnect();
+                }
+                self.table.assign(slot, &owner);
+                self.refresh_soon(Some(Arc::clone(&owner)));
+                journey.follow(owner, false).await
+            }
+            Redirection::AskOnce { slot, ref to } => {
+                self.table.pass_over(slot);
+                let importing = self.table.node(&to.clone().address(&node.address));
+                journey.follow(importing, true).await
+            }
+            Redirection::Repeat => journey.await_move().await,
+            Redirection::AwaitCluster => {
+                self.table.distrust(node);
+                self.refresh_soon(None);
+                journey.pause().await
+            }
+            Redirection::AskAnother => self.has_successor(journey, slot, node, &error).await,
+            Redirection::Fail => false,
+        };
+        if goes_on { Ok(()) } else { Err(unanswered(step == Redirection::AwaitCluster)) }
+    }
+
+    /// Whether a request has another owner after a refresh, because its node does not serve its
+    /// slots. A node that has said so itself is asked again after a pause.
+    async fn has_successor(
+        self: &Arc<Self>,
+        journey: &mut Journey,
+        slot: u16,
+        node: &Arc<RedisNode>,
+        error: &RequestError,
+    ) -> bool {
+        journey.note_lost(error);
+        if matches!(error, RequestError::TimedOut(_)) {
+            self.refresh_soon(None);
+            return false;
+        }
+        self.refreshed(journey.deadline).await;
+        let has_answered = matches!(error, RequestError::Reported(error) if error.code().is_some());
+        let owner = self.table.owner(slot);
+        owner.is_some_and(|owner| !Arc::ptr_eq(&owner, node))
+            || has_answered && journey.pause().await
+    }
+
+    /// The owner of the slot of a request. Without one, waits for a refresh.
+    async fn owner(
+        self: &Arc<Self>,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Arc<RedisNode>, Undelivered> {
+        let owner = || self.table.owner(request.slot());
+        if let Some(node) = owner() {
+            return Ok(node);
+        }
+        self.refreshed(deadline).await;
+        owner().ok_or_else(|| self.without_owner(request.doing))
+    }
+
+    /// Waits for a refresh, until the deadline at most.
+    async fn refreshed(self: &Arc<Self>, deadline: Instant) {
+        let end = self.schedule.next_end();
+        self.refresh_soon(None);
+        end.wait(deadline).await;
+    }
+
+    fn without_owner(&self, doing: &str) -> Undelivered {
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = match last_error {
+            Some(error) => {
+                let message = format!("redis, {doing}: {error}");
+                StoreError::new(error.kind(), message).with_source(error)
+            }
+            None => StoreError::new(
+                StoreErrorKind::NotReady,
+                format!("redis, {doing}: no node of the cluster owns its slot"),
+            ),
+        };
+        Undelivered { said, is_of_cluster: true }
+    }
+
+    /// Connects to all nodes that own slots.
+    ///
+    /// # Errors
+    /// If no node can be reached, if slots have no owner, or if an owner cannot be reached.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        doing: &'static str,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        if self.table.coverage() == 0 {
+            self.refresh(None, deadline).await;
+        }
+        let covered = self.table.coverage();
+        if covered == 0 {
+            return Err(self.without_owner(doing).said);
+        }
+        if covered < SLOTS {
+            let missing = SLOTS - covered;
+            let message = format!("redis, {doing}: {missing} slots of the cluster have no owner");
+            return Err(StoreError::new(StoreErrorKind::NotReady, message));
+        }
+        let owners = self.owners();
+        try_join_all(owners.iter().map(|node| node.connect(doing, deadline))).await.map(drop)
+    }
+
+    /// Calls `then` with the owner of a slot, as far as it is known. Meanwhile the slot table is
+    /// locked, so `then` takes a few steps and must not use the table.
+    pub(super) fn with_owner_of<T>(
+        &self,
+        slot: u16,
+        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
+    ) -> T {
+        self.table.with_owner(slot, then)
+    }
+
+    /// How many nodes are in use.
+    pub(super) fn node_count(&self) -> usize {
+        self.table.node_count()
+    }
+
+    /// The address of a node that is not known to be down, which differs from call to call.
+    pub(super) fn any_node(&self) -> Option<ServerAddress> {
+        self.in_order(None).into_iter().next()
+    }
+
+    /// A slot of each node that owns any.
+    pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
+        self.table.owners().into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// The nodes that own slots.
+    pub(super) fn owners(&self) -> Vec<Arc<RedisNode>> {
+        self.table.owners().into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// What the nodes were sent and what came of it.
+    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
+        self.table.in_use().iter().filter_map(|node| node.stats()).collect()
+    }
+
+    /// Whether the cluster, or any node that owns slots, is taken to be down.
+    pub(super) fn is_down(&self) -> bool {
+        self.health.is_down() || self.table.owners().iter().any(|(_, node)| node.is_down())
+    }
+
+    /// Whether requests to a slot are not sent.
+    pub(super) fn is_slot_down(&self, slot: u16) -> bool {
+        self.health.is_down()
+            || self.with_owner_of(slot, |node| node.is_some_and(|node| node.is_down()))
+    }
+
+    fn refresh_if_due(self: &Arc<Self>, now: Instant) {
+        if self.schedule.is_due(now) {
+            self.refresh_soon(None);
+        }
+    }
+
+    /// Starts a task that refreshes the slot table, unless there is one. It asks `first` first.
+    fn refresh_soon(self: &Arc<Self>, first: Option<Arc<RedisNode>>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Some(refresh) = self.schedule.admit(Instant::now()) else { return };
+        let cluster = Arc::clone(self);
+        runtime.spawn(async move {
+            sleep_until(refresh.begins_at).await;
+            cluster.refresh(first, Instant::now() + cluster.timeout).await;
+            drop(refresh);
+        });
+    }
+
+    async fn refresh(&self, first: Option<Arc<RedisNode>>, deadline: Instant) {
+        let nodes = self.in_order(first).into_iter().map(|address| self.table.node(&address));
+        let found = discover(nodes, deadline).await;
+        match &found {
+            Ok(ranges) => self.table.install(ranges),
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "the slots of the cluster are not known")
+            }
+        }
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = found.err();
+    }
+
+    /// The addresses to ask for slots: nodes that are in use, then the seeds, then replicas, and
+    /// last the nodes that are down.
+    fn in_order(&self, first: Option<Arc<RedisNode>>) -> Vec<ServerAddress> {
+        let mut nodes = self.table.in_use();
+        if !nodes.is_empty() {
+            let middle = (jitter() * nodes.len() as f64) as usize % nodes.len();
+            nodes.rotate_left(middle);
+        }
+        let (down, up): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.is_down());
+        let address = |node: Arc<RedisNode>| node.address.clone();
+        let up = first.into_iter().chain(up).map(address);
+        let all = up.chain(self.seeds.iter().cloned()).chain(self.table.replicas());
+        let mut order: Vec<ServerAddress> = Vec::new();
+        for address in all.chain(down.into_iter().map(address)) {
+            if !order.contains(&address) {
+                order.push(address);
+            }
+        }
+        order
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+/// How often a cluster that takes no requests is probed. It is usually back within a second.
+const PROBE: Duration = Duration::from_millis(100);
+
+/// How often the slot table is refreshed without a reason. The table of a process that sends
+/// requests is corrected by redirections, so this finds only replicas and nodes without requests.
+const REFRESH: Duration = Duration::from_secs(60);

@@ -1,0 +1,291 @@
+//! The slot table: which node owns which slot, as far as this process knows.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::time::Instant;
+
+use super::slot_ranges::SlotRanges;
+use crate::address::ServerAddress;
+use crate::node::{NodeFactory, RedisNode};
+use crate::slot::{InSlot, SLOTS, SlotOwners};
+use crate::tracking_observer::TrackingObserver;
+use bellwether::store::Watchers;
+
+/// The owners of all slots, and the nodes that are in use.
+pub(super) struct SlotTable {
+    factory: NodeFactory,
+    owners: Arc<SlotOwners>,
+    /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
+    nodes: RwLock<NodeTable>,
+}
+
+/// Slots by their indices, grouped by their owners.
+pub(super) struct SlotsByOwner {
+    pub(super) owned: Vec<(Arc<RedisNode>, Vec<usize>)>,
+    /// Those without an owner.
+    pub(super) others: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct NodeTable {
+    /// A node keeps its place as long as it is in use.
+    places: Vec<Option<Arc<RedisNode>>>,
+    /// The addresses of replicas.
+    replicas: Vec<ServerAddress>,
+}
+
+/// The place of nodes that are not in the table.
+const NO_PLACE: u16 = u16::MAX;
+
+impl SlotTable {
+    /// A table in which no slot has an owner.
+    pub(super) fn new(factory: NodeFactory, owners: Arc<SlotOwners>) -> Self {
+        Self { factory, owners, nodes: RwLock::default() }
+    }
+
+    /// The owner of a slot.
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
+        self.with_owner(slot, |node| node.cloned())
+    }
+
+    /// Calls `then` with the owner of a slot. Meanwhile the nodes are locked, so `then` takes a few
+    /// steps and must not use the table.
+    pub(super) fn with_owner<T>(
+        &self,
+        slot: u16,
+        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
+    ) -> T {
+        let nodes = self.nodes();
+        then(self.owners.node(slot).and_then(|place| nodes.in_place(place)))
+    }
+
+    /// Groups slots by their owners.
+    pub(super) fn by_owner(&self, slots: impl Iterator<Item = u16>) -> SlotsByOwner {
+        let mut by_place = BTreeMap::<Option<u16>, Vec<usize>>::new();
+        for (index, slot) in slots.enumerate() {
+            by_place.entry(self.owners.node(slot)).or_default().push(index);
+        }
+        let mut others = by_place.remove(&None).unwrap_or_default();
+        let nodes = self.nodes();
+        let mut owned = Vec::with_capacity(by_place.len());
+        for (place, indices) in by_place {
+            match place.and_then(|place| nodes.in_place(place)) {
+                Some(node) => owned.push((Arc::clone(node), indices)),
+                None => others.extend(indices),
+            }
+        }
+        SlotsByOwner { owned, others }
+    }
+
+    /// How many nodes are in use.
+    pub(super) fn node_count(&self) -> usize {
+        self.nodes().places.iter().flatten().count()
+    }
+
+    /// The nodes that own slots, in the order of their first slots, with those.
+    pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
+        let nodes = self.nodes();
+        let mut seen = vec![false; nodes.places.len()];
+        let mut owners = Vec::new();
+        for (slot, place) in (0..).zip(self.owners.iter()) {
+            let place = usize::from(place.unwrap_or(NO_PLACE));
+            if let Some(Some(node)) = nodes.places.get(place)
+                && !mem::replace(&mut seen[place], true)
+            {
+                owners.push((slot, Arc::clone(node)));
+            }
+        }
+        owners
+    }
+
+    /// How many slots have an owner.
+    pub(super) fn coverage(&self) -> usize {
+        self.owners.iter().flatten().count()
+    }
+
+    /// All nodes that are in use.
+    pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
+        self.nodes().places.iter().flatten().cloned().collect()
+    }
+
+    /// The addresses of replicas.
+    pub(super) fn replicas(&self) -> Vec<ServerAddress> {
+        self.nodes().replicas.clone()
+    }
+
+    /// The node at an address, which is made if it is not in use.
+    pub(super) fn node(&self, address: &ServerAddress) -> Arc<RedisNode> {
+        if let Some(node) = self.nodes().at(address) {
+            return node;
+        }
+        self.nodes_mut().at_or_made(address, &self.factory)
+    }
+
+    /// Sets the owner of one slot.
+    pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
+        let node = Some(owner.place).filter(|place| *place != NO_PLACE);
+        if self.owners.node(slot) != node {
+            let since = self.nodes().lost_at();
+            self.tell_losses(since, &|changed| changed == slot);
+        }
+        if self.owners.set(slot, node) {
+            self.observer().inspect(|observer| observer.owned(slot, node));
+            self.watchers().tell_where(|key| key.slot() == slot);
+        }
+    }
+
+    /// A request to a slot is sent to another node than the owner. Its answer must not be copied,
+    /// because the connection to the owner does not report its changes.
+    pub(super) fn pass_over(&self, slot: u16) {
+        self.observer().inspect(|observer| observer.owned(slot, self.owners.node(slot)));
+    }
+
+    /// A node serves its slots no longer, although it answers. It may have missed changes.
+    pub(super) fn distrust(&self, node: &RedisNode) {
+        self.observer().inspect(|observer| observer.all_changed(node.place));
+    }
+
+    /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
+    /// out of use.
+    pub(super) fn install(&self, ranges: &SlotRanges) {
+        let mut nodes = self.nodes_mut();
+        let mut owners = vec![None; SLOTS];
+        for (slots, address) in &ranges.ranges {
+            let place = nodes.at_or_made(address, &self.factory).place;
+            let slots = usize::from(*slots.start())..=usize::from(*slots.end());
+            let owner = Some(place).filter(|place| *place != NO_PLACE);
+            owners.get_mut(slots).unwrap_or_default().fill(owner);
+        }
+        nodes.replicas.clone_from(&ranges.replicas);
+        let differs = |(former, owner): (Option<u16>, &Option<u16>)| former != *owner;
+        let changed: Vec<_> = self.owners.iter().zip(&owners).map(differs).collect();
+        if changed.contains(&true) {
+            self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
+        }
+        (0..).zip(&owners).for_each(|(slot, owner)| _ = self.owners.set(slot, *owner));
+        let idle = nodes.take_idle(&owners);
+        // Dropped after the lock, because this closes connections.
+        drop(nodes);
+        drop(idle);
+        self.note_changes(&owners, &changed);
+    }
+
+    /// Ends the copies of slots that have changed their owners, and notifies the watches of their
+    /// keys: the former owners report no changes. Called after the new owners were set, so that no
+    /// request goes to a former owner any more.
+    fn note_changes(&self, owners: &[Option<u16>], changed: &[bool]) {
+        if !changed.contains(&true) {
+            return;
+        }
+        if let Some(observer) = self.observer() {
+            let changed = (0..).zip(owners).zip(changed).filter(|(_, changed)| **changed);
+            changed.for_each(|((slot, owner), _)| observer.owned(slot, *owner));
+        }
+        self.watchers().tell_where(|key| changed[usize::from(key.slot())]);
+    }
+
+    /// Slots are about to get other owners, which may lack what the former ones have acknowledged.
+    /// Called before a request can be sent to a new owner.
+    fn tell_losses(&self, since: Option<Instant>, is_changed: &dyn Fn(u16) -> bool) {
+        if let Some(losses) = &self.factory.losses {
+            let since = since.unwrap_or_else(Instant::now);
+            losses.may_have_lost(since, &|digest| is_changed(digest.slot()));
+        }
+    }
+
+    fn observer(&self) -> Option<&Arc<dyn TrackingObserver>> {
+        self.factory.handler.observer.as_ref()
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.factory.handler.watchers
+    }
+
+    fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nodes_mut(&self) -> RwLockWriteGuard<'_, NodeTable> {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeTable {
+    /// Since when any node is out of reach.
+    fn lost_at(&self) -> Option<Instant> {
+        self.places.iter().flatten().filter_map(|node| node.lost_at()).min()
+    }
+
+    fn in_place(&self, place: u16) -> Option<&Arc<RedisNode>> {
+        self.places.get(usize::from(place))?.as_ref()
+    }
+
+    fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
+        self.places.iter().flatten().find(|node| node.address == *address).cloned()
+    }
+
+    fn at_or_made(&mut self, address: &ServerAddress, factory: &NodeFactory) -> Arc<RedisNode> {
+        if let Some(node) = self.at(address) {
+            return node;
+        }
+        let free = self.places.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.places.len());
+        if place >= SLOTS {
+            // A cluster has no more owners than slots. This one is for the caller only.
+            return Arc::new(factory.node(address.clone(), NO_PLACE));
+        }
+        let node = Arc::new(factory.node(address.clone(), place as u16));
+        self.places.resize(self.places.len().max(place + 1), None);
+        self.places[place] = Some(Arc::clone(&node));
+        node
+    }
+
+    /// Removes the nodes that own no slot and were not used since the last call.
+    fn take_idle(&mut self, owners: &[Option<u16>]) -> Vec<Arc<RedisNode>> {
+        let mut owns = vec![false; self.places.len()];
+        owners.iter().flatten().for_each(|place| owns[usize::from(*place)] = true);
+        let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
+        let nodes = self.places.iter_mut();
+        nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RedisClient;
+    use crate::cluster::Cluster;
+    use crate::options::RedisClientOptions;
+
+    /// A cluster that no request is sent to.
+    fn cluster() -> Arc<Cluster> {
+        let options = RedisClientOptions::new("redis-cluster://h:1", "shop").expect("options");
+        let client = RedisClient::new(options, [], Watchers::default());
+        client.0.routing.cluster().expect("a cluster")
+    }
+
+    /// The node at this port gets all slots.
+    fn install(table: &SlotTable, port: u16) -> Arc<RedisNode> {
+        let address = ServerAddress::Tcp { host: "h".to_owned(), port };
+        let ranges = vec![(0..=SLOTS as u16 - 1, address)];
+        table.install(&SlotRanges { ranges, replicas: Vec::new() });
+        table.owner(0).expect("an owner")
+    }
+
+    #[tokio::test]
+    async fn slots_are_grouped_by_their_owners() {
+        let cluster = cluster();
+        let table = &cluster.table;
+        let first = install(table, 1);
+        let second = table.node(&ServerAddress::Tcp { host: "h".to_owned(), port: 2 });
+        table.assign(7, &second);
+        table.owners.set(9, None);
+        let SlotsByOwner { owned, others } = table.by_owner([5, 7, 9, 6, 7].into_iter());
+        let owned: Vec<_> = owned.into_iter().map(|(node, slots)| (node.place, slots)).collect();
+        assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);
+        assert_eq!(others, [2]);
+        assert_eq!(table.node_count(), 2);
+    }
+}

@@ -1,0 +1,181 @@
+//! Credentials: users, passwords and tokens, and where they come from.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{fmt, fs};
+
+use tokio::task::spawn_blocking;
+
+use bellwether::BoxError;
+use bellwether::BoxFuture;
+
+/// A user and a password, or a token in place of the password.
+#[derive(Clone)]
+pub struct RedisCredentials {
+    user: Option<String>,
+    password: String,
+    renew_after: Option<Duration>,
+}
+
+/// Gives the credentials for connections, as they are at that time.
+///
+/// It is asked before each connection is opened. If the server refuses the credentials, it is asked
+/// once more, because they may have been changed in between. Credentials with a
+/// [`renew_after`](RedisCredentials::renew_after) are also renewed while a connection is open.
+/// Connections that need credentials at the same time share one call.
+///
+/// A call may take longer than the timeout of a request, because it does not end with the request
+/// that needs it. After ten seconds it is given up.
+///
+/// # Providers
+/// - [`RedisCredentials`] that never change;
+/// - a [`PasswordFile`];
+/// - an async closure.
+///
+/// # Tokens
+/// A service that authenticates by its identity asks its cloud for a token. This crate needs none of
+/// their SDKs: a closure calls it.
+///
+/// ```no_run
+/// use bellwether_redis_client::RedisClientOptions;
+/// use bellwether_redis_client::RedisCredentials;
+///
+/// # async fn token_of_the_cloud() -> Result<(String, std::time::Duration), bellwether::BoxError> { unimplemented!() }
+/// # fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = RedisClientOptions::new("redis://cache.example.org", "shop")?.credentials(|| async {
+///     let (token, lifetime) = token_of_the_cloud().await?;
+///     // Some servers close a connection when its token expires, so it is renewed well before.
+///     Ok(RedisCredentials::new("object-id", token).renew_after(lifetime * 3 / 4))
+/// });
+/// # let _ = options;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// | service | user | password | `renew_after` |
+/// |---|---|---|---|
+/// | AWS ElastiCache, MemoryDB (IAM) | the user id | a signed URL, valid for 15 minutes | 11 h: a connection is closed 12 h after its last `AUTH` |
+/// | Azure (Entra ID) | the object id | an access token | 5 min before it expires |
+/// | Google Memorystore (IAM) | none | an access token | none: connections outlive their token |
+///
+/// # Cancel safety
+/// Its future runs as a task of its own, and is dropped only after ten seconds or with the runtime.
+pub trait CredentialsProvider: Send + Sync + 'static {
+    /// The credentials for a connection that is opened now.
+    ///
+    /// # Errors
+    /// The provider's own. They are shown in the errors of the connection, so they must not hold a
+    /// secret.
+    fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>>;
+}
+
+/// A password in a file, as orchestrators provide secrets. It is read again for each connection.
+///
+/// White space at its ends is ignored. Connections that are open stay open when the password
+/// changes, because servers do not close them.
+#[derive(Clone, Debug)]
+pub struct PasswordFile {
+    user: Option<String>,
+    path: PathBuf,
+}
+
+impl RedisCredentials {
+    /// The password or the token of a user.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { user: Some(user.into()), ..Self::password(password) }
+    }
+
+    /// The password of the default user.
+    pub fn password(password: impl Into<String>) -> Self {
+        Self { user: None, password: password.into(), renew_after: None }
+    }
+
+    /// Sets after what time the provider is asked again and open connections authenticate by its
+    /// answer (`AUTH`). Where that fails, it is tried again with pauses of up to half a minute, and
+    /// the connection is used as it is.
+    ///
+    /// Default: never. A server keeps the connections of a user whose password changes. Servers with
+    /// tokens may close a connection when its token expires.
+    #[must_use]
+    pub fn renew_after(self, time: Duration) -> Self {
+        Self { renew_after: Some(time), ..self }
+    }
+
+    pub(super) fn of_user(user: Option<String>, password: String) -> Self {
+        Self { user, password, renew_after: None }
+    }
+
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    pub(super) fn secret(&self) -> &str {
+        &self.password
+    }
+
+    /// After what time they are renewed, at least [`SHORTEST`].
+    pub(super) fn renewal(&self) -> Option<Duration> {
+        self.renew_after.map(|time| time.max(SHORTEST))
+    }
+
+    /// Whether a server takes them for the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.user == other.user && self.password == other.password
+    }
+}
+
+impl PasswordFile {
+    /// The password of the default user, in a file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { user: None, path: path.into() }
+    }
+
+    /// Sets the user. Default: the default user of the server.
+    #[must_use]
+    pub fn user(self, user: impl Into<String>) -> Self {
+        Self { user: Some(user.into()), ..self }
+    }
+}
+
+impl CredentialsProvider for RedisCredentials {
+    fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>> {
+        let credentials = self.clone();
+        Box::pin(async { Ok(credentials) })
+    }
+}
+
+impl CredentialsProvider for PasswordFile {
+    fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>> {
+        let Self { user, path } = self.clone();
+        Box::pin(async {
+            let read = move || {
+                let read = fs::read_to_string(&path);
+                read.map_err(|error| format!("{}: {error}", path.display()))
+            };
+            let password = spawn_blocking(read).await??.trim().to_owned();
+            Ok(RedisCredentials::of_user(user, password))
+        })
+    }
+}
+
+impl<F, C> CredentialsProvider for F
+where
+    F: Fn() -> C + Send + Sync + 'static,
+    C: Future<Output = Result<RedisCredentials, BoxError>> + Send + 'static,
+{
+    fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>> {
+        Box::pin(self())
+    }
+}
+
+/// Shows neither the user nor the password.
+impl fmt::Debug for RedisCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCredentials")
+            .field("renew_after", &self.renew_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The shortest time between two renewals, so that a mistake does not keep a server busy.
+const SHORTEST: Duration = Duration::from_millis(100);

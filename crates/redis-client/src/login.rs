@@ -1,0 +1,211 @@
+//! The login of a client: asks for credentials, and renews them while a connection is open.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError};
+use tokio::time::{sleep, timeout};
+
+use super::connect_error::ConnectError;
+use super::credentials::{CredentialsProvider, RedisCredentials};
+use bellwether::BoxFuture;
+use bellwether::adapter::jitter;
+use bellwether::warn_throttled;
+
+/// The source of the credentials of a client.
+#[derive(Clone)]
+pub(super) enum Login {
+    /// Those of the address, if it has any.
+    Fixed(Option<RedisCredentials>),
+    Provided(Arc<ProvidedLogin>),
+}
+
+/// A provider, and the call to it that is under way.
+pub(super) struct ProvidedLogin {
+    provider: Box<dyn CredentialsProvider>,
+    /// Held to read and replace it, never across an `.await`.
+    pending: Mutex<Option<PendingCredentials>>,
+}
+
+type PendingCredentials = Shared<BoxFuture<'static, Result<RedisCredentials, Arc<str>>>>;
+
+impl Login {
+    pub(super) fn provided(provider: impl CredentialsProvider) -> Self {
+        let pending = Mutex::default();
+        Self::Provided(Arc::new(ProvidedLogin { provider: Box::new(provider), pending }))
+    }
+
+    /// The credentials for a connection that is opened now.
+    pub(super) async fn credentials(&self) -> Result<Option<RedisCredentials>, ConnectError> {
+        match self {
+            Self::Fixed(credentials) => Ok(credentials.clone()),
+            Self::Provided(login) => Ok(Some(login.credentials().await?)),
+        }
+    }
+
+    /// Other credentials than those that the server refused, if the provider has them by now.
+    pub(super) async fn changed(&self, refused: &RedisCredentials) -> Option<RedisCredentials> {
+        let Self::Provided(login) = self else { return None };
+        login.credentials().await.ok().filter(|changed| !changed.is_same(refused))
+    }
+
+    /// The task that renews credentials over an open connection, if they need that.
+    pub(super) fn renewal(
+        &self,
+        used: &RedisCredentials,
+        socket: &MultiplexedConnection,
+    ) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let Self::Provided(login) = self else { return None };
+        used.renewal()?;
+        Some(renew(Arc::clone(login), socket.clone(), used.clone()))
+    }
+}
+
+impl ProvidedLogin {
+    async fn credentials(&self) -> Result<RedisCredentials, ConnectError> {
+        let pending = self.pending().get_or_insert_with(|| self.ask()).clone();
+        let answer = pending.clone().await;
+        // The next connection asks again.
+        let mut current = self.pending();
+        if current.as_ref().is_some_and(|current| current.ptr_eq(&pending)) {
+            *current = None;
+        }
+        answer.map_err(|reason| ConnectError::unavailable(format!("credentials: {reason}")))
+    }
+
+    /// Asks the provider in a task of its own, because a connection may be given up meanwhile.
+    fn ask(&self) -> PendingCredentials {
+        let asked = tokio::spawn(timeout(LONGEST_CALL, self.provider.credentials()));
+        let answer = async {
+            match asked.await {
+                Ok(Ok(Ok(credentials))) => Ok(credentials),
+                Ok(Ok(Err(error))) => Err(error.to_string().into()),
+                Ok(Err(_)) => Err(format!("no answer within {LONGEST_CALL:?}").into()),
+                Err(_) => Err("the provider has panicked".into()),
+            }
+        };
+        answer.boxed().shared()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Option<PendingCredentials>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Authenticates again whenever it is due. It ends with the connection.
+async fn renew(
+    login: Arc<ProvidedLogin>,
+    mut socket: MultiplexedConnection,
+    mut used: RedisCredentials,
+) {
+    let mut failures = 0;
+    while let Some(renewal) = used.renewal() {
+        let pause = if failures == 0 { renewal } else { pause(failures, jitter()).min(renewal) };
+        sleep(pause).await;
+        match renew_once(&login, &mut socket, &used).await {
+            Ok(renewed) => {
+                used = renewed;
+                failures = 0;
+            }
+            Err(ConnectError::Reported(error)) if error.is_unrecoverable_error() => return,
+            Err(error) => {
+                failures += 1;
+                warn_throttled!(target: "bellwether::store", %error, "credentials could not be renewed: trying again");
+            }
+        }
+    }
+}
+
+async fn renew_once(
+    login: &ProvidedLogin,
+    socket: &mut MultiplexedConnection,
+    used: &RedisCredentials,
+) -> Result<RedisCredentials, ConnectError> {
+    let renewed = login.credentials().await?;
+    if !renewed.is_same(used) {
+        let authenticate = authentication(&renewed);
+        let answered = timeout(LONGEST_CALL, authenticate.query_async::<()>(socket)).await;
+        let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        answered.map_err(late)??;
+    }
+    Ok(renewed)
+}
+
+fn authentication(credentials: &RedisCredentials) -> Cmd {
+    let mut command = redis::cmd("AUTH");
+    if let Some(user) = credentials.user() {
+        command.arg(user);
+    }
+    command.arg(credentials.secret());
+    command
+}
+
+fn pause(failures: u32, jitter: f64) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(LONGEST_PAUSE).mul_f64(0.5 + jitter / 2.0)
+}
+
+/// How long a provider, or a server that is told a token, may take.
+const LONGEST_CALL: Duration = Duration::from_secs(10);
+/// The pause after the first renewal that failed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after renewals that failed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use bellwether::BoxError;
+
+    fn counting(calls: &Arc<AtomicU32>) -> Login {
+        let calls = Arc::clone(calls);
+        Login::provided(move || {
+            let calls = Arc::clone(&calls);
+            async move {
+                sleep(Duration::from_secs(1)).await;
+                let number = calls.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, BoxError>(RedisCredentials::password(format!("password {number}")))
+            }
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_are_opened_together_share_one_call() {
+        let calls = Arc::default();
+        let login = counting(&calls);
+        let (one, two) = tokio::join!(login.credentials(), login.credentials());
+        assert!(one.unwrap().unwrap().is_same(&two.unwrap().unwrap()));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        login.credentials().await.unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_outlives_the_connection_that_needed_it() {
+        let calls = Arc::default();
+        let login = counting(&calls);
+        timeout(Duration::from_millis(250), login.credentials()).await.err().unwrap();
+        sleep(Duration::from_secs(2)).await;
+        timeout(Duration::from_millis(250), login.credentials()).await.unwrap().unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_hangs_is_an_error() {
+        let login = Login::provided(std::future::pending);
+        let error = login.credentials().await.err().unwrap();
+        assert!(error.to_string().contains("no answer within 10s"), "{error}");
+    }
+
+    #[test]
+    fn pauses_double_up_to_half_a_minute() {
+        let seconds = |jitter| [1, 2, 3, 9, u32::MAX].map(|n| pause(n, jitter).as_millis());
+        assert_eq!(seconds(1.0), [1000, 2000, 4000, 30_000, 30_000]);
+        assert_eq!(seconds(0.0), [500, 1000, 2000, 15_000, 15_000]);
+    }
+}

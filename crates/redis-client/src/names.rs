@@ -1,0 +1,150 @@
+//! Names: how keys of a namespace are named in Redis.
+
+use super::slot::{InSlot, tag_of};
+use bellwether::Digest;
+
+/// `bw:<namespace>:{<digest>}` with a suffix.
+///
+/// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever
+/// text the key holds.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    prefix: String,
+}
+
+impl Names {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self { prefix: format!("bw:{namespace}:") }
+    }
+
+    /// A name of a key.
+    pub(super) fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
+        [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
+    }
+
+    /// A name of a key that [`digest_of`](Self::digest_of) does not parse, so its changes are
+    /// reported to no watch.
+    pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
+    }
+
+    /// A name that all keys of a slot share.
+    pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.name_in_slot(what, digest.slot())
+    }
+
+    /// A name in a slot, of no key.
+    pub(super) fn name_in_slot(&self, what: &str, slot: u16) -> Vec<u8> {
+        format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes()
+    }
+
+    /// The key that a name belongs to, if it is one of ours.
+    pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
+        Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
+    }
+
+    /// The tag that a name belongs to, if it is one of ours.
+    pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
+        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG)?;
+        Self::read_digest(name.strip_prefix(b":")?)
+    }
+
+    /// The name of a tag. It is in a slot of its own.
+    pub(super) fn tag_name(&self, digest: &Digest) -> Vec<u8> {
+        [self.prefix.as_bytes(), TAG, b":{", &digest.hex(), b"}"].concat()
+    }
+
+    /// The channel of a client, by the mark that it leaves at leases.
+    pub(super) fn waiter_channel(&self, mark: &str) -> String {
+        format!("{}waiter:{mark}", self.prefix)
+    }
+
+    fn read_digest(rest: &[u8]) -> Option<Digest> {
+        let hex = rest.strip_prefix(b"{")?.first_chunk::<{ Digest::BYTES * 2 }>()?;
+        let mut digest = [0; Digest::BYTES];
+        for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
+            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+        }
+        Some(digest.into())
+    }
+}
+
+/// What the names of tags begin with, after the namespace.
+const TAG: &[u8] = b"tag";
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwether::Key;
+
+    const SUFFIXES: [&str; 4] = ["", ":lease", ":failed", ":lock"];
+
+    #[test]
+    fn every_name_of_a_key_leads_back_to_it() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").with("}").with("{x}").digest();
+        for suffix in SUFFIXES {
+            assert_eq!(names.digest_of(&names.name(&digest, suffix)), Some(digest));
+        }
+    }
+
+    #[test]
+    fn other_names_lead_nowhere() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").digest();
+        let foreign = Names::new("shop2").name(&digest, "");
+        let shared = names.shared_name("fence", &digest);
+        let unwatched = names.unwatched_name("queue", &digest);
+        let others: [&[u8]; 4] = [b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"];
+        for name in [&foreign[..], &shared, &unwatched].into_iter().chain(others) {
+            assert_eq!(names.digest_of(name), None);
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_tag_leads_to_the_tag_and_to_no_key() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").digest();
+        let name = names.tag_name(&digest);
+        assert!(name.starts_with(b"bw:shop:tag:{"));
+        assert_eq!((names.tag_of(&name), names.digest_of(&name)), (Some(digest), None));
+        for other in [names.name(&digest, ""), Names::new("shop2").tag_name(&digest)] {
+            assert_eq!(names.tag_of(&other), None);
+        }
+    }
+
+    #[test]
+    fn the_hash_tag_is_the_digest_whatever_the_key_holds() {
+        let names = Names::new("shop");
+        for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
+            let digest = Key::of(text).with(text).digest();
+            for suffix in SUFFIXES {
+                let name = String::from_utf8(names.name(&digest, suffix)).unwrap();
+                let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+                assert_eq!(tag.map(|(tag, _)| tag), Some(digest.to_string().as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn all_names_of_a_key_are_in_one_slot() {
+        let names = Names::new("shop");
+        for sku in 0..100 {
+            let digest = Key::of("item").with(sku).digest();
+            let shared = names.shared_name("fence", &digest);
+            let unwatched = names.unwatched_name("queue", &digest);
+            let of_key = SUFFIXES.map(|suffix| names.name(&digest, suffix));
+            for name in of_key.iter().chain([&shared, &unwatched]) {
+                assert_eq!(name.slot(), digest.slot());
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Options of a Redis client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::ProtocolVersion;
+
+use super::address::Servers;
+use super::breaker::BreakerRules;
+use super::credentials::CredentialsProvider;
+use super::dial::Dialer;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{RedisTls, TlsConnector};
+use super::url::RedisUrl;
+use bellwether::ConfigError;
+use bellwether::adapter::{duration_within, namespace_of};
+
+/// The address of a Redis server, and how to connect to it and send to it.
+///
+/// ```
+/// # fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bellwether_redis_client::RedisClientOptions;
+///
+/// let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?
+///     .timeout(Duration::from_millis(100))?;
+/// # let _ = options;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisClientOptions {
+    servers: Servers,
+    dialer: Dialer,
+    /// For the sentinels.
+    sentinel_login: Login,
+    namespace: String,
+    timeout: Duration,
+    connect_timeout: Duration,
+    tracking: bool,
+    down_after: u32,
+    probe_every: Duration,
+}
+
+impl RedisClientOptions {
+    /// Options for the address of a server or a cluster, and for a namespace.
+    ///
+    /// All names on the server begin with `bw:<namespace>:`. Services share entries and locks if they
+    /// have the same namespace. It has no default, because two services must not share by accident.
+    ///
+    /// The address is one of these:
+    /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
+    /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
+    ///   cluster by one or more of its nodes. The others are discovered;
+    /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
+    ///   primary of a service by its sentinels. The credentials of the sentinels follow:
+    ///   `?sentinel_user=user&sentinel_password=password`. Give all sentinels, because no others are
+    ///   discovered;
+    /// - `rediss://`, `rediss-cluster://` or `rediss+sentinel://`, or `valkeys` in place of `rediss`,
+    ///   with the same parts, for TLS to all servers with the defaults of `RedisTls`. They need the
+    ///   feature `tls`;
+    /// - `unix:///path[?db=database&user=user&pass=password]`.
+    ///
+    /// Special characters in user and password are percent-encoded.
+    ///
+    /// # Errors
+    /// If it is not such an address. The message repeats no part of it, because any part may hold a
+    /// password. If the namespace is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
+    pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
+        let url = RedisUrl::parse(url)?;
+        let dialer = Dialer {
+            login: Login::Fixed(url.login.credentials()),
+            database: url.database,
+            #[cfg(feature = "tls")]
+            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::default()))),
+        };
+        Ok(Self {
+            servers: url.servers,
+            dialer,
+            sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
+            namespace: namespace_of(namespace)?,
+            timeout: Duration::from_millis(250),
+            connect_timeout: Duration::from_secs(5),
+            tracking: true,
+            down_after: 5,
+            probe_every: Duration::from_millis(250),
+        })
+    }
+
+    /// Sets what is trusted and presented by TLS.
+    ///
+    /// Default: `RedisTls::default()`, which trusts the authorities of the system and presents nothing.
+    ///
+    /// # Errors
+    /// If the address is not one of TLS, because then nothing would be encrypted.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: RedisTls) -> Result<Self, ConfigError> {
+        if self.dialer.tls.is_none() {
+            return Err(ConfigError::Tls { reason: "the address must begin with `rediss://`" });
+        }
+        self.dialer.tls = Some(Arc::new(TlsConnector::new(tls)));
+        Ok(self)
+    }
+
+    /// Sets where user and password come from, for those that change or must not be in an address.
+    ///
+    /// Default: those in the address, or none.
+    #[must_use]
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.dialer.login = Login::provided(provider);
+        self
+    }
+
+    /// Sets where user and password for the sentinels come from.
+    ///
+    /// Default: those in the address, or none. Sentinels have users of their own.
+    ///
+    /// # Errors
+    /// If the address is not one of sentinels, because then it would have no effect.
+    pub fn sentinel_credentials(
+        mut self,
+        provider: impl CredentialsProvider,
+    ) -> Result<Self, ConfigError> {
+        if !matches!(self.servers, Servers::Sentinel { .. }) {
+            let reason = "the address must begin with `redis+sentinel://`";
+            return Err(ConfigError::NoEffect { setting: "sentinel credentials", reason });
+        }
+        self.sentinel_login = Login::provided(provider);
+        Ok(self)
+    }
+
+    /// Sets how long one request may take, including a wait for a connection.
+    ///
+    /// Default: 250 ms. A healthy Redis answers within one millisecond, and a caller can bear a
+    /// quarter of a second once.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let timeout = duration_within("timeout of the store", timeout, least, most)?;
+        Ok(Self { timeout, ..self })
+    }
+
+    /// Sets how long connecting may take: the connection itself, TLS, the login, the scripts, and the
+    /// checks of `connect`.
+    ///
+    /// A request waits for a connection no longer than its [`timeout`](Self::timeout). The attempt to
+    /// connect goes on, and a later request uses the connection. Meanwhile another attempt is made
+    /// once a second, because packets may be lost.
+    ///
+    /// Default: 5 s. On a busy machine, a handshake takes much longer than a command.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let setting = "time for connecting of the store";
+        let connect_timeout = duration_within(setting, timeout, least, most)?;
+        Ok(Self { connect_timeout, ..self })
+    }
+
+    /// Sets after how many failures in a row the server is taken to be down (circuit breaker). Then
+    /// operations fail at once with [`StoreErrorKind::Down`](bellwether::StoreErrorKind::Down), without
+    /// a request, except for [one probe at a time](Self::probe_every).
+    ///
+    /// A failure is no reply in time, no connection, or the reply of a server that is not ready
+    /// (`LOADING`, `BUSY`, `MASTERDOWN`...). A refusal is no failure: a full server still serves
+    /// hits.
+    ///
+    /// Default: 5. One lost connection fails a few operations, a dead server fails all.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 1,000,000.
+    pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
+        if !(1..=1_000_000).contains(&failures) {
+            let setting = "failures until the store is down";
+            let given = failures as usize;
+            return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
+        }
+        Ok(Self { down_after: failures, ..self })
+    }
+
+    /// Sets how often one operation is sent as a probe to a server that is taken to be down. If the
+    /// server answers, all operations are sent again.
+    ///
+    /// Every store has its own interval, up to a fifth shorter or longer than this, so that the
+    /// processes of a fleet do not probe in step. The pauses between attempts to connect are at
+    /// most half of it.
+    ///
+    /// Default: 250 ms, so that a server that is back is in use within a second. Even for a fleet
+    /// of hundreds of processes, one command per interval and process is a negligible load.
+    ///
+    /// # Errors
+    /// If it is not from 100 ms to 60 s.
+    pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
+        let probe_every = duration_within("probe interval of the store", interval, least, most)?;
+        Ok(Self { probe_every, ..self })
+    }
+
+    /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes.
+    /// Instead, the script that ends a lease or frees a lock publishes a message to the processes that
+    /// wait for it, and each store or lock has one more connection for these. If the server refuses
+    /// that, too, waiters poll. Those of a `Redlock` always poll then.
+    ///
+    /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option. It saves
+    /// the refused command of each connect.
+    #[must_use]
+    pub fn resp2(self) -> Self {
+        Self { tracking: false, ..self }
+    }
+
+    /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
+    /// the name of the service, without users and passwords.
+    pub fn address(&self) -> String {
+        self.servers.to_string()
+    }
+
+    /// Whether the address is that of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster { .. })
+    }
+
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
+    /// For connections to the sentinels themselves.
+    pub(super) fn sentinel_dialer(&self) -> Dialer {
+        let mut dialer = self.dialer.clone();
+        dialer.login = self.sentinel_login.clone();
+        dialer.database = 0;
+        dialer
+    }
+
+    /// What all names on the server begin with, after `bw:`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// How long a request may take.
+    pub fn request_timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// How long connecting may take.
+    pub(super) fn connect_limit(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// Whether client tracking is requested.
+    pub(super) fn is_tracked(&self) -> bool {
+        self.tracking
+    }
+
+    /// Only RESP3 has push messages.
+    pub(super) fn protocol(&self) -> ProtocolVersion {
+        if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
+    }
+
+    pub(super) fn longest_backoff(&self) -> Duration {
+        self.probe_every / 2
+    }
+
+    /// The settings of the breaker. `jitter`, from 0 to 1, is the jitter of its pause.
+    pub(super) fn rules(&self, jitter: f64) -> BreakerRules {
+        let pause = self.probe_every.mul_f64(0.8 + 0.4 * jitter);
+        BreakerRules { after: self.down_after, pause, longest: self.timeout }
+    }
+}
+
+/// Shows the address of the server, but neither user nor password.
+impl fmt::Debug for RedisClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisClientOptions")
+            .field("address", &self.address())
+            .field("namespace", &self.namespace)
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("tracking", &self.tracking)
+            .field("down_after", &self.down_after)
+            .field("probe_every", &self.probe_every)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_of_a_fleet_probe_at_different_intervals() {
+        let options = RedisClientOptions::new("redis://localhost", "shop").unwrap();
+        let pause = |jitter| options.rules(jitter).pause;
+        assert_eq!(pause(0.0), Duration::from_millis(200));
+        assert_eq!(pause(1.0), Duration::from_millis(300));
+    }
+}

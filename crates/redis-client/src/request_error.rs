@@ -1,0 +1,345 @@
+//! Errors of requests, and their classification.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError};
+
+use super::connect_error::{ConnectError, Said};
+use bellwether::Key;
+use bellwether::{StoreError, StoreErrorKind};
+
+/// Why a request has no usable reply.
+#[derive(Clone, Debug)]
+pub(super) enum RequestError {
+    /// The reply does not fit the request.
+    Malformed,
+    /// There was no reply in time.
+    TimedOut(Duration),
+    /// The client or the server reports an error.
+    Reported(RedisError),
+    /// There is no connection, and the request was not sent.
+    Unconnected(ConnectError),
+    /// A node of a cluster sends the request to another one.
+    Redirected(RedisError),
+}
+
+/// The classification of an error reply.
+struct Classification {
+    /// The first word of the reply, or some words of it. They can be anywhere in the text, because
+    /// older servers put the error of a command inside a script there.
+    said: &'static str,
+    kind: StoreErrorKind,
+    /// Added to the message: what an operator can do about it.
+    advice: &'static str,
+}
+
+impl RequestError {
+    /// The error for the caller, with the operation and the key.
+    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+        let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
+        let advice = self.advice();
+        let separator = if advice.is_empty() { "" } else { ": " };
+        let message = format!("redis, {what}{of}: {self}{separator}{advice}");
+        let error = StoreError::new(self.kind(), message);
+        let error = if advice == MOVING { error.of_move() } else { error };
+        match self {
+            Self::Reported(source)
+            | Self::Redirected(source)
+            | Self::Unconnected(ConnectError::Reported(source)) => {
+                error.with_source(source.clone())
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => error,
+        }
+    }
+
+    /// The error as one of a node of a cluster, where redirections are no errors yet.
+    pub(super) fn in_cluster(self) -> Self {
+        match self {
+            Self::Reported(error) if error.redirect_node().is_some() => Self::Redirected(error),
+            other => other,
+        }
+    }
+
+    /// Whether the server has become a replica. Only a write detects that.
+    pub(super) fn is_of_replica(&self) -> bool {
+        self.classification().is_some_and(|class| class.said == READONLY)
+    }
+
+    /// Whether the server takes the connection for one that has not authenticated.
+    pub(super) fn is_of_unauthenticated(&self) -> bool {
+        self.classification().is_some_and(|class| class.said == NOAUTH)
+    }
+
+    /// Whether another connection may do what this one was refused.
+    pub(super) fn is_of_connection(&self) -> bool {
+        self.is_of_replica() || self.is_of_unauthenticated()
+    }
+
+    /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
+    /// not.
+    pub(super) fn is_outage(&self) -> bool {
+        use StoreErrorKind::{NotReady, TimedOut, Unreachable};
+        matches!(self, Self::Unconnected(_))
+            || matches!(self.kind(), NotReady | TimedOut | Unreachable)
+    }
+
+    pub(super) fn kind(&self) -> StoreErrorKind {
+        if let Some(class) = self.classification() {
+            return class.kind;
+        }
+        match self {
+            Self::Malformed => StoreErrorKind::Malformed,
+            Self::TimedOut(_) | Self::Unconnected(ConnectError::Late(_)) => {
+                StoreErrorKind::TimedOut
+            }
+            Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::Redirected(_) => StoreErrorKind::NotReady,
+            Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                match error.kind() {
+                    ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+                    ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
+                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+                    ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
+                    _ if error.is_timeout() => StoreErrorKind::TimedOut,
+                    _ => StoreErrorKind::Unreachable,
+                }
+            }
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        self.classification().map_or("", |class| class.advice)
+    }
+
+    fn classification(&self) -> Option<&'static Classification> {
+        match self {
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                classify(error)
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) | Self::Redirected(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the reply makes no sense"),
+            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Reported(error) => Said(error).fmt(f),
+            Self::Unconnected(error) => write!(f, "no connection: {error}"),
+            Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
+        }
+    }
+}
+
+/// How long a refusal of a command inside a script lasts.
+pub(super) enum Refusal {
+    /// The user lacks a permission.
+    Forbidden,
+    /// The server is a replica, with advice.
+    Replica(&'static str),
+    /// It may be over soon.
+    Temporary,
+}
+
+pub(super) fn refusal(said: &str) -> Refusal {
+    match classify_text(said) {
+        Some(class) if class.said == READONLY => Refusal::Replica(class.advice),
+        Some(class) if class.kind == StoreErrorKind::Misconfigured => Refusal::Forbidden,
+        _ => Refusal::Temporary,
+    }
+}
+
+fn classify(error: &RedisError) -> Option<&'static Classification> {
+    let code = error.code()?;
+    let by_code = CLASSIFICATIONS.iter().find(|class| class.said == code);
+    // Older servers put the error of a command inside a script in the text.
+    by_code.or_else(|| classify_text(error.detail()?))
+}
+
+fn classify_text(text: &str) -> Option<&'static Classification> {
+    CLASSIFICATIONS.iter().find(|class| {
+        let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
+        let ends = |at: usize| text[at..].starts_with(|after: char| !after.is_alphanumeric());
+        let mut places = text.match_indices(class.said);
+        places.any(|(at, said)| {
+            begins(at) && (at + said.len() == text.len() || ends(at + said.len()))
+        })
+    })
+}
+
+const READONLY: &str = "READONLY";
+const NOAUTH: &str = "NOAUTH";
+
+/// The error replies with a classification. All others are [`StoreErrorKind::Refused`].
+///
+/// `NOSCRIPT` is not among them, because the client then sends the text of the script.
+const CLASSIFICATIONS: &[Classification] = &[
+    not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
+    not_ready("BUSY", "a long script keeps it from answering"),
+    not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
+    not_ready("TRYAGAIN", MOVING),
+    // A script has used a name that has moved already.
+    not_ready("non local key", MOVING),
+    not_ready("CLUSTERDOWN", CLUSTER_DOWN),
+    not_ready("the cluster is down", CLUSTER_DOWN),
+    not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
+    refused("OOM", "it is full: raise its `maxmemory`, or have it evict (`maxmemory-policy`)"),
+    refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
+    refused("NOREPLICAS", "it takes no writes while it has too few replicas"),
+    refused(READONLY, "it is a replica: the address must lead to the primary"),
+    misconfigured(NOAUTH, "give a user and a password in the address"),
+    misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
+    misconfigured("NOPERM", RIGHTS),
+    // Of a `SELECT`, the client gives the text without the code.
+    misconfigured("has no permissions to run", RIGHTS),
+    misconfigured("user executing the script can't", RIGHTS),
+    misconfigured("ACL failure in script", RIGHTS),
+    misconfigured(
+        "unknown command",
+        "it must be Redis 6.2 or later, or Valkey, with no command renamed",
+    ),
+    misconfigured("MOVED", CLUSTER),
+    misconfigured("ASK", CLUSTER),
+    misconfigured("CROSSSLOT", CLUSTER),
+    misconfigured("cluster support disabled", "it is a single server: use `redis://`"),
+];
+
+const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
+
+const MOVING: &str = "its slot is moving to another node of a cluster";
+
+const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its slot";
+
+const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
+     not reach each other";
+
+const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
+     `~bw:*` among it";
+
+const fn not_ready(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::NotReady, advice }
+}
+
+const fn refused(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::Refused, advice }
+}
+
+const fn misconfigured(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::Misconfigured, advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    /// The error that the client makes of an error reply.
+    fn sent(reply: &str) -> RequestError {
+        let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes()).and_then(|value| {
+            let Value::ServerError(error) = value else { panic!("{value:?}") };
+            Err::<(), RedisError>(error.into())
+        });
+        RequestError::Reported(reply.unwrap_err())
+    }
+
+    #[test]
+    fn every_error_reply_has_its_kind() {
+        use StoreErrorKind::{Misconfigured, NotReady, Refused};
+        let replies = [
+            ("LOADING Redis is loading the dataset in memory", NotReady),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", NotReady),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.", NotReady),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", NotReady),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: 1f",
+                NotReady,
+            ),
+            ("CLUSTERDOWN Hash slot not served", NotReady),
+            ("ERR Script attempted to execute a write command while the cluster is down", NotReady),
+            ("ERR max number of clients reached", NotReady),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Refused),
+            ("MISCONF Redis is configured to save RDB snapshots, but", Refused),
+            ("NOREPLICAS Not enough good replicas to write.", Refused),
+            ("READONLY You can't write against a read only replica.", Refused),
+            ("NOAUTH Authentication required.", Misconfigured),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Misconfigured),
+            ("NOPERM this user has no permissions to run the 'mget' command", Misconfigured),
+            ("ERR this user has no permissions to run the 'select' command", Misconfigured),
+            ("MOVED 3999 127.0.0.1:6381", Misconfigured),
+            ("ASK 3999 127.0.0.1:6381", Misconfigured),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Misconfigured),
+            ("ERR unknown command 'EVALSHA', with args beginning with: ", Misconfigured),
+            ("ERR something else", Refused),
+            ("WHATEVER it says", Refused),
+        ];
+        for (reply, kind) in replies {
+            assert_eq!(sent(reply).kind(), kind, "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_a_script_met_is_read_from_the_text_of_its_error() {
+        use StoreErrorKind::{Misconfigured, Refused};
+        let replies = [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: 1f, on @user_script:9.",
+                Refused,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 1f",
+                Misconfigured,
+            ),
+            (
+                "ERR ACL failure in script: User bw has no permissions to run the 'set' command",
+                Misconfigured,
+            ),
+            (
+                "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -READONLY You can't",
+                Refused,
+            ),
+        ];
+        for (reply, kind) in replies {
+            assert_eq!(sent(reply).kind(), kind, "{reply}");
+        }
+        assert!(sent(replies[3].0).is_of_replica());
+        assert!(!sent(replies[0].0).is_of_replica());
+    }
+
+    #[test]
+    fn an_error_reply_is_shown_in_the_words_of_the_server() {
+        for reply in [
+            "NOPERM this user has no permissions to run the 'mget' command",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "READONLY You can't write against a read only replica.",
+            "ERR something else",
+        ] {
+            assert_eq!(sent(reply).to_string(), reply);
+        }
+    }
+
+    #[test]
+    fn a_word_within_a_word_means_nothing() {
+        for reply in ["ERR OOMPH", "ERR TASK 1", "BUSYGROUP exists", "BUSYKEY Target key name"] {
+            assert_eq!(sent(reply).kind(), StoreErrorKind::Refused, "{reply}");
+            assert_eq!(sent(reply).advice(), "", "{reply}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
+        let error =
+            sent("OOM command not allowed").during("reading an entry", Some(&Key::of("item")));
+        let said = error.to_string();
+        assert!(
+            said.contains("reading an entry of `item") && said.contains("maxmemory-policy"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Permissions: whether the user may run the commands of scripts.
+
+use std::sync::LazyLock;
+
+use super::RedisClient;
+use super::request::RedisRequest;
+use super::request_error::{Refusal, RequestError, refusal};
+use super::script::RedisScript;
+use super::value::RedisValue;
+use bellwether::{StoreError, StoreErrorKind};
+
+impl RedisClient {
+    /// Checks that the user may run scripts, and these commands in them. The commands run on a name
+    /// that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need the permission to
+    /// administer.
+    ///
+    /// The commands are in lower case, of those that the scripts of this crate and of
+    /// `bellwether-lock` use.
+    ///
+    /// A temporary refusal is only logged, because the server may accept writes later: it is full,
+    /// or has too few replicas.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](StoreErrorKind::Misconfigured) with all missing permissions, or
+    /// [`Refused`](StoreErrorKind::Refused) if the server is a replica.
+    pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
+        let commands = commands.join(" ").into_bytes();
+        for name in self.names_on_nodes("check") {
+            let by_hash =
+                || RedisRequest::script(&RIGHTS, [name.clone()], [commands.clone()], CHECKING);
+            // A server that was restarted does not know the hash. A user needs the permission for
+            // both.
+            read_reply(self.run(&by_hash().by_text(), Some).await?)?;
+            self.run(&by_hash(), Some).await?;
+        }
+        Ok(())
+    }
+}
+
+fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
+    let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CHECKING, None))?;
+    let mut missing = Vec::new();
+    for [command, why] in said.as_chunks().0 {
+        match refusal(why) {
+            Refusal::Forbidden => missing.push(format!("+{command}")),
+            Refusal::Replica(advice) => {
+                let message = format!("redis, {CHECKING}: {why}: {advice}");
+                return Err(StoreError::new(StoreErrorKind::Refused, message));
+            }
+            Refusal::Temporary => {
+                tracing::warn!(target: "bellwether::store", command, why, "redis refuses a write for now")
+            }
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "redis, {CHECKING}: the user may not run what the scripts need: \
+         `ACL SETUSER <user> {}` allows it",
+        missing.join(" ")
+    );
+    Err(StoreError::new(StoreErrorKind::Misconfigured, message))
+}
+
+fn texts(reply: RedisValue) -> Option<Vec<String>> {
+    let RedisValue::Array(texts) = reply else { return None };
+    let text = |text| match text {
+        RedisValue::Bytes(text) => String::from_utf8(text).ok(),
+        _ => None,
+    };
+    texts.into_iter().map(text).collect()
+}
+
+static RIGHTS: LazyLock<RedisScript> =
+    LazyLock::new(|| RedisScript::new(&[include_str!("rights.lua")]));
+
+const CHECKING: &str = "connecting";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
+        let said = pairs.iter().flatten().map(|said| RedisValue::Bytes(said.as_bytes().to_vec()));
+        read_reply(RedisValue::Array(said.collect()))
+    }
+
+    #[test]
+    fn all_rights_that_are_missing_are_named_at_once() {
+        let why = "ERR The user executing the script can't run this command or subcommand";
+        let error = refusal(&[["pttl", why], ["del", why]]).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+        assert!(error.to_string().contains("+pttl +del"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_is_full_is_no_error() {
+        assert!(
+            refusal(&[["set", "OOM command not allowed when used memory > 'maxmemory'."]]).is_ok()
+        );
+        assert!(refusal(&[]).is_ok());
+    }
+
+    #[test]
+    fn a_replica_is_an_error() {
+        let error = refusal(&[["set", "READONLY You can't write against a read only replica."]]);
+        assert!(error.unwrap_err().to_string().contains("primary"));
+    }
+
+    #[test]
+    fn a_reply_of_another_shape_is_malformed() {
+        let error = read_reply(RedisValue::Int(1)).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Malformed);
+    }
+}

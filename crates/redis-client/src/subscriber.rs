@@ -1,0 +1,274 @@
+//! The subscriber: receives the messages that scripts publish where the server reports no changes
+//! (client tracking).
+//!
+//! ```text
+//! a script finds a lease or lock busy ──► the mark of the client, at the lease or lock
+//! the script that ends it ──► PUBLISH bw:<namespace>:waiter:<mark> ──► SubscriberTask ──► Watchers
+//! ```
+//!
+//! Each client has a mark and a channel of its own. So only what a process waits for costs messages,
+//! and only the processes that wait receive them. Messages that are lost with the
+//! connection are replaced by a notification of all watches.
+//!
+//! The connection is one of its own and speaks RESP2. It sends no other command, so no message can
+//! be taken for the reply to one. In a cluster it leads to any node, because the nodes pass messages
+//! on to each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use redis::Msg;
+use redis::aio::PubSubStream;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+use uuid::Uuid;
+
+use super::cluster::Cluster;
+use super::connect_error::{ConnectError, DialStep};
+use super::destination::Destination;
+use super::dial::{Dialer, Driver};
+use super::names::Names;
+use super::node::NodeFactory;
+use super::reconnect::Failovers;
+use super::routing::Routing;
+use bellwether::adapter::jitter;
+use bellwether::store::Watchers;
+use bellwether::warn_throttled;
+
+/// The subscription of a client. It ends when this is dropped.
+pub(super) struct Subscriber {
+    /// It is left at leases and locks that the client waits for.
+    mark: String,
+    task: SubscriberTask,
+    /// The running task, if it was started. Held to start it, never across an `.await`.
+    running: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SubscriptionState {
+    /// Not yet, or not any more.
+    Connecting,
+    Subscribed,
+    /// The last attempt has failed.
+    Failed,
+}
+
+/// Keeps the subscription.
+#[derive(Clone)]
+struct SubscriberTask {
+    dialer: Dialer,
+    destination: Destination,
+    /// Set in a cluster, in place of the destination.
+    cluster: Option<Arc<Cluster>>,
+    failovers: Arc<Failovers>,
+    /// How long one attempt may take.
+    timeout: Duration,
+    channel: String,
+    names: Names,
+    watchers: Watchers,
+    /// The number of messages so far.
+    pushes: Arc<AtomicU64>,
+    state: Arc<watch::Sender<SubscriptionState>>,
+}
+
+impl Subscriber {
+    /// It subscribes when its mark is first needed.
+    pub(super) fn new(factory: &NodeFactory, routing: &Routing) -> Self {
+        let NodeFactory { connector, handler, .. } = factory;
+        let mut mark = Uuid::new_v4().simple().to_string();
+        mark.truncate(MARK);
+        let task = SubscriberTask {
+            dialer: connector.dialer.clone(),
+            destination: connector.destination.clone(),
+            cluster: routing.cluster(),
+            failovers: Arc::clone(&connector.failovers),
+            timeout: connector.connect_timeout,
+            channel: handler.names.waiter_channel(&mark),
+            names: handler.names.clone(),
+            watchers: handler.watchers.clone(),
+            pushes: Arc::clone(&handler.pushes),
+            state: Arc::new(watch::Sender::new(SubscriptionState::Connecting)),
+        };
+        Self { mark, task, running: Mutex::default() }
+    }
+
+    /// The mark to leave. Empty without a subscription, which is begun then.
+    pub(super) fn mark(&self) -> Vec<u8> {
+        if self.is_subscribed() {
+            return self.mark.clone().into_bytes();
+        }
+        self.start();
+        Vec::new()
+    }
+
+    pub(super) fn is_subscribed(&self) -> bool {
+        *self.task.state.borrow() == SubscriptionState::Subscribed
+    }
+
+    /// Subscribes, and waits until that has succeeded or failed. Returns whether it has succeeded.
+    pub(super) async fn connect(&self) -> bool {
+        let mut state = self.task.state.subscribe();
+        self.start();
+        let settled = state.wait_for(|state| *state != SubscriptionState::Connecting);
+        let settled = timeout(self.task.timeout, settled).await;
+        settled.is_ok_and(|state| state.is_ok_and(|state| *state == SubscriptionState::Subscribed))
+    }
+
+    /// Starts the task, unless it runs already or there is no runtime.
+    fn start(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut running = self.running();
+        if running.as_ref().is_none_or(AbortHandle::is_finished) {
+            *running = Some(runtime.spawn(self.task.clone().run()).abort_handle());
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        if let Some(running) = self.running().take() {
+            running.abort();
+        }
+    }
+}
+
+impl SubscriberTask {
+    async fn run(self) {
+        let mut failures = 0;
+        loop {
+            let begun_after = self.failovers.count();
+            let step = DialStep::new("answer of a sentinel");
+            match step.within(self.timeout, self.subscribe(&step)).await {
+                Ok(messages) => {
+                    failures = 0;
+                    self.receive(messages, begun_after).await;
+                    sleep(pause(1, LONGEST_PAUSE, jitter())).await;
+                }
+                Err(error) => {
+                    failures += 1;
+                    let longest = self.failed(&error);
+                    sleep(pause(failures, longest, jitter())).await;
+                }
+            }
+        }
+    }
+
+    async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
+        let node = self.cluster.as_ref().and_then(|cluster| cluster.any_node());
+        let address = match node {
+            Some(address) => address,
+            None => self.destination.address().await?,
+        };
+        let mut subscription = self.dialer.dial_subscription(&address, step).await?;
+        subscription.subscribe(&self.channel).await?;
+        Ok(subscription.into_on_message())
+    }
+
+    /// Receives messages until the connection ends or another server is the primary.
+    async fn receive(&self, mut messages: PubSubStream, begun_after: u64) {
+        let subscribed = Subscribed::begin(self);
+        let names = self.names.clone();
+        let watchers = self.watchers.clone();
+        let pushes = Arc::clone(&self.pushes);
+        let receiving = tokio::spawn(async move {
+            while let Some(message) = messages.next().await {
+                pushes.fetch_add(1, Ordering::Relaxed);
+                tell(&message, &names, &watchers);
+            }
+        });
+        let driver = Arc::new(Driver::of(receiving.abort_handle()));
+        self.failovers.watch(&driver);
+        if self.failovers.count() != begun_after {
+            driver.end();
+        }
+        // An error says that it was ended.
+        let _ = receiving.await;
+        drop(subscribed);
+    }
+
+    /// Notes that an attempt has failed. Returns the limit to the pause before the next one.
+    fn failed(&self, error: &ConnectError) -> Duration {
+        self.state.send_replace(SubscriptionState::Failed);
+        let is_refused = matches!(error, ConnectError::Reported(error) if !error.is_io_error());
+        if is_refused {
+            warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
+            return LONGEST_PAUSE_IF_REFUSED;
+        }
+        tracing::debug!(%error, "no subscription: waiters poll");
+        LONGEST_PAUSE
+    }
+}
+
+/// Notifies the watches of the key that a message names.
+fn tell(message: &Msg, names: &Names, watchers: &Watchers) {
+    if let Some(digest) = names.digest_of(message.get_payload_bytes()) {
+        watchers.tell(&digest);
+    }
+}
+
+/// The time of a subscription. Before and after it, messages may have been lost.
+struct Subscribed<'a>(&'a SubscriberTask);
+
+impl<'a> Subscribed<'a> {
+    fn begin(task: &'a SubscriberTask) -> Self {
+        task.state.send_replace(SubscriptionState::Subscribed);
+        tracing::debug!("waiters are told by messages");
+        // The waiters of this moment have left no mark.
+        task.watchers.tell_all();
+        Self(task)
+    }
+}
+
+impl Drop for Subscribed<'_> {
+    fn drop(&mut self) {
+        self.0.state.send_replace(SubscriptionState::Connecting);
+        self.0.watchers.tell_all();
+    }
+}
+
+fn pause(failures: u32, longest: Duration, jitter: f64) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(longest).mul_f64(0.5 + jitter / 2.0)
+}
+
+/// The length of a mark: hexadecimal digits. The scripts have the same value.
+const MARK: usize = 16;
+
+/// The pause after the first attempt that failed, and before a connection is replaced.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest pause between attempts. Waiters poll meanwhile.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The same if the server refuses. That lasts until a person allows it.
+const LONGEST_PAUSE_IF_REFUSED: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let pause = |n, jitter| pause(n, LONGEST_PAUSE, jitter).as_millis();
+        let pauses = |jitter| [1, 2, 3, 9, u32::MAX].map(|n| pause(n, jitter));
+        assert_eq!(pauses(1.0), [50, 100, 200, 2000, 2000]);
+        assert_eq!(pauses(0.0), [25, 50, 100, 1000, 1000]);
+    }
+
+    #[test]
+    fn the_scripts_have_the_same_marks_and_channels() {
+        let prelude = include_str!("prelude.lua");
+        assert!(prelude.contains(&format!("local mark_length, most_marks = {MARK}, 1000\n")));
+        let channel = Names::new("shop").waiter_channel("0123456789abcdef");
+        assert_eq!(channel, "bw:shop:waiter:0123456789abcdef");
+        assert!(prelude.contains("'^bw:[^:]+:') .. 'waiter:'"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The check at start-up: whether the store can work with the server.
+
+use super::inner::Inner;
+use bellwether::Key;
+use bellwether::{StoreError, StoreErrorKind};
+use bellwether_redis_client::{RedisRequest, Route};
+
+/// Connects now instead of at the first use, and runs the commands of operations on names that are
+/// not used. It leaves nothing behind.
+pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
+    let client = &store.client;
+    client.connect().await?;
+    for name in client.names_on_nodes("check") {
+        let mut names = vec![name];
+        if !client.is_cluster() {
+            // Two names in two slots: a node of a cluster refuses that.
+            names.push(store.entry_name(&Key::of("bellwether.check").digest()));
+        }
+        client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
+    }
+    client.check_commands(&COMMANDS).await?;
+    if store.replicas.is_some() {
+        // With no replicas to wait for, it replies at once.
+        let wait = RedisRequest::command("WAIT", [], CONNECTING).over(Route::Waiting);
+        client.run(&wait.with_args([b"0".to_vec(), b"0".to_vec()]), Some).await?;
+    }
+    let plain = (0..store.plain_connections()).map(Route::Plain);
+    for route in plain.chain([Route::Tracked]) {
+        for probe in client.probes(CONNECTING) {
+            client.run(&probe.over(route), Some).await?;
+        }
+    }
+    if client.is_tracked() {
+        return Ok(());
+    }
+    if store.near.is_some() {
+        explain_untracked(store).await?;
+    }
+    client.prepare_messages().await
+}
+
+/// Finds out whether a near cache has no tracking because the user may not ask for it. A server
+/// without tracking is no error: the near cache then keeps no copies.
+async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
+    let request = RedisRequest::command("CLIENT", [], CONNECTING)
+        .with_args([b"TRACKING".to_vec(), b"ON".to_vec()]);
+    match store.client.run(&request, Some).await {
+        Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+            let message = format!("{error}: a near cache needs `+client|tracking`");
+            Err(StoreError::new(StoreErrorKind::Misconfigured, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 8] = ["get", "getex", "setrange", "time", "set", "pttl", "pexpire", "del"];
+
+const CONNECTING: &str = "connecting";

@@ -1,0 +1,385 @@
+//! The envelope: the stored bytes of an entry.
+//!
+//! Numbers are big-endian:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 3 | magic, `BWE` |
+//! | 3 | 1 | version: 2 with tags, 1 without |
+//! | 4 | 1 | codec of the value |
+//! | 5 | 1 | 1 if it is refreshed early, else 0 |
+//! | 6 | 2 | `EX` if it was made stale before the end of its ttl, else zero |
+//! | 8 | 20 | digest of the key |
+//! | 28 | 8 | fence |
+//! | 36 | 8 | stored at, in us of the store's clock |
+//! | 44 | 8 | ttl, in ms |
+//! | 52 | 8 | stale while it is revalidated, in ms |
+//! | 60 | 8 | stale if there is an error, in ms |
+//! | 68 | 8 | stale to be validated, in ms |
+//! | 76 | 4 | load time, in us |
+//! | 80 | 4 | length of the value |
+//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and all from 88 on |
+//! | 88 | 1 | version 2: the number of tags |
+//! | 89 | 36 each | version 2: tags, each with the 20 bytes of its digest, the hard and the soft epoch |
+//! | 88, or after the tags | | value |
+//!
+//! "Stored at" and the lifetimes are the absolute end of an entry, by the store's clock. So a lookup
+//! needs nothing but the bytes and the server's time, unless an entry was made stale early: when that
+//! ends, only the expiry of its name says.
+//!
+//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
+//! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
+//! overwritten, so a process that knows version 1 only leaves entries with tags alone.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use bellwether::Digest;
+use bellwether::Lifetimes;
+use bellwether::adapter::millis;
+use bellwether::store::{Draft, TagEpoch, Value};
+
+/// What an envelope holds in addition to the draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) fence: u64,
+    pub(super) stored_at: u64,
+    /// Whether a script has made it stale before the end of its ttl.
+    pub(super) is_expired: bool,
+}
+
+/// The contents of an envelope.
+pub(super) type Opened = (Draft, Stamp, Vec<TagEpoch>);
+
+/// Why bytes are not an envelope of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Not an envelope, truncated, or changed.
+    Damaged,
+    /// Written by a later version of this crate.
+    Newer,
+    /// The envelope of another key.
+    OtherKey,
+}
+
+/// Encodes a draft.
+pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp, epochs: &[TagEpoch]) -> Vec<u8> {
+    let value = draft.value().encoded();
+    // `max_entry_bytes` keeps a value far below 4 GiB.
+    let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let mut sealed = Vec::with_capacity(HEADER + TAGS + epochs.len() * TAG + value.len());
+    let version = if epochs.is_empty() { UNTAGGED } else { TAGGED };
+    sealed.extend_from_slice(MAGIC);
+    let lifetimes = draft.lifetimes();
+    let early = u8::from(lifetimes.is_refreshed_early());
+    sealed.extend_from_slice(&[version, draft.codec(), early, 0, 0]);
+    sealed.extend_from_slice(key.as_bytes());
+    sealed.extend_from_slice(&stamp.fence.to_be_bytes());
+    sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
+    let stale = [lifetimes.while_revalidate(), lifetimes.if_error(), lifetimes.for_validation()];
+    for window in [lifetimes.ttl()].into_iter().chain(stale) {
+        sealed.extend_from_slice(&millis(window).to_be_bytes());
+    }
+    let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
+    sealed.extend_from_slice(&load_time.to_be_bytes());
+    sealed.extend_from_slice(&length.to_be_bytes());
+    // In the place of the checksum, until it is known.
+    sealed.extend_from_slice(&[0; HEADER - SUMMED]);
+    if version == TAGGED {
+        seal_tags(&mut sealed, epochs);
+    }
+    sealed.extend_from_slice(value);
+    let (header, rest) = sealed.split_at(HEADER);
+    let sum = checksum(&header[..SUMMED], rest);
+    sealed[SUMMED..HEADER].copy_from_slice(&sum.to_be_bytes());
+    sealed
+}
+
+fn seal_tags(sealed: &mut Vec<u8>, epochs: &[TagEpoch]) {
+    // An entry has at most 33.
+    sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
+    for epoch in epochs {
+        sealed.extend_from_slice(epoch.tag().as_bytes());
+        sealed.extend_from_slice(&epoch.hard().to_be_bytes());
+        sealed.extend_from_slice(&epoch.soft().to_be_bytes());
+    }
+}
+
+/// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
+pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
+    let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
+    let mut fields = Fields(header);
+    if fields.take::<3>() != *MAGIC {
+        return Err(Unreadable::Damaged);
+    }
+    let [version, codec] = fields.take();
+    if version > TAGGED {
+        return Err(Unreadable::Newer);
+    }
+    let [early] = fields.take();
+    let flag: [u8; 2] = fields.take();
+    let digest = Digest::from(fields.take());
+    let fence = u64::from_be_bytes(fields.take());
+    let stored_at = u64::from_be_bytes(fields.take());
+    let [ttl, while_revalidate, if_error, for_validation] =
+        [(); 4].map(|()| Duration::from_millis(u64::from_be_bytes(fields.take())));
+    let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
+    let length = u32::from_be_bytes(fields.take()) as usize;
+    let sum = u32::from_be_bytes(fields.take());
+    let mut summed = *header;
+    let rest = &sealed[HEADER..];
+    summed[FLAG..FLAG + 2].fill(0);
+    let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
+    let tags = match version {
+        UNTAGGED => Some(0),
+        TAGGED => rest.first().map(|count| TAGS + usize::from(*count) * TAG),
+        _ => None,
+    };
+    let value = tags.and_then(|tags| rest.get(tags..)).filter(|value| value.len() == length);
+    let (Some(value), true) = (value, checksum(&summed[..SUMMED], rest) == sum) else {
+        return Err(Unreadable::Damaged);
+    };
+    if early > 1 || !is_flag {
+        return Err(Unreadable::Damaged);
+    }
+    let epochs = open_tags(&rest[..rest.len() - value.len()]);
+    let value = Value::new(sealed.slice_ref(value));
+    if digest != *key {
+        return Err(Unreadable::OtherKey);
+    }
+    let lifetimes = Lifetimes::fresh_for(ttl)
+        .stale_while_revalidate(while_revalidate)
+        .stale_if_error(if_error)
+        .kept_for_validation(for_validation);
+    let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
+    let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
+    Ok((draft, Stamp { fence, stored_at, is_expired: flag == *EXPIRED }, epochs))
+}
+
+/// The tags of an envelope: the bytes between the header and the value.
+fn open_tags(tags: &[u8]) -> Vec<TagEpoch> {
+    let tags = tags.get(TAGS..).unwrap_or_default();
+    let epoch = |tag: &[u8; TAG]| {
+        let (digest, rest) = tag.split_first_chunk()?;
+        let (hard, rest) = rest.split_first_chunk()?;
+        let soft = rest.first_chunk()?;
+        let [hard, soft] = [hard, soft].map(|epoch| u64::from_be_bytes(*epoch));
+        Some(TagEpoch::new(Digest::from(*digest), hard, soft))
+    };
+    tags.as_chunks().0.iter().filter_map(epoch).collect()
+}
+
+/// The fence at the offset where the scripts read it, even if the envelope is damaged.
+pub(super) fn fence(sealed: &[u8]) -> u64 {
+    let fence = sealed.get(FENCE..).and_then(<[u8]>::first_chunk);
+    fence.map_or(0, |fence| u64::from_be_bytes(*fence))
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "not an envelope, or a damaged one",
+            Self::Newer => "an envelope of a newer version",
+            Self::OtherKey => "the envelope of another key",
+        })
+    }
+}
+
+/// The header, field by field.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    /// The next field. All of them together are the header, so there always is one.
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let Some((field, rest)) = self.0.split_first_chunk() else {
+            return [0; N];
+        };
+        self.0 = rest;
+        *field
+    }
+}
+
+fn checksum(header: &[u8], value: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(header);
+    sum.update(value);
+    sum.finalize()
+}
+
+const MAGIC: &[u8; 3] = b"BWE";
+/// The version without tags.
+const UNTAGGED: u8 = 1;
+
+/// The version with tags.
+const TAGGED: u8 = 2;
+
+const HEADER: usize = 88;
+
+/// The length of the number of tags.
+const TAGS: usize = 1;
+
+/// The length of a tag: its digest and its epochs.
+const TAG: usize = Digest::BYTES + 16;
+
+/// The offset of the mark of an entry that was made stale early. The checksum leaves it out,
+/// because scripts write it.
+const FLAG: usize = 6;
+
+const EXPIRED: &[u8; 2] = b"EX";
+
+/// The offset of the fence.
+const FENCE: usize = 28;
+
+/// The checksum is over everything but itself.
+const SUMMED: usize = 84;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwether::Key;
+    use bellwether::Lifetimes;
+
+    fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60))
+            .stale_while_revalidate(Duration::from_millis(1500))
+            .stale_if_error(Duration::from_secs(4))
+            .kept_for_validation(Duration::from_secs(5))
+            .refreshed_early();
+        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, lifetimes)
+            .timed(Duration::from_millis(52), Duration::ZERO);
+        let digest = Digest::from(std::array::from_fn(|index| index as u8));
+        let stored_at = 0x1112_1314_1516_1718;
+        let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at, is_expired: false };
+        (seal(&draft, &digest, stamp, &[]), digest)
+    }
+
+    fn sealed_with(tags: u8) -> (Vec<u8>, Digest, Vec<TagEpoch>) {
+        let draft = Draft::new(Value::new(b"value"[..].into()), 1, Lifetimes::NONE);
+        let digest = Key::of("item").digest();
+        let epoch = |tag: u8| TagEpoch::new(Digest::from([tag; 20]), u64::from(tag) << 32, 7);
+        let epochs: Vec<_> = (0..tags).map(epoch).collect();
+        let stamp = Stamp { fence: 1, stored_at: 2, is_expired: false };
+        let sealed = seal(&draft, &digest, stamp, &epochs);
+        (sealed, digest, epochs)
+    }
+
+    #[test]
+    fn version_2_is_written_as_these_very_bytes() {
+        let (sealed, ..) = sealed_with(2);
+        assert_eq!(&sealed[..4], b"BWE\x02");
+        let tags: &[u8] = b"\x02\
+            \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\
+            \x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\
+            \0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x07";
+        assert_eq!(&sealed[88..161], tags);
+        assert_eq!(&sealed[161..], b"value");
+    }
+
+    #[test]
+    fn tags_are_opened_as_they_were_sealed() {
+        for count in 0..=33 {
+            let (sealed, digest, expected) = sealed_with(count);
+            let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
+            assert_eq!((draft.value().encoded(), stamp.fence), (&b"value"[..].into(), 1));
+            assert_eq!(epochs, expected);
+        }
+    }
+
+    #[test]
+    fn damaged_tags_are_noticed() {
+        let (sealed, digest, _) = sealed_with(3);
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            let cut = Bytes::copy_from_slice(&sealed[..length]);
+            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
+        }
+    }
+
+    /// Stored bytes outlive a deployment. If this test fails, the version has to change.
+    #[test]
+    fn version_1_is_written_as_these_very_bytes() {
+        let (sealed, _) = sealed(b"{\"a\":1}");
+        let expected: &[u8] = b"BWE\x01\x01\x01\0\0\
+            \x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\
+            \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+            \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\0\0\0\x0f\xa0\
+            \0\0\0\0\0\0\x13\x88\0\0\xcb\x20\0\0\0\x07";
+        assert_eq!(&sealed[..84], expected);
+        assert_eq!(&sealed[84..88], b"\x6f\x49\x57\xf0");
+        assert_eq!(&sealed[88..], b"{\"a\":1}");
+    }
+
+    #[test]
+    fn what_was_sealed_is_what_is_opened() {
+        let (sealed, digest) = sealed(b"value");
+        let seal_again = sealed.clone();
+        let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
+        assert_eq!(epochs, []);
+        assert_eq!(draft.value().encoded(), &b"value"[..]);
+        assert_eq!(draft.codec(), 1);
+        assert_eq!(draft.lifetimes().ttl(), Duration::from_secs(60));
+        assert_eq!(draft.lifetimes().while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(draft.lifetimes().if_error(), Duration::from_secs(4));
+        assert!(draft.lifetimes().is_refreshed_early());
+        assert_eq!(draft.load_time(), Duration::from_millis(52));
+        assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
+        assert_eq!(fence(&seal_again), stamp.fence);
+        assert_eq!(stamp.stored_at, 0x1112_1314_1516_1718);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (sealed, digest) = sealed(&[0x5a; 512]);
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_a_script_made_stale_is_opened() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
+        let (draft, stamp, _) = open(sealed.into(), &digest).unwrap();
+        assert_eq!((draft.value().encoded(), stamp.is_expired), (&b"value"[..].into(), true));
+    }
+
+    #[test]
+    fn every_truncation_and_every_addition_is_noticed() {
+        let (mut sealed, digest) = sealed(&[0x5a; 512]);
+        for length in 0..sealed.len() {
+            let cut = Bytes::copy_from_slice(&sealed[..length]);
+            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
+        }
+        sealed.push(0);
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
+    }
+
+    #[test]
+    fn the_envelope_of_another_key_is_not_opened() {
+        let (sealed, _) = sealed(b"value");
+        let other = Key::of("other").digest();
+        assert_eq!(open(sealed.into(), &other).unwrap_err(), Unreadable::OtherKey);
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[3] = 3;
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Newer);
+    }
+
+    #[test]
+    fn a_length_that_promises_more_than_there_is_allocates_nothing() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[72..76].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
+    }
+}

@@ -1,0 +1,162 @@
+//! The state that the clones of a `RedisStore` share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::kept::KeptInvalidations;
+use super::lookups::Lookups;
+use super::near::{self, Near};
+use super::options::RedisOptions;
+use super::replicas::ReplicaWaits;
+use super::scripts::StoreScripts;
+use super::stats::{RedisStats, RedisWakeUps};
+use super::unacknowledged::Unacknowledged;
+use bellwether::Digest;
+use bellwether::stats::OperationCounters;
+use bellwether::store::Watchers;
+use bellwether_redis_client::{ClientSetup, RedisClient, Route};
+
+/// Aligned, so that it is apart in memory from the count of its owners, which each operation
+/// changes.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Inner {
+    pub(super) client: RedisClient,
+    pub(super) scripts: StoreScripts,
+    pub(super) near: Option<Arc<Near>>,
+    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with
+    /// a near tier.
+    plain: Box<[Lookups]>,
+    /// For lookups whose entries are copied into the near tier.
+    tracked: Lookups,
+    pub(super) unacknowledged: Unacknowledged,
+    pub(super) kept: Arc<KeptInvalidations>,
+    /// Set if invalidations, or entries as well, wait for replicas.
+    pub(super) replicas: Option<ReplicaWaits>,
+    pub(super) unreadable: AtomicU64,
+    pub(super) operations: OperationCounters,
+}
+
+impl Inner {
+    pub(super) fn new(options: RedisOptions) -> Self {
+        let scripts = StoreScripts::new();
+        let timeout = options.client.request_timeout();
+        let slots = if options.is_cluster() { RedisClient::SLOTS } else { 1 };
+        let near = options.near_tier().map(|(bytes, longest)| {
+            Arc::new(Near::new(bytes, longest, near::silence(timeout), slots))
+        });
+        let plain = options.plain_connections();
+        let (rules, name) = (options.keeping, options.display_name());
+        let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone()));
+        let setup = ClientSetup {
+            scripts: scripts.of_operations(),
+            watchers: Watchers::default(),
+            observer: near.as_ref().map(|near| Arc::clone(near) as _),
+            losses: Some(Arc::clone(&kept) as _),
+            reads_clock: true,
+            plain,
+            waits: rules.replicas.is_some(),
+        };
+        let client = RedisClient::with(options.client, setup);
+        let replicas = rules.replicas;
+        let replicas =
+            replicas.map(|(writes, rules)| ReplicaWaits::new(client.clone(), writes, rules));
+        let lookups = |route| {
+            let client = client.clone();
+            let script = scripts.lookup.clone();
+            Lookups::over(client, route, script)
+        };
+        let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
+        let tracked = lookups(Route::Tracked);
+        near.as_ref().inspect(|_| tracked.ask_for_time());
+        let unacknowledged = Unacknowledged::new(timeout);
+        let unreadable = AtomicU64::new(0);
+        let operations = OperationCounters::default();
+        Self {
+            client,
+            scripts,
+            near,
+            plain,
+            tracked,
+            unacknowledged,
+            kept,
+            replicas,
+            unreadable,
+            operations,
+        }
+    }
+
+    pub(super) fn stats(&self) -> RedisStats {
+        RedisStats {
+            connects: self.client.attempts(),
+            outages: self.client.outages(),
+            pushes: self.client.pushes(),
+            unreadable: self.unreadable.load(Ordering::Relaxed),
+            operations: self.operations.operations(),
+            operation_times: self.operations.times(),
+            errors: self.operations.errors(),
+            is_down: self.client.is_down(),
+            replay: self.kept.stats(),
+            wake_ups: self.wake_ups(),
+            near: self.near.as_ref().map(|near| near.stats()),
+            nodes: self.client.node_stats(),
+        }
+    }
+
+    fn wake_ups(&self) -> RedisWakeUps {
+        match (self.client.is_tracked(), self.client.is_subscribed()) {
+            (true, _) => RedisWakeUps::Tracking,
+            (false, true) => RedisWakeUps::Messages,
+            (false, false) => RedisWakeUps::Polling,
+        }
+    }
+
+    /// How long one request may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.client.options().request_timeout()
+    }
+
+    pub(super) fn lookups(&self, digest: &Digest) -> &Lookups {
+        self.plain_of(digest).map_or(&self.tracked, |number| &self.plain[number])
+    }
+
+    /// The connection for lookups of a key, and for changes that need no tracking.
+    pub(super) fn route(&self, digest: &Digest) -> Route {
+        self.plain_of(digest).map_or(Route::Tracked, Route::Plain)
+    }
+
+    pub(super) fn plain_connections(&self) -> usize {
+        self.plain.len()
+    }
+
+    fn plain_of(&self, digest: &Digest) -> Option<usize> {
+        usize::from(digest.as_bytes()[0]).checked_rem(self.plain.len())
+    }
+
+    pub(super) fn entry_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, "")
+    }
+
+    pub(super) fn lease_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, ":lease")
+    }
+
+    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.client.tag_name(tag)
+    }
+
+    pub(super) fn failed_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, ":failed")
+    }
+
+    /// All names of a key. Callers wait for changes of the first [`TRACKED`] names only.
+    pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
+        let watermark = self.client.name(digest, ":watermark");
+        vec![self.entry_name(digest), self.lease_name(digest), watermark, self.failed_name(digest)]
+    }
+}
+
+/// How many names of a key the server may track: the entry and the lease. The others may never
+/// change again, and the server would track them for ever.
+pub(super) const TRACKED: usize = 2;

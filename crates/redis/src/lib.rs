@@ -1,0 +1,296 @@
+//! `RedisStore`: entries and leases that a fleet shares.
+
+mod check;
+mod envelope;
+mod heartbeat;
+mod inner;
+mod keeping_rules;
+mod kept;
+mod lookup_batch;
+mod lookups;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+mod near;
+mod operations;
+mod options;
+mod reading;
+mod record;
+mod reminder;
+mod replay;
+mod replicas;
+mod reply;
+mod scripts;
+mod stats;
+mod tag_value;
+mod tags;
+mod unacknowledged;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "tls")]
+pub use bellwether_redis_client::RedisTls;
+pub use bellwether_redis_client::{CredentialsProvider, PasswordFile, RedisCredentials};
+pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
+
+pub use self::keeping_rules::ReplicatedWrites;
+pub use self::options::RedisOptions;
+pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
+
+use self::inner::Inner;
+use self::kept::{Change, ChangeTarget};
+use bellwether::Key;
+use bellwether::StoreError;
+use bellwether::stats::StoreOperation;
+use bellwether::store::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture,
+};
+use bellwether::store::{Peek, Renew, Store, Watch};
+use bellwether::{Tag, Tags};
+
+/// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
+///
+/// A handle: clones share one set of connections. Every operation is one command and one round
+/// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
+/// For a key with [tags](bellwether::Tag), the begin and the end of a load are two commands each. A
+/// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
+/// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
+/// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads. Such
+/// lookups, and those of entries with stale windows or early refresh, are an `MGET` and a `TIME` in one
+/// round trip.
+///
+/// # Names
+/// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
+/// the same with `:lease`, `:watermark` and `:failed`. A [tag](bellwether::Tag) has one name in a slot of
+/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// and lives as long as the longest of its entries, and up to an hour longer; at least an hour after an
+/// invalidation. Nothing lists the entries of a tag.
+///
+/// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
+/// not read it. So the watermark and the failure are arguments there. They may never change again,
+/// and the server would track them for ever, at about 120 bytes each.
+///
+/// # When the server's clock is set
+/// Redis counts expiry by its wall clock. An entry also carries the server's time at which it was
+/// stored. So a clock that is set back prolongs nothing:
+///
+/// - No entry is served with more life than it was stored with.
+/// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
+/// - A lease without a holder lapses within its term after the next caller requests it.
+/// - A cooldown ends at once, or after its length at most.
+/// - Invalidations hold, with one gap: a process that is paused meanwhile between its load and its
+///   commit ([`how_it_works`](bellwether::guide::how_it_works#late-writers-the-fencing-token)).
+///
+/// A clock that is set forward ends entries, leases and cooldowns early. Steps of less than a
+/// second are taken for drift.
+///
+/// # Permissions
+/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
+/// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
+/// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
+/// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
+/// `+cluster|slots +asking` as well, Sentinel `+role`, a database other than 0 `+select`, and
+/// [`replicated`](RedisOptions::replicated) `+wait`.
+///
+/// # Errors
+/// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
+/// rarely two; with [tags](bellwether::Tag), the epochs are another one. A command that timed out may still have been executed, and the protocol allows for
+/// that. After the first failures, a server that is down costs no time: see
+/// [`RedisOptions::down_after`].
+///
+/// # Leases after an outage
+/// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
+/// claims, and releases their leases as soon as the server answers again. A task does this; it runs
+/// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
+/// this process may take such a lease over. A command that arrives when its caller has stopped
+/// waiting, by the server's clock, takes no lease.
+/// # Invalidations that fail
+/// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
+/// process and repeated until it succeeds. Until then, this process serves nothing of that key or
+/// tag: neither from a near copy, nor from the server when it answers again. Its error says so
+/// ([`StoreError::is_kept`]). The last invalidations are also repeated after a failover, because the
+/// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
+/// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+impl RedisOptions {
+    /// Connects, and checks that the server answers and permits what the scripts need.
+    ///
+    /// # Errors
+    /// If the server or a node of the cluster cannot be reached or is not ready, if slots of the
+    /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
+    /// lacks a permission. The error names that.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        let store = self.connect_lazily();
+        store.0.client.connecting(check::prepare(&store.0)).await?;
+        Ok(store)
+    }
+
+    /// A store that connects at its first use, for services that start before their Redis.
+    pub fn connect_lazily(self) -> RedisStore {
+        let inner = Arc::new(Inner::new(self));
+        replay::start_on_demand(&inner);
+        RedisStore(inner)
+    }
+}
+
+impl RedisStore {
+    /// Connects to an address, with a namespace and the defaults for everything else. See
+    /// [`RedisOptions::new`] for both, and [`RedisOptions::connect`] for other options.
+    ///
+    /// # Errors
+    /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
+    pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        RedisOptions::new(url, namespace)?.connect().await
+    }
+
+    /// A store that connects at its first use, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        options.connect_lazily()
+    }
+
+    /// Its state, and what it has done since it was made.
+    pub fn stats(&self) -> RedisStats {
+        self.0.stats()
+    }
+
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request. If it is false, the near tier keeps no copies, and waiters are told
+    /// by messages or poll: see [`RedisStats::wake_ups`].
+    pub fn is_tracking(&self) -> bool {
+        self.0.client.is_tracked()
+    }
+
+    /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
+    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request that is answered, so it stays true while
+    /// the store is not used.
+    pub fn is_down(&self) -> bool {
+        self.0.client.is_down()
+    }
+}
+
+impl Store for RedisStore {
+    fn peek(&self, key: &Key) -> Peek {
+        let copy = self.0.near.as_ref().and_then(|near| near.find(key));
+        copy.map_or(Peek::Unknown, Peek::Found)
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.client.watch(key.digest())
+    }
+
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
+                .await
+        })
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner
+                .operations
+                .counted(StoreOperation::Acquire, inner.acquire_settled(&claim, term, accept))
+                .await
+        })
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        let inner = Arc::clone(&self.0);
+        let (claim, fence) = (lease.claim().clone(), lease.fence());
+        Box::pin(async move {
+            let renewing = inner.renew(&claim, fence, term);
+            inner.operations.counted(StoreOperation::Renew, renewing).await
+        })
+    }
+
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
+        })
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease, failure)).await
+        })
+    }
+
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
+        })
+    }
+
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Key(key.digest());
+            let changed = inner.change(target, Change::Invalidate, Some(&key));
+            inner.operations.counted(StoreOperation::Invalidate, changed).await
+        })
+    }
+
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Key(key.digest());
+            let change = Change::Expire { over: Duration::ZERO };
+            let changed = inner.change(target, change, Some(&key));
+            inner.operations.counted(StoreOperation::Expire, changed).await
+        })
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
+        })
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Tag(tag.digest());
+            let changed = inner.change(target, Change::Invalidate, None);
+            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
+        })
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Tag(tag.digest());
+            let change = Change::Expire { over: spread };
+            let changed = inner.change(target, change, None);
+            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
+        })
+    }
+}
+
+/// Shows the address of the server, but neither user nor password.
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("options", self.0.client.options())
+            .field("is_tracking", &self.is_tracking())
+            .field("stats", &self.stats())
+            .finish()
+    }
+}

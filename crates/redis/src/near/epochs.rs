@@ -1,0 +1,298 @@
+//! Epochs and versions: whether a key may have changed since its lookup was sent.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use bellwether::Digest;
+use bellwether::adapter::nanos;
+use bellwether_redis_client::InSlot;
+
+/// Counts the changes of keys and tags that servers report. Several of them share a counter.
+///
+/// A version is a value of its key's counter, so it needs no memory here. A change invalidates the
+/// copies of all keys of its counter, which is never wrong and costs a lookup each.
+///
+/// Each slot of a cluster has an owner, and only the connection to that node reports the changes of
+/// the slot. A single server owns one slot, which all keys are in.
+pub(super) struct Epochs {
+    nodes: Box<[NodeEpoch]>,
+    /// The owner of each slot, as [`Ownership::packed`].
+    owners: Box<[AtomicU64]>,
+    /// How many epochs and ownerships have begun.
+    begun: AtomicU64,
+    /// For how long after `confirmed_at` a version holds, in ns.
+    silence: u64,
+    born: Instant,
+    /// One counter per group of keys. Their number is a power of two.
+    changes: Box<[AtomicU64]>,
+}
+
+/// The epoch of the connection to a node.
+#[derive(Debug, Default)]
+struct NodeEpoch {
+    /// Guards the other fields against other writers. Held only to write them.
+    source: Mutex<ReportSource>,
+    /// The number of the current epoch, in which no report can have been lost, or `DISCONNECTED`.
+    epoch: AtomicU64,
+    /// When the latest answered request of the connection was sent, in ns since `born`.
+    confirmed_at: AtomicU64,
+}
+
+/// The connection that reports the changes of a node.
+#[derive(Debug, Default)]
+struct ReportSource {
+    connection: Option<u64>,
+    /// Since when there is no connection, after there was one.
+    lost_at: Option<Instant>,
+    /// For how long there was none before, after there was one.
+    disconnected: Duration,
+}
+
+impl ReportSource {
+    /// For how long there is no connection now.
+    fn lost_for(&self) -> Duration {
+        self.lost_at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
+}
+
+/// The version of a key or of a tag, as far as its changes are reported to this process.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Version {
+    epoch: u64,
+    changes: u64,
+    /// The owner of its slot, as [`Ownership::packed`].
+    owner: u64,
+    group: u32,
+    slot: u16,
+}
+
+/// A time in which a node owns a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ownership {
+    number: u64,
+    node: u16,
+}
+
+/// The epoch in which no changes are reported.
+const DISCONNECTED: u64 = 0;
+
+/// The node of slots without an owner.
+const NO_NODE: u16 = u16::MAX;
+
+/// The maximum number of nodes of a cluster whose changes are followed.
+const MOST_NODES: usize = 1024;
+
+impl Ownership {
+    fn packed(self) -> u64 {
+        self.number << 16 | u64::from(self.node)
+    }
+
+    #[inline]
+    fn of(packed: u64) -> Self {
+        Self { number: packed >> 16, node: packed as u16 }
+    }
+}
+
+impl Epochs {
+    /// With at least this many counters. Versions hold only while the connection is silent for less
+    /// than `silence`. One node owns all slots if there is one slot. Otherwise no slot has an owner
+    /// yet.
+    pub(super) fn new(counters: usize, silence: Duration, slots: usize) -> Self {
+        let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
+        let (nodes, owner) = if slots == 1 { (1, 0) } else { (MOST_NODES, NO_NODE) };
+        let owner = Ownership { number: 0, node: owner }.packed();
+        Self {
+            nodes: (0..nodes).map(|_| NodeEpoch::default()).collect(),
+            owners: (0..slots).map(|_| AtomicU64::new(owner)).collect(),
+            begun: AtomicU64::new(DISCONNECTED),
+            silence: nanos(silence),
+            born: Instant::now(),
+            changes,
+        }
+    }
+
+    /// The version of a key, if its changes are reported. Call it before a request is sent. Then
+    /// every change after the server's reply is reported after this version was taken.
+    pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
+        let slot = if self.owners.len() == 1 { 0 } else { digest.slot() };
+        let owner = self.owner(slot).load(Ordering::Acquire);
+        let node = usize::from(Ownership::of(owner).node);
+        let epoch = self.nodes.get(node)?.epoch.load(Ordering::Acquire);
+        let group = group(digest);
+        let changes = self.counter(group).load(Ordering::Acquire);
+        (epoch != DISCONNECTED).then_some(Version { epoch, changes, owner, group, slot })
+    }
+
+    /// Whether no change was reported since this version was taken.
+    #[inline]
+    pub(super) fn holds(&self, version: &Version) -> bool {
+        version.changes == self.counter(version.group).load(Ordering::Acquire)
+            && version.epoch == self.node(version).epoch.load(Ordering::Acquire)
+            && version.owner == self.owner(version.slot).load(Ordering::Acquire)
+    }
+
+    /// Whether no change was reported since this version was taken, and none can be on its way for
+    /// longer than a reply takes. `now` is [the time](Self::now).
+    #[inline]
+    pub(super) fn is_valid(&self, version: &Version, now: u64) -> bool {
+        self.is_confirmed(version, now) && self.holds(version)
+    }
+
+    /// Whether the connection that reports the changes of a version has answered a request that was
+    /// sent less than `silence` ago.
+    ///
+    /// Call it before [`holds`](Self::holds): a new connection begins its epoch before it is
+    /// confirmed.
+    #[inline]
+    fn is_confirmed(&self, version: &Version, now: u64) -> bool {
+        let confirmed_at = self.node(version).confirmed_at.load(Ordering::Acquire);
+        now.saturating_sub(confirmed_at) < self.silence
+    }
+
+    /// A connection to a node has answered a request that was sent at this moment. So it was alive
+    /// then, and all reports from before the reply have arrived.
+    pub(super) fn confirm(&self, node: u16, connection: u64, sent_at: Instant) {
+        let Some(node) = self.nodes.get(usize::from(node)) else { return };
+        let sent_at = self.since_birth(sent_at);
+        let source = node.source();
+        if source.connection == Some(connection)
+            && sent_at > node.confirmed_at.load(Ordering::Relaxed)
+        {
+            node.confirmed_at.store(sent_at, Ordering::Release);
+        }
+    }
+
+    /// A key has changed.
+    pub(super) fn change(&self, digest: &Digest) {
+        self.counter(group(digest)).fetch_add(1, Ordering::Release);
+    }
+
+    /// Keys of a node have changed, and it is not known which.
+    pub(super) fn change_all(&self, node: u16) {
+        let Some(node) = self.nodes.get(usize::from(node)) else { return };
+        let source = node.source();
+        if source.connection.is_some() {
+            node.epoch.store(self.begin(), Ordering::Release);
+        }
+    }
+
+    /// Any key may have changed.
+    pub(super) fn change_everything(&self) {
+        (0..).zip(self.nodes.iter()).for_each(|(node, _)| self.change_all(node));
+    }
+
+    /// From now on changes are reported over a connection to a node, unless it has broken meanwhile.
+    /// The request for that was sent at `sent_at`.
+    pub(super) fn connect(
+        &self,
+        node: u16,
+        connection: u64,
+        sent_at: Instant,
+        is_broken: &dyn Fn() -> bool,
+    ) {
+        let Some(node) = self.nodes.get(usize::from(node)) else { return };
+        let mut source = node.source();
+        // A connection is marked as broken before `disconnect` is called, and that waits for this
+        // lock.
+        if !is_broken() {
+            source.connection = Some(connection);
+            let lost_for = source.lost_for();
+            source.disconnected += lost_for;
+            source.lost_at = None;
+            node.epoch.store(self.begin(), Ordering::Release);
+            // The former connection may have answered a later request.
+            node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
+            drop(source);
+            if !lost_for.is_zero() {
+                tracing::debug!(target: "bellwether::near", ?lost_for, "changes are reported again: copies are served");
+            }
+        }
+    }
+
+    /// A connection to a node reports no changes any more.
+    pub(super) fn disconnect(&self, node: u16, connection: u64) {
+        let Some(node) = self.nodes.get(usize::from(node)) else { return };
+        let mut source = node.source();
+        if source.connection == Some(connection) {
+            source.connection = None;
+            source.lost_at = Some(Instant::now());
+            node.epoch.store(DISCONNECTED, Ordering::Release);
+            drop(source);
+            tracing::debug!(target: "bellwether::near", "changes are not reported any more: no copy is served");
+        }
+    }
+
+    /// For how long no changes were reported, since they were for the first time. In a cluster, that
+    /// of the owner of slots for which it is the longest.
+    pub(super) fn disconnected_for(&self) -> Duration {
+        let owner = |packed: &AtomicU64| Ownership::of(packed.load(Ordering::Relaxed)).node;
+        let owners: BTreeSet<u16> = self.owners.iter().map(owner).collect();
+        let nodes = owners.into_iter().filter_map(|owner| self.nodes.get(usize::from(owner)));
+        let disconnected = nodes.map(|node| {
+            let source = node.source();
+            source.disconnected + source.lost_for()
+        });
+        disconnected.max().unwrap_or_default()
+    }
+
+    /// From now on a node owns a slot, or none does. Versions from before do not hold any more, even
+    /// if the node is the same.
+    pub(super) fn own(&self, slot: u16, node: Option<u16>) {
+        let owner = Ownership { number: self.begin(), node: node.unwrap_or(NO_NODE) };
+        self.owner(slot).store(owner.packed(), Ordering::Release);
+    }
+
+    fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The time in ns since they were made, as a hit compares times.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.since_birth(Instant::now())
+    }
+
+    #[inline]
+    fn since_birth(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.born))
+    }
+
+    #[inline]
+    fn node(&self, version: &Version) -> &NodeEpoch {
+        let node = usize::from(Ownership::of(version.owner).node);
+        &self.nodes[node & (self.nodes.len() - 1)]
+    }
+
+    #[inline]
+    fn owner(&self, slot: u16) -> &AtomicU64 {
+        &self.owners[usize::from(slot) & (self.owners.len() - 1)]
+    }
+
+    #[inline]
+    fn counter(&self, group: u32) -> &AtomicU64 {
+        &self.changes[group as usize & (self.changes.len() - 1)]
+    }
+}
+
+impl NodeEpoch {
+    fn source(&self) -> MutexGuard<'_, ReportSource> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The group of a key. Keys of one group share a counter.
+fn group(digest: &Digest) -> u32 {
+    let [a, b, c, d, ..] = *digest.as_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}
+
+impl fmt::Debug for Epochs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epochs").field("begun", &self.begun).finish_non_exhaustive()
+    }
+}

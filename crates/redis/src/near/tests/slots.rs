@@ -1,0 +1,75 @@
+//! The near tier of a cluster: copies by slots and nodes.
+
+use tokio::time::{Instant, advance};
+
+use super::super::{Near, TrackingObserver};
+use super::{EVER, SECOND, entry, keep, key};
+use bellwether_redis_client::{InSlot, RedisClient};
+
+/// A near tier for a cluster, in which node 1 owns the slots of these keys.
+fn near_of_cluster(numbers: [u64; 2]) -> Near {
+    let near = Near::new(1024 * 1024, 30 * SECOND, EVER, RedisClient::SLOTS);
+    for node in [1, 2] {
+        near.connected(node, node.into(), Instant::now(), &|| false);
+    }
+    numbers.into_iter().for_each(|number| near.owned(slot(number), Some(1)));
+    near
+}
+
+fn slot(number: u64) -> u16 {
+    key(number).digest().slot()
+}
+
+#[test]
+fn in_a_cluster_a_copy_needs_an_owner_that_reports_changes() {
+    let near = near_of_cluster([1, 2]);
+    assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
+    assert!(!keep(&near, 3, SECOND), "its slot has no owner");
+    near.owned(slot(3), Some(7));
+    assert!(!keep(&near, 3, SECOND), "its owner is not connected");
+}
+
+#[test]
+fn a_slot_that_changes_its_owner_ends_the_copies_of_its_keys_only() {
+    let near = near_of_cluster([1, 2]);
+    assert!(keep(&near, 1, SECOND) && keep(&near, 2, SECOND));
+    near.owned(slot(1), Some(2));
+    assert!(near.find(&key(1)).is_none() && near.find(&key(2)).is_some());
+    assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
+    near.owned(slot(1), Some(1));
+    assert!(near.find(&key(1)).is_none());
+}
+
+#[test]
+fn an_answer_to_a_redirected_request_is_not_copied() {
+    let near = near_of_cluster([1, 2]);
+    let start = near.start_read(&key(1).digest()).expect("it is connected");
+    near.owned(slot(1), Some(1));
+    assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
+}
+
+#[test]
+fn a_node_that_disconnects_ends_the_copies_of_its_slots_only() {
+    let near = near_of_cluster([1, 2]);
+    near.owned(slot(2), Some(2));
+    assert!(keep(&near, 1, SECOND) && keep(&near, 2, SECOND));
+    near.disconnected(2, 2);
+    assert!(near.find(&key(1)).is_some() && near.find(&key(2)).is_none());
+    near.connected(2, 3, Instant::now(), &|| false);
+    assert!(near.find(&key(2)).is_none(), "changes may have been missed");
+    near.all_changed(1);
+    assert!(near.find(&key(1)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_ends_the_copies_of_its_slots_only() {
+    let near = Near::new(1024 * 1024, 30 * SECOND, SECOND, RedisClient::SLOTS);
+    for (number, node) in [(1, 1), (2, 2)] {
+        near.connected(node, node.into(), Instant::now(), &|| false);
+        near.owned(slot(number), Some(node));
+        assert!(keep(&near, number, 10 * SECOND));
+    }
+    advance(SECOND).await;
+    near.confirmed(1, 1, Instant::now());
+    assert!(near.find(&key(1)).is_some() && near.find(&key(2)).is_none());
+}

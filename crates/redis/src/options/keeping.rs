@@ -1,0 +1,105 @@
+//! Options of invalidations that fail, or that a failover may lose.
+
+use std::time::Duration;
+
+use bellwether::ConfigError;
+use bellwether::adapter::duration_within;
+use bellwether_redis_client::ReplicaRules;
+
+use super::RedisOptions;
+use crate::keeping_rules::ReplicatedWrites;
+
+impl RedisOptions {
+    /// Sets how many failed invalidations are kept in this process and repeated until they succeed:
+    /// one per key or tag, hard or soft. Zero keeps none: then the caller has to repeat an
+    /// invalidation that fails.
+    ///
+    /// The error says [whether it is kept](bellwether::StoreError::is_kept). While it is, this process
+    /// serves nothing of its key or tag: an operation that reads it repeats the invalidation first,
+    /// or fails as that does. Commits of loads that began before do the same.
+    ///
+    /// One more than these is dropped, and its error says so. Then all that was stored before counts
+    /// as absent in this process, and other processes are not told.
+    ///
+    /// With zero, nothing is re-asserted either, and after an error this process may serve what the
+    /// invalidation should have removed.
+    ///
+    /// Default: 10,000. Each takes about 150 bytes while it is kept.
+    ///
+    /// # Errors
+    /// If it is more than 1,000,000.
+    pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
+        if most > MOST {
+            let setting = "kept invalidations of the store";
+            return Err(ConfigError::Number { setting, given: most, least: 0, most: MOST });
+        }
+        self.keeping.most = most;
+        Ok(self)
+    }
+
+    /// Sets from how long before the loss of a server the invalidations by this process are
+    /// re-asserted: repeated before their keys and tags are read from the server that is used next, and
+    /// all of them by a task that starts with the next request to it, of whichever key.
+    ///
+    /// A failover loses what the promoted replica did not have, and a restart what was not written
+    /// to the disk. So invalidations are remembered after they were acknowledged: as many as are
+    /// [kept](Self::kept_invalidations), for ten minutes at most. They are re-asserted when a request
+    /// gets no reply in time, when a connection breaks, when sentinels name another primary, and when a
+    /// slot of a cluster gets another owner.
+    ///
+    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. To re-assert
+    /// the expiry of an HTTP response with variants removes the variants, also those that were loaded
+    /// since. That costs a load for each, and their stale windows are lost.
+    ///
+    /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
+    ///
+    /// # Errors
+    /// If it is more than ten minutes.
+    pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
+        let longest = Duration::from_secs(600);
+        let setting = "window of the store for invalidations to re-assert";
+        self.keeping.window = duration_within(setting, window, Duration::ZERO, longest)?;
+        Ok(self)
+    }
+
+    /// Has writes wait until this many replicas have them, so that a failover to one of these does
+    /// not lose them (`WAIT`): invalidations, or [entries](ReplicatedWrites) as well.
+    ///
+    /// If the replicas do not have it in time, the write fails with
+    /// [`NotReady`](bellwether::StoreErrorKind::NotReady), after it was
+    /// [executed](bellwether::StoreError::is_executed) on the primary:
+    ///
+    /// - An invalidation is not repeated then, but re-asserted after a failover.
+    /// - The callers of a load get its answer all the same. The entry stays on the primary.
+    /// - A `put` returns the error, and removes the entry.
+    ///
+    /// Writes to a node that end at the same time share a wait, so each takes up to twice this time
+    /// longer. `WAIT` needs a connection of its own to each node, and the user needs the right `+wait`.
+    ///
+    /// An entry that a failover loses is loaded again, so most caches need no wait for entries. Wait
+    /// for them if an outdated entry is worse than none, as after a `put`: the promoted replica would
+    /// serve the older entry until its ttl ends. Leases are never waited for.
+    ///
+    /// Default: nothing waits. A replica usually has a write within a millisecond.
+    ///
+    /// # Errors
+    /// If there are not 1 to 100 replicas, or if the time is not from 1 ms to 60 s.
+    pub fn replicated(
+        mut self,
+        writes: ReplicatedWrites,
+        replicas: u32,
+        within: Duration,
+    ) -> Result<Self, ConfigError> {
+        if !(1..=100).contains(&replicas) {
+            let setting = "replicas that have a write";
+            let given = replicas as usize;
+            return Err(ConfigError::Number { setting, given, least: 1, most: 100 });
+        }
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let within = duration_within("time for replicas", within, least, most)?;
+        self.keeping.replicas = Some((writes, ReplicaRules::new(replicas, within)));
+        Ok(self)
+    }
+}
+
+const MOST: usize = 1_000_000;

@@ -1,0 +1,97 @@
+//! Records of failures: the stored bytes of a failure.
+//!
+//! ```text
+//! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
+//! ```
+//! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the
+//! cause and the message. The age of a record is its life minus its remaining life. Marks may follow,
+//! after a zero byte: of processes that wait for the end of the cooldown. The scripts take them off.
+
+use std::str;
+use std::time::Duration;
+
+use bellwether::FailureCause;
+use bellwether::adapter::millis;
+use bellwether::store::Failure;
+
+pub(super) fn write(failure: &Failure) -> Vec<u8> {
+    let cause = match failure.cause() {
+        FailureCause::TimedOut => 2,
+        FailureCause::Panicked => 3,
+        _ => 1,
+    };
+    let mut record = Vec::with_capacity(HEADER + failure.message().len());
+    record.extend_from_slice(MAGIC);
+    record.push(cause);
+    record.extend_from_slice(&failure.times().to_be_bytes());
+    for time in [failure.cooldown(), failure.window(), failure.life()] {
+        record.extend_from_slice(&millis(time).min(LONGEST_MS).to_be_bytes());
+    }
+    record.extend_from_slice(failure.message().as_bytes());
+    record
+}
+
+pub(super) fn read(record: &[u8]) -> Option<Failure> {
+    let rest = record.strip_prefix(MAGIC)?;
+    let ([cause], rest) = rest.split_first_chunk()?;
+    let (times, rest) = rest.split_first_chunk()?;
+    let (cooldown, rest) = rest.split_first_chunk()?;
+    let (window, rest) = rest.split_first_chunk()?;
+    let (life, message) = rest.split_first_chunk()?;
+    let cause = match cause {
+        2 => FailureCause::TimedOut,
+        3 => FailureCause::Panicked,
+        _ => FailureCause::Error,
+    };
+    let [cooldown, window, life] =
+        [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
+    let message = str::from_utf8(message).unwrap_or_default();
+    let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
+    Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
+}
+
+/// The maximum of a time. Scripts add and double these in floating point. No layer sets such times.
+const LONGEST_MS: u64 = 1 << 50;
+
+const MAGIC: &[u8] = b"BWF\x02";
+
+const HEADER: usize = 33;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for cause in [FailureCause::Error, FailureCause::TimedOut, FailureCause::Panicked] {
+            let [cooldown, window, life] = [1, 30, 90].map(Duration::from_secs);
+            let failure = Failure::new(cause, 7, window).with_cooldown(cooldown).with_life(life);
+            let failure = failure.with_message("no route: ö");
+            assert_eq!(read(&write(&failure)), Some(failure));
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_do_not_change() {
+        let [cooldown, window, life] = [200, 4_000, 34_000].map(Duration::from_millis);
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_cooldown(cooldown);
+        let written = write(&failure.with_life(life).with_message("late"));
+        let (head, rest) = written.split_at(9);
+        assert_eq!(head, b"BWF\x02\x02\0\0\0\x03");
+        assert_eq!(&rest[..16], b"\0\0\0\0\0\0\0\xc8\0\0\0\0\0\0\x0f\xa0");
+        assert_eq!(&rest[16..], b"\0\0\0\0\0\0\x84\xd0late");
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_record() {
+        let record = write(&Failure::new(FailureCause::Error, 1, Duration::from_secs(1)));
+        assert!((0..record.len()).all(|end| read(&record[..end]).is_none()));
+    }
+
+    #[test]
+    fn a_message_that_is_no_text_is_left_out() {
+        let mut record = write(&Failure::new(FailureCause::Error, 1, Duration::from_secs(1)));
+        record.extend([0xff, 0xfe]);
+        assert_eq!(read(&record).as_ref().map(Failure::message), Some(""));
+    }
+}
