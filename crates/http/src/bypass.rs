@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::adapter::{BypassPermit, CacheClient};
+use bellwether::stats::RequestRecord;
 use bellwether::{BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
 use bytes::Bytes;
@@ -15,7 +16,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tower::Service;
 
 use super::answer;
-use super::beginning::Beginning;
 use super::cache_request::CacheRequest;
 use super::codec::{Disposition, HttpCodec, OriginInfo};
 use super::complete_response::CompleteResponse;
@@ -31,7 +31,7 @@ use super::target_gates::TargetPermit;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S, ReqB, B>(
-    client: CacheClient<HttpCodec>,
+    client: &CacheClient<HttpCodec>,
     inner: S,
     request: Request<ReqB>,
     why: &'static str,
@@ -66,32 +66,33 @@ pub(super) async fn serve_stored<S, ReqB, B>(
     fetch: OriginFetch<S>,
     cache_request: CacheRequest,
     body: ReqB,
-) -> Beginning<S, B>
+    record: &RequestRecord,
+) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
-    ReqB: Send + 'static,
+    ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let shared = &fetch.shared;
     let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
     let is_only_if_cached = cache_request.demand.only_if_cached;
     let answer = located.as_ref().and_then(|located| answer_from(shared, located, &cache_request));
-    let why = match (&located, answer) {
-        (Some(located), Some(_)) if !located.entry.is_fresh() && !is_only_if_cached => {
-            // As for any other use of a stale response, an exchange starts the revalidation.
-            return Beginning::Fetching(Exchange::new(fetch, cache_request));
+    let is_stale = located.as_ref().is_some_and(|located| !located.entry.is_fresh());
+    match answer {
+        // As for any other use of a stale response, an exchange starts the revalidation.
+        Some(_) if is_stale && !is_only_if_cached => {
+            return Exchange::new(fetch, cache_request).run::<ReqB, B>(record).await;
         }
-        (_, Some(answer)) => return answered(answer),
-        _ if is_only_if_cached => return answered(refusal::not_kept()),
-        (Some(located), None) if !located.entry.is_fresh() => "stale",
-        (Some(_), None) => "request",
-        (None, None) => "uri-miss",
+        Some(answer) => return answer,
+        None if is_only_if_cached => return refusal::not_kept(),
+        None => {}
+    }
+    let why = match located {
+        Some(_) if is_stale => "stale",
+        Some(_) => "request",
+        None => "uri-miss",
     };
-    Beginning::Forwarding(Box::pin(forward_head(fetch, cache_request, body, located, why)))
-}
-
-fn answered<S, B: Send + 'static>(answer: Response<CacheBody<B>>) -> Beginning<S, B> {
-    Beginning::Forwarding(Box::pin(std::future::ready(answer)))
+    forward_head(fetch, cache_request, body, located, why).await
 }
 
 /// Forwards a request that no stored response answers. The response to HEAD updates a stored one.
@@ -113,7 +114,7 @@ where
     let request_time = SystemTime::now();
     let asked = is_head.then(|| parts.clone());
     let request = Request::from_parts(parts, body);
-    let response = forward(shared.client.clone(), inner, request, why).await;
+    let response = forward(&shared.client, inner, request, why).await;
     let times = Times { request_time, response_time: SystemTime::now() };
     let status = response.status();
     let headers = response.headers();
@@ -189,10 +190,10 @@ where
     ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let (mut fetch_request, _) = exchange.fetch_request::<ReqB>();
+    let mut fetch_request = exchange.fetch_request::<ReqB>();
     fetch_request.is_alone = true;
-    let client = exchange.fetch.shared.client.clone();
     let key = fetch_request.key.clone();
+    let client = &exchange.fetch.shared.client;
     let loaded = client.load_alone(Some(&key), exchange.fetch.clone(), fetch_request).await;
     let found = match loaded.map_err(BoxError::from).and_then(|loaded| loaded) {
         Ok(found) => found,
@@ -202,12 +203,10 @@ where
                 .unwrap_or_else(|| refusal::of_origin(&*error));
         }
     };
-    match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
+    match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
-        NextStep::Fetch(..) | NextStep::Alone(_) | NextStep::Bypass => {
-            let (fetch_request, _) = exchange.fetch_request::<ReqB>();
-            let request = fetch_request.request(exchange.cache_request.parts.headers.clone());
-            forward(client, exchange.fetch.inner.clone(), request, "bypass").await
+        NextStep::Fetch | NextStep::Alone(_) | NextStep::Bypass => {
+            exchange.forward::<ReqB, B>().await
         }
     }
 }

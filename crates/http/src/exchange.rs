@@ -5,22 +5,26 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::adapter::{RequestOptions, stale_reason};
+use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
+use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use http_body::Body;
 use tokio::time::Instant;
 
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::mode::Mode;
+use super::origin::Origin;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
 use super::target_gates::TargetPermit;
 use super::vary_index::VaryIndex;
-use super::{answer, refusal};
+use super::{answer, bypass, refusal};
 
 /// One request through the cache.
 #[derive(Clone, Debug)]
@@ -49,9 +53,10 @@ struct Fallback {
 }
 
 /// What an exchange does after an answer.
-pub(super) enum NextStep<ReqB, B> {
+pub(super) enum NextStep<B> {
     Answer(Response<CacheBody<B>>),
-    Fetch(FetchRequest<ReqB>, RequestOptions),
+    /// Look up once more.
+    Fetch,
     /// Ask the origin without coalescing, since the response that it waited for is private, or an
     /// error that another request may have caused.
     Alone(Option<TargetPermit>),
@@ -72,29 +77,68 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// The load that it needs now, and its options.
-    pub(super) fn fetch_request<ReqB>(&self) -> (FetchRequest<ReqB>, RequestOptions) {
+    /// Looks up and loads until the request has its response.
+    pub(super) async fn run<ReqB, B>(mut self, record: &RequestRecord) -> Response<CacheBody<B>>
+    where
+        S: Origin<ReqB, B>,
+        ReqB: Default + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        loop {
+            let fetch_request = self.fetch_request::<ReqB>();
+            let key = fetch_request.key.clone();
+            let shared = &self.fetch.shared;
+            if let Some(index) = self.vary_index.as_ref().filter(|_| self.expires_variant) {
+                shared.expire_variant::<B>(&key, index).await;
+            }
+            // The response to a request without credentials can probably be shared. So after a wait
+            // for a private one it asks the cache once more, before it loads for itself.
+            let options = RequestOptions::default()
+                .force_refresh(self.forces_refresh)
+                .retry_private(!self.cache_request.has_credentials)
+                .return_bypass()
+                .part_of(record);
+            let asked = shared.client.request(key, options, &self.fetch, fetch_request);
+            let (answer, status) = asked.with_status().await;
+            match self.answered(answer, &status) {
+                NextStep::Answer(response) => return response,
+                NextStep::Fetch => {}
+                NextStep::Alone(permit) => {
+                    return bypass::fetch_uncoalesced::<_, ReqB, _>(self, permit).await;
+                }
+                NextStep::Bypass => return self.forward::<ReqB, B>().await,
+            }
+        }
+    }
+
+    /// Forwards the request past the cache.
+    pub(super) async fn forward<ReqB, B>(self) -> Response<CacheBody<B>>
+    where
+        S: Origin<ReqB, B>,
+        ReqB: Default + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let headers = self.cache_request.parts.headers.clone();
+        let request = self.fetch_request::<ReqB>().request(headers);
+        bypass::forward(&self.fetch.shared.client, self.fetch.inner, request, "bypass").await
+    }
+
+    /// The load that it needs now.
+    pub(super) fn fetch_request<ReqB>(&self) -> FetchRequest<ReqB> {
         let mut fetch_request = match &self.vary_index {
             None => FetchRequest::primary(&self.cache_request),
             Some(vary_index) => FetchRequest::variant(&self.cache_request, Arc::clone(vary_index)),
         };
         fetch_request.forces_refresh = self.forces_refresh;
-        // The response to a request without credentials can probably be shared. So after a wait for
-        // a private one it asks the cache once more, before it loads for itself.
-        let retries = !self.cache_request.has_credentials;
-        let options = RequestOptions::default()
-            .force_refresh(self.forces_refresh)
-            .retry_private(retries)
-            .return_bypass();
-        (fetch_request, options)
+        fetch_request
     }
 
     /// Decides what follows from an answer of the cache.
-    pub(super) fn answered<ReqB, B>(
+    pub(super) fn answered<B>(
         &mut self,
         answer: Result<CacheAnswer<B>, Error<BoxError>>,
         status: &CacheStatus,
-    ) -> NextStep<ReqB, B> {
+    ) -> NextStep<B> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone(None),
             Err(error) => {
@@ -112,11 +156,7 @@ impl<S> Exchange<S> {
     /// Whether it asks the origin for itself: another request may have caused the error that it waited
     /// for. That error is no stored response, so one with credentials never takes it. Of the others, a
     /// few ask at once, and the rest take it.
-    fn alone_after<ReqB, B>(
-        &self,
-        cached: &CachedResponse,
-        status: &CacheStatus,
-    ) -> Option<NextStep<ReqB, B>> {
+    fn alone_after<B>(&self, cached: &CachedResponse, status: &CacheStatus) -> Option<NextStep<B>> {
         let is_its_own = match self.fetch.shared.mode.as_ref() {
             // The program has said on what a response depends.
             Mode::Keyed(_) => true,
@@ -137,7 +177,7 @@ impl<S> Exchange<S> {
         }
     }
 
-    fn found<ReqB, B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
+    fn found<B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<B> {
         if let CacheAnswer::CachedResponse(cached) = &found
             && let Some(alone) = self.alone_after(cached, status)
         {
@@ -223,18 +263,12 @@ impl<S> Exchange<S> {
         })
     }
 
-    /// The index of the variant that has to be made stale before the next lookup.
-    pub(super) fn expiring(&self) -> Option<Arc<VaryIndex>> {
-        self.vary_index.clone().filter(|_| self.expires_variant)
-    }
-
-    fn fetch_next<ReqB, B>(&mut self) -> NextStep<ReqB, B> {
+    fn fetch_next<B>(&mut self) -> NextStep<B> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             return NextStep::Bypass;
         }
-        let (fetch_request, options) = self.fetch_request();
-        NextStep::Fetch(fetch_request, options)
+        NextStep::Fetch
     }
 
     /// Counts a use of a stored variant.
@@ -247,7 +281,7 @@ impl<S> Exchange<S> {
         }
     }
 
-    fn give<ReqB, B>(&self, cached: &CachedResponse, status: &CacheStatus) -> NextStep<ReqB, B> {
+    fn give<B>(&self, cached: &CachedResponse, status: &CacheStatus) -> NextStep<B> {
         let parts = &self.cache_request.parts;
         let mut answer = give(self.lookup(), parts, cached, self.origin(cached, status), status);
         if let CacheStatus::Led { .. } | CacheStatus::Bypass(_) = status {
@@ -266,7 +300,7 @@ impl<S> Exchange<S> {
         }
     }
 
-    fn pass<ReqB, B>(&self, passing: Passthrough<B>, status: &CacheStatus) -> NextStep<ReqB, B> {
+    fn pass<B>(&self, passing: Passthrough<B>, status: &CacheStatus) -> NextStep<B> {
         let Passthrough { response, why, origin, .. } = passing;
         let report = Report::not_kept(self.lookup(), status, origin, why);
         NextStep::Answer(answer::passed(response, &self.cache_request.parts, &report))

@@ -156,7 +156,6 @@
 
 mod answer;
 mod answered_fetch;
-mod beginning;
 mod bypass;
 mod cache_request;
 mod caching_rules;

@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bellwether::BoxError;
-use bellwether::Key;
+use bellwether::stats::RequestRecord;
+use bellwether::{BoxError, CacheStatus, Key};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
@@ -13,7 +14,6 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::beginning::Beginning;
 use super::bypass;
 use super::cache_request::CacheRequest;
 use super::derived_key::DerivedKey;
@@ -21,10 +21,12 @@ use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
 use super::future::HttpResponseFuture;
 use super::handling::Handling;
-use super::mode::{Mode, ProgramRules};
+use super::mode::Mode;
 use super::origin::Origin;
 use super::refusal;
+use super::report::LocalHit;
 use super::rules::{self, Demand};
+use super::shared::LayerState;
 use super::unsafe_request::{InvalidationTarget, UnsafeRequest};
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
@@ -68,7 +70,7 @@ where
 {
     type Response = Response<CacheBody<B>>;
     type Error = Infallible;
-    type Future = HttpResponseFuture<S, ReqB, B>;
+    type Future = HttpResponseFuture<B>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -77,18 +79,16 @@ where
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         rules::ignore_offer_of_h2c(&mut parts.headers);
-        let fetch = &self.fetch;
-        let begun = match &*fetch.shared.mode {
-            Mode::Stated(_) => begin_by_target(fetch, parts, body),
-            Mode::Keyed(keyed) => match keyed.key.at_once(&mut parts) {
-                Some(derived) => begin_by_key(fetch, keyed, parts, body, derived),
-                None => {
-                    let begun = begin_by_extractor(fetch.clone(), parts, body);
-                    Beginning::Deciding(Box::pin(begun))
-                }
-            },
-        };
-        HttpResponseFuture::new(begun, &fetch.shared)
+        let shared = &self.fetch.shared;
+        let plan = Plan::at_once(shared, &mut parts, &body);
+        if let Some(Plan::Cached(key, demand)) = &plan
+            && let Some(response) = exchange::cached_answer(shared, &parts, key, demand)
+        {
+            shared.client.count_hit();
+            return HttpResponseFuture::ready(shared.without_hidden(response));
+        }
+        let record = shared.client.begin();
+        HttpResponseFuture::pending(answer(self.fetch.clone(), parts, body, plan, record))
     }
 }
 
@@ -98,148 +98,148 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
     }
 }
 
-/// Begins a request whose target is its key.
-fn begin_by_target<S, ReqB, B>(
-    fetch: &OriginFetch<S>,
-    mut parts: Parts,
-    body: ReqB,
-) -> Beginning<S, B>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Body + Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let Some(target) = fetch.shared.target.target_of(&mut parts) else {
-        return forward(fetch, parts, body, "request");
-    };
-    let demand = fetch.shared.mode.demand(&parts.headers);
-    let handling = Handling::of(&parts, &body, &demand);
-    let key = target.key();
-    begin(fetch, parts, body, handling, key, demand, |_, _| InvalidationTarget::Target(target))
+/// What is done for a request.
+enum Plan {
+    /// It is answered from the cache. What is not stored is loaded, and waiters share that load.
+    Cached(Key, Demand),
+    /// It is answered by a stored response, or forwarded as it is.
+    StoredOnly(Key, Demand),
+    /// It is forwarded. If it succeeds, stored responses are invalidated.
+    Unsafe(InvalidationTarget),
+    /// It is forwarded. The text is the `fwd` parameter of `Cache-Status`.
+    Forward(&'static str),
+    /// Its route lacks a parameter of the key.
+    Refuse(String),
 }
 
-/// Begins a request whose key an extractor derives.
-async fn begin_by_extractor<S, ReqB, B>(
-    fetch: OriginFetch<S>,
-    mut parts: Parts,
-    body: ReqB,
-) -> Beginning<S, B>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Body + Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let Mode::Keyed(keyed) = &*fetch.shared.mode else {
-        return begin_by_target(&fetch, parts, body);
-    };
-    let derived = keyed.key.extracted(&mut parts).await;
-    begin_by_key(&fetch, keyed, parts, body, derived)
-}
-
-/// Begins a request whose key the program makes.
-fn begin_by_key<S, ReqB, B>(
-    fetch: &OriginFetch<S>,
-    keyed: &ProgramRules,
-    parts: Parts,
-    body: ReqB,
-    derived: DerivedKey,
-) -> Beginning<S, B>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Body + Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let key = match derived {
-        DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
-        DerivedKey::Key(_) | DerivedKey::Nothing => return forward(fetch, parts, body, "bypass"),
-        DerivedKey::Unknown(name) => {
-            return Beginning::Forwarding(Box::pin(std::future::ready(refusal::unknown(&name))));
-        }
-    };
-    let demand = fetch.shared.mode.demand(&parts.headers);
-    let handling = match Handling::of(&parts, &body, &demand) {
-        Handling::Cached | Handling::StoredOnly
-            if keyed.key.is_personal(&parts.headers, &keyed.credentials) =>
-        {
-            Handling::Bypass("bypass")
-        }
-        handling => handling,
-    };
-    begin(fetch, parts, body, handling, key, demand, |key, parts| InvalidationTarget::Key {
-        key,
-        target: fetch.shared.target.target_of(parts),
-    })
-}
-
-fn begin<S, ReqB, B>(
-    fetch: &OriginFetch<S>,
-    mut parts: Parts,
-    body: ReqB,
-    handling: Handling,
-    key: Key,
-    demand: Demand,
-    target_of: impl FnOnce(Key, &mut Parts) -> InvalidationTarget,
-) -> Beginning<S, B>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Body + Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let cache_request = |parts, key| CacheRequest::new(parts, key, demand, &fetch.shared.mode);
-    match handling {
-        Handling::Cached => {
-            match exchange::cached_answer(&fetch.shared, &parts, &key, &demand) {
-                Some(response) => Beginning::Ready(response),
-                None => {
-                    let exchange = Exchange::new(fetch.clone(), cache_request(parts, key));
-                    match fetch.shared.bypass(&exchange.cache_request) {
-                        Some(permit) => Beginning::Forwarding(Box::pin(
-                            bypass::serve_uncoalesced::<_, ReqB, _>(exchange, permit),
-                        )),
-                        None => Beginning::Fetching(exchange),
-                    }
-                }
+impl Plan {
+    /// What is done for a request, unless an extractor has to derive its key first.
+    fn at_once<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Option<Self> {
+        match &*shared.mode {
+            Mode::Stated(_) => Some(Self::by_target(shared, parts, body)),
+            Mode::Keyed(keyed) => {
+                let derived = keyed.key.at_once(parts)?;
+                Some(Self::by_key(shared, parts, body, derived))
             }
         }
-        Handling::StoredOnly => serve_stored(fetch, cache_request(parts, key), body),
-        Handling::Bypass(why) => forward(fetch, parts, body, why),
-        Handling::Unsafe => {
-            let OriginFetch { inner, shared } = fetch.clone();
-            let target = target_of(key, &mut parts);
-            let request = Request::from_parts(parts, body);
-            Beginning::Forwarding(Box::pin(UnsafeRequest::new(inner, shared, request, target)))
+    }
+
+    /// For a request whose target is its key.
+    fn by_target<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Self {
+        let Some(target) = shared.target.target_of(parts) else { return Self::Forward("request") };
+        let demand = shared.mode.demand(&parts.headers);
+        match Handling::of(parts, body, &demand) {
+            Handling::Cached => Self::Cached(target.key(), demand),
+            Handling::StoredOnly => Self::StoredOnly(target.key(), demand),
+            Handling::Unsafe => Self::Unsafe(InvalidationTarget::Target(target)),
+            Handling::Bypass(why) => Self::Forward(why),
+        }
+    }
+
+    /// For a request whose key the program makes.
+    fn by_key<B: Body>(
+        shared: &LayerState,
+        parts: &mut Parts,
+        body: &B,
+        derived: DerivedKey,
+    ) -> Self {
+        let Mode::Keyed(keyed) = &*shared.mode else {
+            return Self::by_target(shared, parts, body);
+        };
+        let key = match derived {
+            DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
+            DerivedKey::Key(_) | DerivedKey::Nothing => return Self::Forward("bypass"),
+            DerivedKey::Unknown(name) => return Self::Refuse(name),
+        };
+        let demand = shared.mode.demand(&parts.headers);
+        let is_personal = keyed.key.is_personal(&parts.headers, &keyed.credentials);
+        match Handling::of(parts, body, &demand) {
+            Handling::Cached | Handling::StoredOnly if is_personal => Self::Forward("bypass"),
+            Handling::Cached => Self::Cached(key, demand),
+            Handling::StoredOnly => Self::StoredOnly(key, demand),
+            Handling::Unsafe => {
+                let target = shared.target.target_of(parts);
+                Self::Unsafe(InvalidationTarget::Key { key, target })
+            }
+            Handling::Bypass(why) => Self::Forward(why),
         }
     }
 }
 
-fn serve_stored<S, ReqB, B>(
-    fetch: &OriginFetch<S>,
-    cache_request: CacheRequest,
+/// Answers a request that is no hit at once, and counts it.
+async fn answer<S, ReqB, B>(
+    fetch: OriginFetch<S>,
+    mut parts: Parts,
     body: ReqB,
-) -> Beginning<S, B>
+    plan: Option<Plan>,
+    record: RequestRecord,
+) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
-    ReqB: Send + 'static,
+    ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    Beginning::Deciding(Box::pin(bypass::serve_stored(fetch.clone(), cache_request, body)))
+    let shared = fetch.shared.clone();
+    let plan = match plan {
+        Some(plan) => plan,
+        None => {
+            let derived = match &*shared.mode {
+                Mode::Keyed(keyed) => keyed.key.extracted(&mut parts).await,
+                Mode::Stated(_) => DerivedKey::Nothing,
+            };
+            let plan = Plan::by_key(&shared, &mut parts, &body, derived);
+            if let Plan::Cached(key, demand) = &plan
+                && let Some(response) = exchange::cached_answer(&shared, &parts, key, demand)
+            {
+                record.hit();
+                return shared.without_hidden(response);
+            }
+            plan
+        }
+    };
+    let mut response = fulfil(fetch, parts, body, plan, &record).await;
+    let is_local = response.extensions_mut().remove::<LocalHit>().is_some();
+    match response.extensions().get::<CacheStatus>() {
+        Some(CacheStatus::Hit { .. }) if is_local => record.hit(),
+        status => record.end(status.unwrap_or(&CacheStatus::Failed)),
+    }
+    shared.without_hidden(response)
 }
 
-fn forward<S, ReqB, B>(
-    fetch: &OriginFetch<S>,
+async fn fulfil<S, ReqB, B>(
+    fetch: OriginFetch<S>,
     parts: Parts,
     body: ReqB,
-    why: &'static str,
-) -> Beginning<S, B>
+    plan: Plan,
+    record: &RequestRecord,
+) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
-    ReqB: Send + 'static,
+    ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    Beginning::Forwarding(Box::pin(bypass::forward(
-        fetch.shared.client.clone(),
-        fetch.inner.clone(),
-        Request::from_parts(parts, body),
-        why,
-    )))
+    let mode = Arc::clone(&fetch.shared.mode);
+    let cache_request = |parts, key, demand| CacheRequest::new(parts, key, demand, &mode);
+    match plan {
+        Plan::Cached(key, demand) => {
+            let exchange = Exchange::new(fetch, cache_request(parts, key, demand));
+            match exchange.fetch.shared.bypass(&exchange.cache_request) {
+                Some(permit) => bypass::serve_uncoalesced::<_, ReqB, _>(exchange, permit).await,
+                None => exchange.run::<ReqB, B>(record).await,
+            }
+        }
+        Plan::StoredOnly(key, demand) => {
+            bypass::serve_stored(fetch, cache_request(parts, key, demand), body, record).await
+        }
+        Plan::Forward(why) => {
+            let request = Request::from_parts(parts, body);
+            bypass::forward(&fetch.shared.client, fetch.inner, request, why).await
+        }
+        Plan::Unsafe(target) => {
+            let OriginFetch { inner, shared } = fetch;
+            let request = Request::from_parts(parts, body);
+            UnsafeRequest::new(inner, shared, request, target).await
+        }
+        Plan::Refuse(name) => refusal::unknown(&name),
+    }
 }

@@ -10,7 +10,7 @@ use bellwether::{Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -166,6 +166,14 @@ impl LayerState {
             ObservedBody::Complete { .. } => private_targets.note_shared(&coalescing_digest),
             ObservedBody::Unfinished => private_targets.note_slow(coalescing_digest, window),
         })
+    }
+
+    /// A response without the field that clients do not get.
+    pub(super) fn without_hidden<B>(&self, mut response: Response<B>) -> Response<B> {
+        if let Some(name) = self.tag_fields.hidden() {
+            response.headers_mut().remove(name);
+        }
+        response
     }
 
     /// The tags of the response to a request.

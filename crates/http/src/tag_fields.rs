@@ -1,7 +1,5 @@
 //! `TagFields`: which fields of a response give its tags.
 
-use std::sync::Arc;
-
 use bellwether::adapter::warn_throttled;
 use bellwether::{ConfigError, Tag};
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
@@ -15,7 +13,7 @@ pub(super) struct TagFields {
     /// Whether `Cache-Groups` and `Cache-Group-Invalidation` are followed.
     pub(super) follows_groups: bool,
     /// The field with the surrogate keys, if they are used.
-    surrogate_keys: Option<Arc<HeaderName>>,
+    surrogate_keys: Option<HeaderName>,
     /// Whether clients get that field.
     pub(super) forwards_surrogate_keys: bool,
 }
@@ -32,7 +30,7 @@ impl TagFields {
         if name.as_str().starts_with("cache-group") {
             return Err(error("this field holds groups, and no surrogate keys"));
         }
-        Ok(Self { surrogate_keys: Some(Arc::new(name)), ..self })
+        Ok(Self { surrogate_keys: Some(name), ..self })
     }
 
     /// The tags of a response. Its target is made only if it is in a group.
@@ -68,13 +66,13 @@ impl TagFields {
 
     /// The tags of the surrogate keys of a message. `None` if it does not have the field.
     pub(super) fn surrogate_tags(&self, headers: &HeaderMap) -> Option<Vec<Tag>> {
-        let name = self.surrogate_keys.as_ref().filter(|name| headers.contains_key(&***name))?;
+        let name = self.surrogate_keys.as_ref().filter(|name| headers.contains_key(*name))?;
         Some(rules::surrogate_keys(headers, name).map(tag_of_key).collect())
     }
 
     /// The field that clients do not get.
-    pub(super) fn hidden(&self) -> Option<Arc<HeaderName>> {
-        self.surrogate_keys.clone().filter(|_| !self.forwards_surrogate_keys)
+    pub(super) fn hidden(&self) -> Option<&HeaderName> {
+        self.surrogate_keys.as_ref().filter(|_| !self.forwards_surrogate_keys)
     }
 }
 

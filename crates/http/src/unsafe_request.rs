@@ -16,7 +16,6 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use super::beginning::Forwarding;
 use super::origin::Origin;
 use super::refusal;
 use super::report::Report;
@@ -44,6 +43,9 @@ enum SendProgress<B: Send + 'static> {
     /// The origin has the request.
     Sent(Forwarding<B>),
 }
+
+/// The response of the origin.
+type Forwarding<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 
 /// Sends a request once the origin is ready for it. If the origin fails before that, the response says
 /// so.
