@@ -19,8 +19,7 @@ use super::codec::{
     CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, SharedAnswer,
 };
 use super::complete_response::{CompleteResponse, announced, check_length};
-use super::mode::{StorageDecision, StorageTerms};
-use super::rules::{PrivateReason, Times};
+use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::shared::LayerState;
 use super::stored_response::StoredResponse;
 use super::vary_index::VaryIndex;
@@ -69,12 +68,12 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let origin = self.origin_info(parts.status);
         let decision = self.classify(parts.status, &parts.headers, times);
         let until = match decision {
-            StorageDecision::Private(why) => {
+            Storing::Private(why) => {
                 let response = Response::from_parts(parts, CacheBody::passing(body));
                 return self.pass(response, why, origin);
             }
             // The response is for one caller, so it does not wait for more than has arrived.
-            StorageDecision::Validate(..) => Instant::now(),
+            Storing::Validate(..) => Instant::now(),
             _ if self.fetch_request.is_alone => Instant::now(),
             _ => self.shared.deadline(&self.fetch_request.cache_request),
         };
@@ -100,18 +99,18 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
     /// Whether a response is stored, shared or private. Only its size and its speed can change that
     /// later.
-    fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> StorageDecision {
+    fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Storing {
         let request = &self.fetch_request.cache_request.parts.headers;
         match self.shared.classify(request, status, headers, times) {
-            StorageDecision::Share | StorageDecision::Unconfirmed | StorageDecision::Failure
+            Storing::Share | Storing::Unconfirmed | Storing::Failure
                 if !self.is_for_all_waiters(headers) =>
             {
-                StorageDecision::Private(PrivateReason::Vary)
+                Storing::Private(PrivateReason::Vary)
             }
-            StorageDecision::Unconfirmed
+            Storing::Unconfirmed
                 if status.is_server_error() && self.stored_response.can_replace_failure() =>
             {
-                StorageDecision::Failure
+                Storing::Failure
             }
             decision => decision,
         }
@@ -121,13 +120,13 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     fn unfinished<B: Send + 'static>(
         &self,
         response: Response<CacheBody<B>>,
-        decision: StorageDecision,
+        decision: Storing,
         unfinished: UnfinishedReason,
         (origin, times): (OriginInfo, Times),
     ) -> Result<CacheAnswer<B>, BoxError> {
         let is_slow = unfinished == UnfinishedReason::TooSlow;
         match decision {
-            StorageDecision::Validate(terms, why) if is_slow => {
+            Storing::Validate(terms, why) if is_slow => {
                 let response = match self.key_to_validate(response.headers(), &terms) {
                     Some(key) => self.copied(response, key, terms, (origin, times)),
                     None => response,
@@ -148,7 +147,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         &self,
         response: Response<CacheBody<B>>,
         key: Key,
-        terms: StorageTerms,
+        terms: Terms,
         (origin, times): (OriginInfo, Times),
     ) -> Response<CacheBody<B>> {
         let shared = self.shared.clone();
@@ -174,7 +173,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// The key under which a response that is never fresh is stored for validation, if it may be.
     /// It needs an entity tag if the request has credentials: a date cannot distinguish the
     /// responses of two users. A response with `Vary` is not stored, as the key selects no variant.
-    fn key_to_validate(&self, headers: &HeaderMap, terms: &StorageTerms) -> Option<Key> {
+    fn key_to_validate(&self, headers: &HeaderMap, terms: &Terms) -> Option<Key> {
         let is_tagged = headers.contains_key(header::ETAG);
         let has_credentials = self.fetch_request.cache_request.has_credentials;
         let is_told = terms.vary.is_empty() && (is_tagged || !has_credentials);
@@ -198,32 +197,32 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     async fn settle<B: Send + 'static>(
         &self,
         answered: CompleteResponse,
-        decision: StorageDecision,
+        decision: Storing,
     ) -> Result<CacheAnswer<B>, BoxError> {
-        if matches!(decision, StorageDecision::Keep(_) | StorageDecision::Share) {
+        if matches!(decision, Storing::Keep(_) | Storing::Share) {
             self.shared.note_shared(&self.fetch_request.cache_request);
         }
         Ok(match decision {
-            StorageDecision::Keep(_) if self.fetch_request.is_alone => {
+            Storing::Keep(_) if self.fetch_request.is_alone => {
                 self.shared_answer(&answered, Disposition::Share)
             }
-            StorageDecision::Keep(terms) => self.keep(answered, terms).await,
-            StorageDecision::Validate(terms, why) => {
+            Storing::Keep(terms) => self.keep(answered, terms).await,
+            Storing::Validate(terms, why) => {
                 if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
                     let cached = self.stored(&answered, &terms);
                     self.shared.keep::<B>(key, &cached, |_| true).await;
                 }
                 return self.pass_complete(answered, why);
             }
-            StorageDecision::Share => self.shared_answer(&answered, Disposition::Share),
-            StorageDecision::Unconfirmed => self.shared_answer(&answered, Disposition::Unconfirmed),
-            StorageDecision::Failure => self.shared_answer(&answered, Disposition::Failure),
-            StorageDecision::Private(why) => return self.pass_complete(answered, why),
+            Storing::Share => self.shared_answer(&answered, Disposition::Share),
+            Storing::Unconfirmed => self.shared_answer(&answered, Disposition::Unconfirmed),
+            Storing::Failure => self.shared_answer(&answered, Disposition::Failure),
+            Storing::Private(why) => return self.pass_complete(answered, why),
         })
     }
 
     /// A complete response, to be stored with its tags.
-    fn stored(&self, answered: &CompleteResponse, terms: &StorageTerms) -> Arc<CachedResponse> {
+    fn stored(&self, answered: &CompleteResponse, terms: &Terms) -> Arc<CachedResponse> {
         let request = &self.fetch_request.cache_request.parts;
         let tags = self.shared.tags_of(&answered.headers, request);
         answered.to_cached(Disposition::Keep(terms.lifetimes), terms, tags, self.last_expiry())
@@ -235,7 +234,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         answered: &CompleteResponse,
         disposition: Disposition,
     ) -> CacheAnswer<B> {
-        let terms = &StorageTerms::NONE;
+        let terms = &Terms::none();
         let cached = answered.to_cached(disposition, terms, Vec::new(), self.last_expiry());
         CacheAnswer::CachedResponse(cached)
     }
@@ -288,7 +287,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     async fn keep<B: Send + 'static>(
         &self,
         answered: CompleteResponse,
-        terms: StorageTerms,
+        terms: Terms,
     ) -> CacheAnswer<B> {
         let cached = self.stored(&answered, &terms);
         match &self.fetch_request.vary_index {

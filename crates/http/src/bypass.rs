@@ -21,11 +21,10 @@ use super::codec::{Disposition, HttpCodec, OriginInfo};
 use super::complete_response::CompleteResponse;
 use super::exchange::{Exchange, NextStep};
 use super::fetch::OriginFetch;
-use super::mode::StorageDecision;
 use super::origin::{self, Origin};
 use super::refusal;
 use super::report::{LocalHit, Report, seconds};
-use super::rules::{self, HeadSays, PrivateReason, Times};
+use super::rules::{self, HeadSays, PrivateReason, Storing, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 use super::target_gates::TargetPermit;
 
@@ -262,16 +261,16 @@ async fn update_from_head<B: Send + 'static>(
             let BufferedResponse { status, body, trailers, .. } = stored.clone();
             let asked = &request.headers;
             let terms = match shared.classify(asked, status, &headers, times) {
-                StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
+                Storing::Keep(terms) | Storing::Validate(terms, _)
                     if located.is_selected_by(&terms.vary) =>
                 {
                     terms
                 }
                 // The stored variant is selected by fewer header fields than `Vary` names now, so
                 // it could be served to requests that it does not match.
-                StorageDecision::Keep(_)
-                | StorageDecision::Validate(..)
-                | StorageDecision::Private(PrivateReason::Vary) => {
+                Storing::Keep(_)
+                | Storing::Validate(..)
+                | Storing::Private(PrivateReason::Vary) => {
                     return shared.expire(located.key).await;
                 }
                 _ => return,

@@ -7,9 +7,8 @@ use http::{HeaderMap, StatusCode, header};
 use std::sync::Arc;
 
 use super::codec::{CachedResponse, Disposition, OriginInfo};
-use super::mode::StorageTerms;
 use super::note::Note;
-use super::rules::{self, Times};
+use super::rules::{self, Terms, Times};
 
 /// A response of the origin whose body was read to its end.
 pub(super) struct CompleteResponse {
@@ -27,7 +26,7 @@ impl CompleteResponse {
     pub(super) fn to_cached(
         &self,
         disposition: Disposition,
-        terms: &StorageTerms,
+        terms: &Terms,
         tags: Vec<Tag>,
         last_expiry: u64,
     ) -> Arc<CachedResponse> {
@@ -37,9 +36,9 @@ impl CompleteResponse {
         {
             headers.insert(header::DATE, now);
         }
-        let StorageTerms { age, freshness, consent, stale, .. } = *terms;
+        let Terms { age, consent, stale, .. } = *terms;
         let received = self.times.response_time;
-        let note = Note::new(received, (age, freshness), consent, last_expiry, stale);
+        let note = Note::new(received, (age, terms.freshness()), consent, last_expiry, stale);
         let body = self.body.clone();
         let trailers = self.trailers.clone();
         let response = BufferedResponse { status: self.status, headers, body, trailers, note };

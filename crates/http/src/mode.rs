@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use bellwether::Lifetimes;
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 
 use super::request_key::RequestKey;
 use super::rules::{
-    self, Consent, Credentials, Defaults, Demand, PrivateReason, StaleWindows, Storing, Times,
+    self, Consent, Credentials, Defaults, Demand, PrivateReason, StaleWindows, Storing, Terms,
+    Times,
 };
 
 /// By which rules the layer decides what is stored.
@@ -27,53 +27,6 @@ pub(super) struct ProgramRules {
     pub(super) ttl: Duration,
     pub(super) not_found_ttl: Duration,
     pub(super) stale: StaleWindows,
-}
-
-/// Whether a response is stored, and which callers get it.
-#[derive(Debug)]
-pub(super) enum StorageDecision {
-    /// It is stored, and all waiters get it.
-    Keep(StorageTerms),
-    /// Only its own caller gets it. It is stored for validation: other callers get it only after
-    /// the origin has confirmed it.
-    Validate(StorageTerms, PrivateReason),
-    /// All waiters get it, and it is not stored.
-    Share,
-    /// An error that this request may have caused. Its own caller gets it. The waiters ask the
-    /// origin once more, with the request of one of them. After a second such error, a few of them ask
-    /// for themselves, and so do all with credentials.
-    Unconfirmed,
-    /// As `Unconfirmed`, and it counts as a failure. If there is a stale fallback, that is served
-    /// instead. Later callers share a second failure for a while.
-    Failure,
-    /// Only its own caller gets it. An error is replaced by the stale fallback, if there is one.
-    Private(PrivateReason),
-}
-
-/// For how long a response is stored, and for which requests.
-#[derive(Clone, Debug)]
-pub(super) struct StorageTerms {
-    pub(super) lifetimes: Lifetimes,
-    /// How long it is served stale. That in `lifetimes` may be longer, for an origin that gives no answer.
-    pub(super) stale: StaleWindows,
-    /// Its age on arrival.
-    pub(super) age: Duration,
-    /// How long it is fresh, counted from its arrival.
-    pub(super) freshness: Duration,
-    pub(super) vary: Vec<HeaderName>,
-    pub(super) consent: Consent,
-}
-
-impl StorageTerms {
-    /// The terms of a response that is shared with the waiters and not stored.
-    pub(super) const NONE: Self = Self {
-        lifetimes: Lifetimes::NONE,
-        stale: StaleWindows::NONE,
-        age: Duration::ZERO,
-        freshness: Duration::ZERO,
-        vary: Vec::new(),
-        consent: Consent::Public,
-    };
 }
 
 impl Mode {
@@ -101,18 +54,16 @@ impl Mode {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-    ) -> StorageDecision {
+    ) -> Storing {
         match self {
             Self::Stated(defaults) => {
                 match rules::storing(request, status, response, times, defaults) {
-                    Storing::Keep(terms) => StorageDecision::Keep(terms.into()),
-                    Storing::Validate(terms, why) => StorageDecision::Validate(terms.into(), why),
                     Storing::Private(PrivateReason::NotFresh)
                         if status.is_server_error() && !defaults.credentials.are_in(request) =>
                     {
-                        StorageDecision::Unconfirmed
+                        Storing::Unconfirmed
                     }
-                    Storing::Private(why) => StorageDecision::Private(why),
+                    storing => storing,
                 }
             }
             Self::Keyed(keyed) => keyed.classify(request, status, response, times),
@@ -129,21 +80,21 @@ impl ProgramRules {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-    ) -> StorageDecision {
+    ) -> Storing {
         let credentials = &self.credentials;
         let vary = match rules::for_others(request, status, response, credentials) {
             Ok(vary) => vary,
-            Err(why) => return StorageDecision::Private(why),
+            Err(why) => return Storing::Private(why),
         };
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
         if vary.contains(&header::HOST) && !self.key.has_host() {
-            return StorageDecision::Private(PrivateReason::Vary);
+            return Storing::Private(PrivateReason::Vary);
         }
         if status.is_server_error() {
-            return StorageDecision::Failure;
+            return Storing::Failure;
         }
         if rules::must_be_validated(response) {
-            return StorageDecision::Private(PrivateReason::NoCache);
+            return Storing::Private(PrivateReason::NoCache);
         }
         let ttl = match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => self.not_found_ttl,
@@ -151,35 +102,12 @@ impl ProgramRules {
             _ => Duration::ZERO,
         };
         if status.is_client_error() && ttl.is_zero() {
-            return StorageDecision::Unconfirmed;
+            return Storing::Unconfirmed;
         }
         if ttl.is_zero() {
-            return StorageDecision::Share;
+            return Storing::Share;
         }
-        let lifetimes = lifetimes(ttl, self.stale);
         let age = rules::on_arrival(response, times);
-        StorageDecision::Keep(StorageTerms {
-            lifetimes,
-            stale: self.stale,
-            age,
-            freshness: ttl,
-            vary,
-            consent: Consent::Public,
-        })
-    }
-}
-
-fn lifetimes(ttl: Duration, stale: StaleWindows) -> Lifetimes {
-    Lifetimes::fresh_for(ttl)
-        .stale_while_revalidate(stale.while_revalidate)
-        .stale_if_error(stale.if_error.max(stale.if_disconnected))
-}
-
-impl From<rules::Terms> for StorageTerms {
-    fn from(terms: rules::Terms) -> Self {
-        let lifetimes =
-            lifetimes(terms.freshness, terms.stale).kept_for_validation(terms.for_validation);
-        let rules::Terms { age, freshness, stale, vary, consent, .. } = terms;
-        Self { lifetimes, stale, age, freshness, vary, consent }
+        Storing::Keep(Terms { vary, ..Terms::new(ttl, age, self.stale, Consent::Public) })
     }
 }

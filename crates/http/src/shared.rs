@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::cache_request::CacheRequest;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec, SharedAnswer};
 use super::expiry::{ExpiryRuns, entries};
-use super::mode::{Mode, StorageDecision, StorageTerms};
-use super::rules::{PrivateReason, Times};
+use super::mode::Mode;
+use super::rules::{PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::{TargetGates, TargetPermit};
@@ -98,13 +98,12 @@ impl LayerState {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-    ) -> StorageDecision {
-        let jittered = |terms: StorageTerms| {
-            let lifetimes = self.client.jittered(terms.lifetimes);
-            StorageTerms { lifetimes, freshness: lifetimes.ttl(), ..terms }
-        };
+    ) -> Storing {
         match self.mode.classify(request, status, response, times) {
-            StorageDecision::Keep(terms) => StorageDecision::Keep(jittered(terms)),
+            Storing::Keep(terms) => {
+                let lifetimes = self.client.jittered(terms.lifetimes);
+                Storing::Keep(Terms { lifetimes, ..terms })
+            }
             decision => decision,
         }
     }

@@ -135,7 +135,7 @@ fn is_reused(status: u16, response: &'static str) -> bool {
     let response = read(response);
     let defaults = Defaults { follows_cdn: true, ..Defaults::default() };
     let storing = storing(&headers(&[]), status, &response, at_once(), &defaults);
-    matches!(storing, Storing::Keep(terms) if terms.freshness > PAUSE)
+    matches!(storing, Storing::Keep(terms) if terms.freshness() > PAUSE)
 }
 
 #[test]

@@ -21,12 +21,21 @@ const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
 /// Whether a response is stored, and which callers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
-    /// It is stored, and for all callers.
+    /// It is stored, and all waiters get it.
     Keep(Terms),
-    /// It is stored for validation. Until its origin has confirmed it, only its own caller gets it,
-    /// for this reason.
+    /// Only its own caller gets it. It is stored for validation: other callers get it only after
+    /// the origin has confirmed it.
     Validate(Terms, PrivateReason),
-    /// Only its own caller gets it, for this reason.
+    /// All waiters get it, and it is not stored.
+    Share,
+    /// An error that this request may have caused. Its own caller gets it. The waiters ask the
+    /// origin once more, with the request of one of them. After a second such error, a few of them ask
+    /// for themselves, and so do all with credentials.
+    Unconfirmed,
+    /// As `Unconfirmed`, and it counts as a failure. If there is a stale fallback, that is served
+    /// instead. Later callers share a second failure for a while.
+    Failure,
+    /// Only its own caller gets it. An error is replaced by the stale fallback, if there is one.
     Private(PrivateReason),
 }
 
@@ -95,10 +104,10 @@ pub(crate) fn storing(
     if terms.consent < needed {
         return Storing::Private(PrivateReason::Cookie);
     }
-    if !terms.freshness.max(terms.stale.longest()).is_zero() {
+    if !terms.freshness().max(terms.stale.longest()).is_zero() {
         return Storing::Keep(terms);
     }
-    if terms.for_validation.is_zero() {
+    if terms.lifetimes.for_validation().is_zero() {
         return Storing::Private(PrivateReason::NotFresh);
     }
     if directives.has_for_all_fields("no-cache") {

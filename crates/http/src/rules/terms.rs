@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bellwether::Lifetimes;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::ages::{self, Times};
@@ -20,19 +21,44 @@ const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 4
 /// For how long a response is stored, and for which requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// How much longer it is fresh, counted from its arrival. Zero: it is stale at once.
-    pub(crate) freshness: Duration,
+    /// For how long it is fresh, counted from its arrival, and then stored. With a ttl of zero it is
+    /// stale at once.
+    pub(crate) lifetimes: Lifetimes,
+    /// How long it is served stale. That in `lifetimes` may be longer, for an origin that gives no answer.
+    pub(crate) stale: StaleWindows,
     /// Its age on arrival.
     pub(crate) age: Duration,
-    pub(crate) stale: StaleWindows,
-    /// How long it is stored for validation, counted from when it becomes stale.
-    pub(crate) for_validation: Duration,
     /// Its selecting header fields, sorted and without duplicates.
     pub(crate) vary: Vec<HeaderName>,
     /// How explicitly it permits sharing.
     pub(crate) consent: Consent,
     /// Whether it is fresh without stating a lifetime.
     pub(crate) is_guessed: bool,
+}
+
+impl Terms {
+    /// The terms of a response that does not vary, and states its lifetime.
+    pub(crate) fn new(
+        freshness: Duration,
+        age: Duration,
+        stale: StaleWindows,
+        consent: Consent,
+    ) -> Self {
+        let lifetimes = Lifetimes::fresh_for(freshness)
+            .stale_while_revalidate(stale.while_revalidate)
+            .stale_if_error(stale.if_error.max(stale.if_disconnected));
+        Self { lifetimes, stale, age, vary: Vec::new(), consent, is_guessed: false }
+    }
+
+    /// The terms of a response that is shared with the waiters and not stored.
+    pub(crate) fn none() -> Self {
+        Self::new(Duration::ZERO, Duration::ZERO, StaleWindows::default(), Consent::Public)
+    }
+
+    /// How much longer it is fresh, counted from its arrival.
+    pub(crate) fn freshness(&self) -> Duration {
+        self.lifetimes.ttl()
+    }
 }
 
 /// How long a response is served after it has become stale (RFC 5861), counted from then.
@@ -47,12 +73,6 @@ pub(crate) struct StaleWindows {
 }
 
 impl StaleWindows {
-    pub(crate) const NONE: Self = Self {
-        while_revalidate: Duration::ZERO,
-        if_error: Duration::ZERO,
-        if_disconnected: Duration::ZERO,
-    };
-
     pub(crate) fn longest(&self) -> Duration {
         self.while_revalidate.max(self.if_error)
     }
@@ -91,15 +111,11 @@ pub(super) fn terms(
     let is_validated = has_validator(status, response);
     let freshness = lifetime.saturating_sub(age);
     let consent = Consent::of(directives, stated.is_some() && !freshness.is_zero());
-    Terms {
-        freshness,
-        age,
-        stale,
-        for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
-        vary: Vec::new(),
-        consent,
-        is_guessed: stated.is_none() && !lifetime.is_zero(),
-    }
+    let terms = Terms::new(freshness, age, stale, consent);
+    let for_validation = if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO };
+    let lifetimes = terms.lifetimes.kept_for_validation(for_validation);
+    let is_guessed = stated.is_none() && !lifetime.is_zero();
+    Terms { lifetimes, is_guessed, ..terms }
 }
 
 /// The freshness lifetime of a response that states none.
@@ -180,18 +196,18 @@ mod tests {
         let response = read("cache-control: max-age=100\nage: 10\ndate: {-12}");
         let answer = storing(&headers(&[]), StatusCode::OK, &response, times, &Defaults::default());
         let Storing::Keep(terms) = answer else { panic!("{answer:?}") };
-        assert_eq!((terms.age, terms.freshness), (seconds(14), seconds(86)));
+        assert_eq!((terms.age, terms.freshness()), (seconds(14), seconds(86)));
     }
 
     #[test]
     fn a_part_of_a_second_ages_nothing() {
         let terms = terms_of("cache-control: max-age=2\ndate: {0}", &Defaults::default());
-        assert_eq!((terms.age, terms.freshness), (Duration::ZERO, seconds(2)));
+        assert_eq!((terms.age, terms.freshness()), (Duration::ZERO, seconds(2)));
     }
 
     #[test]
     fn a_guess_is_a_tenth_and_at_most_a_day() {
-        let guess = |response| terms_of(response, &Defaults::default()).freshness;
+        let guess = |response| terms_of(response, &Defaults::default()).freshness();
         assert_eq!(guess("date: {0}\nlast-modified: {-300}"), seconds(30));
         assert_eq!(guess("date: {0}\nlast-modified: {-86400000}"), seconds(86_400));
     }
@@ -199,11 +215,11 @@ mod tests {
     #[test]
     fn a_default_time_is_for_those_that_say_nothing() {
         let defaults = Defaults { ttl: Some(seconds(60)), ..Defaults::default() };
-        assert_eq!(terms_of("etag: \"a\"", &defaults).freshness, seconds(60));
-        assert_eq!(terms_of("cache-control: max-age=5", &defaults).freshness, seconds(5));
+        assert_eq!(terms_of("etag: \"a\"", &defaults).freshness(), seconds(60));
+        assert_eq!(terms_of("cache-control: max-age=5", &defaults).freshness(), seconds(5));
         let stale = decide("cache-control: max-age=0", &defaults);
         assert_eq!(stale, Storing::Private(PrivateReason::NotFresh));
-        assert_eq!(terms_of("age: old", &defaults).freshness, seconds(60));
+        assert_eq!(terms_of("age: old", &defaults).freshness(), seconds(60));
     }
 
     #[test]
@@ -218,8 +234,8 @@ mod tests {
         let Storing::Validate(terms, PrivateReason::NoCache) = storing else {
             panic!("{storing:?}")
         };
-        assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
-        let lifetimes = terms.freshness.max(terms.stale.longest());
+        assert!(terms.lifetimes.for_validation() > Duration::ZERO, "{terms:?}");
+        let lifetimes = terms.freshness().max(terms.stale.longest());
         assert_eq!(lifetimes, Duration::ZERO);
         let untagged = decide("cache-control: max-age=60, no-cache", &defaults);
         assert_eq!(untagged, Storing::Private(PrivateReason::NotFresh));
