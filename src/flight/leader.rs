@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::abandoned::CancelledLoad;
 use super::state::{
-    Flight, FlightFallback, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
+    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
 };
 use super::table::Flights;
 use crate::jitter::jitter;
@@ -23,10 +23,6 @@ pub(crate) struct Leader<L> {
     flight: Arc<Flight<L>>,
     listener: Option<PhaseListener>,
 }
-
-/// Separates the waiters that had joined before a request to the store from later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Generation(pub(super) u64);
 
 impl<L> Leader<L> {
     pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
@@ -168,12 +164,9 @@ impl<L> Leader<L> {
         drop(earlier);
     }
 
-    /// Sets a stale fallback for the waiters that joined before a generation. They may take it for
-    /// as long as `good_for`.
-    pub(crate) fn set_fallback(&self, generation: Generation, answer: L, good_for: Duration) {
-        let since = Instant::now();
-        let fallback = FlightFallback { generation: generation.0, answer, since, good_for };
-        let earlier = lock(&self.flight.state).fallback.replace(fallback);
+    /// Sets a stale fallback for the waiters that joined before a generation.
+    pub(crate) fn set_fallback(&self, generation: Generation, answer: L) {
+        let earlier = lock(&self.flight.state).fallback.replace((generation, answer));
         // After the lock: it may be of any type.
         drop(earlier);
     }

@@ -52,8 +52,8 @@ pub(super) struct FlightState<L> {
     pub(super) abandoned: Option<Arc<AbandonedLoad>>,
     /// The number of that load on the list of abandoned ones.
     pub(super) listed: Option<u64>,
-    /// What waiters may have instead of waiting longer.
-    pub(super) fallback: Option<FlightFallback<L>>,
+    /// What the waiters that joined before a generation may have instead of waiting longer.
+    pub(super) fallback: Option<(Generation, L)>,
     /// When the phase began.
     pub(super) since: Instant,
     /// The lease of another process, while the flight waits for it.
@@ -90,14 +90,9 @@ impl SeenLease {
 /// The end of a lease seems to move by up to this much, because answers take different times.
 const TOLERANCE: Duration = Duration::from_millis(250);
 
-/// A stale fallback for the waiters that joined before a generation.
-pub(super) struct FlightFallback<L> {
-    pub(super) generation: u64,
-    pub(super) answer: L,
-    pub(super) since: Instant,
-    /// How long after `since` it may be served.
-    pub(super) good_for: Duration,
-}
+/// Separates the waiters that had joined before a request to the store from later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Generation(pub(super) u64);
 
 /// What a flight knows of one waiter.
 pub(super) struct WaiterSlot<L> {

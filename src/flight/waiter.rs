@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::task::try_id;
 
@@ -85,17 +84,15 @@ impl<L> Waiter<L> {
         Poll::Pending
     }
 
-    /// The stale fallback of the flight, and how long the flight has had it. `None` if there is
-    /// none that this waiter may have.
-    pub(crate) fn stale_fallback(&self) -> Option<(L, Duration)>
+    /// The stale fallback of the flight. `None` if there is none that this waiter may have.
+    pub(crate) fn stale_fallback(&self) -> Option<L>
     where
         L: Clone,
     {
         let state = lock(&self.flight.state);
         let joined = state.slots[self.slot].joined;
-        let fallback = state.fallback.as_ref().filter(|it| joined < it.generation)?;
-        let age = fallback.since.elapsed();
-        (age < fallback.good_for).then(|| (fallback.answer.clone(), age))
+        let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < before.0)?;
+        Some(answer.clone())
     }
 
     /// Lets the flight go on after its last waiter has left.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::error::Error;
 use std::sync::Arc;
 
+use super::fallback::StaleFallback;
 use crate::error::CacheError;
 use crate::status::{BypassReason, CacheStatus};
 
@@ -12,6 +13,8 @@ use crate::status::{BypassReason, CacheStatus};
 pub(crate) enum Outcome {
     /// A `C::Kept`, and where it comes from.
     Value(Arc<dyn Any + Send + Sync>, ValueOrigin),
+    /// An older entry, while the flight goes on.
+    Stale(StaleFallback),
     /// The loader's error.
     LoadFailed(Arc<dyn Error + Send + Sync>),
     /// A `C::Kept` that counts as a failure.

@@ -71,7 +71,7 @@ pub(crate) enum Event<P: Payload> {
         asked: P::Generation,
         other: P::Other,
         left: P::Span,
-        meanwhile: Meanwhile<P::Outcome, P::Span>,
+        meanwhile: Meanwhile<P::Outcome>,
         memory: Memory<P::Accept, P::Fallback>,
     },
     /// This flight has the lease. If the load is a probe, the other waiters get the failure
@@ -80,7 +80,7 @@ pub(crate) enum Event<P: Payload> {
         asked: P::Generation,
         lease: P::Lease,
         probe: Option<P::Outcome>,
-        meanwhile: Meanwhile<P::Outcome, P::Span>,
+        meanwhile: Meanwhile<P::Outcome>,
         memory: Memory<P::Accept, P::Fallback>,
     },
     /// The key is in cooldown, and there is no stale fallback. Without `until`, the failure is only
@@ -248,7 +248,7 @@ fn ask<P: Payload>(memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
 
 fn serve_meanwhile<P: Payload>(
     asked: P::Generation,
-    meanwhile: Meanwhile<P::Outcome, P::Span>,
+    meanwhile: Meanwhile<P::Outcome>,
     state: State<P>,
 ) -> Step<P> {
     let actions = match meanwhile {
@@ -256,9 +256,7 @@ fn serve_meanwhile<P: Payload>(
         Meanwhile::Give(stale) => {
             vec![WaiterAction::Complete(To::Before(asked), stale), WaiterAction::Detach(asked)]
         }
-        Meanwhile::Fallback(stale, good_for) => {
-            vec![WaiterAction::SetFallback(asked, stale, good_for)]
-        }
+        Meanwhile::Fallback(stale) => vec![WaiterAction::SetFallback(asked, stale)],
     };
     Step { actions, state }
 }

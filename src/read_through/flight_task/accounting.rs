@@ -77,7 +77,7 @@ where
     }
 
     /// With a stale answer for every caller, the load is for none.
-    fn note_meanwhile<O, D>(&mut self, meanwhile: &Meanwhile<O, D>) {
+    fn note_meanwhile<O>(&mut self, meanwhile: &Meanwhile<O>) {
         if matches!(meanwhile, Meanwhile::Give(_)) {
             self.background.get_or_insert(LoadReason::Revalidation);
         }

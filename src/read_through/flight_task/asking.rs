@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::{
-    FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_COOLDOWN, StaleFallback, TaskEvent,
+    AskedFallback, FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_COOLDOWN, TaskEvent,
 };
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, FailureCause, StoreError, StoreErrorKind};
@@ -17,6 +17,7 @@ use crate::jitter::jitter;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core;
 use crate::read_through::failure_cache::RememberedFailure;
+use crate::read_through::fallback::StaleFallback;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
@@ -252,37 +253,29 @@ where
 
     /// The stale answer of the store: for the waiters at once if it serves while revalidating, and
     /// for waits that run out if it serves only on errors.
-    fn meanwhile(&self, fallback: Option<&StaleFallback>) -> Meanwhile<Outcome, Duration> {
-        let Some(StaleFallback { entry, .. }) = fallback else { return Meanwhile::Nothing };
-        let Some(stale_for) = entry.stale_for() else { return Meanwhile::Nothing };
+    fn meanwhile(&self, fallback: Option<&AskedFallback>) -> Meanwhile<Outcome> {
+        let Some((_, fallback)) = fallback else { return Meanwhile::Nothing };
+        let entry = fallback.entry();
         let status = Some(core::stale(entry, StaleReason::Revalidating));
         match self.outcome_of(entry, status) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
-            Some(stale) if entry.serves_if_error() => {
-                Meanwhile::Fallback(stale, entry.lifetimes().if_error().saturating_sub(stale_for))
+            Some(_) if entry.serves_if_error() => {
+                Meanwhile::Fallback(Outcome::Stale(fallback.clone()))
             }
             _ => Meanwhile::Nothing,
         }
     }
 
-    fn fallback(&self, asked: Generation, entry: Option<Entry>) -> Option<StaleFallback> {
+    fn fallback(&self, asked: Generation, entry: Option<Entry>) -> Option<AskedFallback> {
         let entry = entry.filter(|_| !self.purpose.is_forced())?;
-        Some(StaleFallback { entry, asked, found_at: Instant::now() })
+        Some((asked, StaleFallback::found(entry)))
     }
 
     /// The outcome of a stale fallback that may still be served instead of a failure.
-    pub(super) fn stale_fallback(&self, fallback: Option<&StaleFallback>) -> Option<Outcome> {
-        let StaleFallback { entry, found_at, .. } = fallback?;
-        let since = found_at.elapsed();
-        let stale_for = match (entry.stale_for(), entry.fresh_for()) {
-            (Some(stale_for), _) => stale_for + since,
-            (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,
-            _ => return self.outcome_of(entry, Some(core::hit(entry))),
-        };
-        let status = CacheStatus::Stale { why: StaleReason::LoadFailed, stale_for };
-        // In either stale window: the longer one counts.
-        let is_usable = stale_for < entry.lifetimes().served_stale();
-        is_usable.then(|| self.outcome_of(entry, Some(status))).flatten()
+    pub(super) fn stale_fallback(&self, fallback: Option<&AskedFallback>) -> Option<Outcome> {
+        let (_, fallback) = fallback?;
+        let (entry, status) = fallback.clone().serve(StaleReason::LoadFailed, Instant::now())?;
+        self.outcome_of(&entry, Some(status))
     }
 
     /// The value of an entry with a status. Without one, it was loaded by another process.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tower::Service;
 
 use super::{
-    FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback, TaskEvent,
+    AskedFallback, FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, TaskEvent,
 };
 use crate::codec::Codec;
 use crate::error::{BoxError, FailureCause};
@@ -64,7 +64,7 @@ where
         &self,
         hold: &FlightHold,
         cause: LoadCause,
-        fallback: Option<&StaleFallback>,
+        fallback: Option<&AskedFallback>,
     ) -> FlightLoadEnd {
         if !self.job.is_there() {
             return LoadEnd::NoRequest;
@@ -197,7 +197,7 @@ where
         began: Generation,
         before: u32,
         failed: FailedLoad,
-        fallback: Option<&StaleFallback>,
+        fallback: Option<&AskedFallback>,
     ) -> FlightLoadEnd {
         let failure = failed.remembered(before, &self.core.policy);
         let is_confirmed = failed.is_confirmed(before);
@@ -227,7 +227,7 @@ where
             FailureCause::Error | FailureCause::Panicked => Blame::Request,
         };
         let fallback = fallback.filter(|_| scope != FailureScope::Answer);
-        let stale = self.stale_fallback(fallback).zip(fallback.map(|fallback| fallback.asked));
+        let stale = self.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
         let is_remembered =
             counts && !is_forced && !self.core.policy.failures.windows.first.is_zero();
         let report = is_remembered.then_some(failure);

@@ -12,6 +12,7 @@ use tower::Service;
 use tracing::{Instrument, Span};
 
 use super::core::Core;
+use super::fallback::StaleFallback;
 use super::job::LentJob;
 use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
@@ -22,7 +23,7 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
 use crate::stats::{LoadReason, WakeEvent};
-use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, OtherLease, Watch};
+use crate::store::{Accept, Claim, Draft, Failure, Lease, OtherLease, Watch};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -57,7 +58,7 @@ impl Payload for Carried {
     type Lease = GrantedLease;
     type Draft = PreparedDraft;
     type Failure = Failure;
-    type Fallback = StaleFallback;
+    type Fallback = AskedFallback;
     type Other = OtherLease;
     type Span = Duration;
     type Moment = Instant;
@@ -65,7 +66,7 @@ impl Payload for Carried {
 
 type TaskState = step::State<Carried>;
 type TaskEvent = step::Event<Carried>;
-type FlightMemory = Memory<Accept, StaleFallback>;
+type FlightMemory = Memory<Accept, AskedFallback>;
 type FlightHold = LeaseHold<GrantedLease>;
 
 /// A lease, and what the store said when it granted it.
@@ -85,13 +86,8 @@ struct PreparedDraft {
     is_kept: bool,
 }
 
-/// An older entry that may be served instead of an error or a wait.
-struct StaleFallback {
-    entry: Entry,
-    /// The generation of the request that found it. Later waiters must not get it.
-    asked: Generation,
-    found_at: Instant,
-}
+/// A stale fallback, and the generation of the request that found it. Later waiters must not get it.
+type AskedFallback = (Generation, StaleFallback);
 
 /// What a flight is for.
 #[derive(Clone, Copy, Debug)]
@@ -217,8 +213,8 @@ where
             }
             WaiterAction::Complete(To::All, outcome) => self.leader.complete_all(&outcome),
             WaiterAction::Complete(To::Opener, outcome) => self.leader.complete_opener(&outcome),
-            WaiterAction::SetFallback(asked, stale, good_for) => {
-                self.leader.set_fallback(asked, stale, good_for);
+            WaiterAction::SetFallback(asked, stale) => {
+                self.leader.set_fallback(asked, stale);
                 self.leader.let_callers_look_up();
                 self.leader.complete_late(asked, &Outcome::LookUp);
             }

@@ -1,16 +1,12 @@
-//! `ResponseFuture`: the future of one request. `state` has its states, `transitions` what happens
-//! in them, and `giving_up` how a wait ends without an outcome.
+//! `ResponseFuture`: the future of one request. `state` has its states, `machine` what happens in
+//! them, and `timer` when a wait ends.
 
-mod accounting;
+mod account;
 mod alone_load;
-mod bounded_lookup;
-mod bounded_wait;
-mod fallback;
-mod giving_up;
-mod pending_request;
+mod machine;
 mod request_span;
 mod state;
-mod transitions;
+mod timer;
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +14,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use pin_project::pin_project;
 use tokio::time::Instant;
 use tower::Service;
 
@@ -26,16 +21,17 @@ pub use self::alone_load::AloneLoad;
 
 pub(super) use self::state::AnswerWithStatus;
 
-use self::pending_request::PendingRequest;
-use self::state::{Start, State, StateProjection, once};
+use self::machine::PendingRequest;
+use self::state::{Start, State, once};
+use self::timer::{Timer, answer_by};
 use super::core::{Core, Peeked};
-use super::deadline::{Deadline, answer_by};
 use super::job::Job;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
+use crate::shared_error::SharedError;
 use crate::stats::RequestEvent;
 use crate::status::{BypassReason, CacheStatus};
 
@@ -44,18 +40,17 @@ use crate::status::{BypassReason, CacheStatus};
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its
 /// waiters. If there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies.
-#[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<S, Req, C>
 where
     S: Service<Req>,
 {
     request: Option<PendingRequest<S, Req, C>>,
-    #[pin]
     state: State<S, Req>,
-    /// When it is answered at the latest. In a box, since few requests have one.
-    deadline: Option<Box<Deadline>>,
 }
+
+/// All that has to stay in place is in boxes.
+impl<S: Service<Req>, Req, C> Unpin for ResponseFuture<S, Req, C> {}
 
 impl<S, Req, C> ResponseFuture<S, Req, C>
 where
@@ -84,9 +79,9 @@ where
             return Self::settled(late());
         }
         statistics.request(RequestEvent::BypassedNoKey);
-        let load = AloneLoad::new(service, request, None, statistics);
-        let bypassing = State::Loading(Box::pin(load), BypassReason::NoKey);
-        Self { request: None, state: bypassing, deadline: boxed(&options) }
+        let load = Box::pin(AloneLoad::new(service, request, None, statistics));
+        let timer = Box::new(Timer::new(options.deadline));
+        Self { request: None, state: State::Keyless(load, timer) }
     }
 
     /// Begins a request under a key: answers it from this process, or prepares to ask the store.
@@ -123,7 +118,7 @@ where
             Peeked::Hit(answer, fresh_for) => {
                 count(core, &options, RequestEvent::HitLocal);
                 let hit = State::Hit(Some(answer), fresh_for);
-                return Self { request: None, state: hit, deadline: None };
+                return Self { request: None, state: hit };
             }
             Peeked::Entry(entry) => Start::Entry(entry),
             Peeked::Miss => Start::Join,
@@ -153,14 +148,13 @@ where
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
         let core = core.of_types::<S::Response, E>();
-        let deadline = boxed(&options);
         let request = PendingRequest::new(core, key, tags, job, options);
-        Self { request: Some(request), state: State::Begun(start), deadline }
+        Self { request: Some(request), state: State::Begun(start) }
     }
 
     #[inline]
     fn settled(answer: AnswerWithStatus<S::Response, S::Error>) -> Self {
-        Self { request: None, state: State::Answered(Some(answer)), deadline: None }
+        Self { request: None, state: State::Answered(Some(answer)) }
     }
 
     /// Sets what is called with each phase of its flight.
@@ -184,28 +178,43 @@ where
     }
 
     fn poll_answer(
-        mut self: Pin<&mut Self>,
+        &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
-        let polled = self.as_mut().poll_until_deadline(cx);
-        if let (Poll::Ready(answer), Some(request)) = (&polled, self.project().request) {
-            request.count(answer);
+        let answer = ready!(self.poll_states(cx));
+        if let Some(request) = &mut self.request {
+            request.count(&answer);
         }
-        polled
+        Poll::Ready(answer)
     }
 
+    /// Goes from state to state until there is an answer. There is no request only in states that
+    /// need no transition: answers, and a load without a key.
     #[inline]
-    fn poll_until_deadline(
-        self: Pin<&mut Self>,
+    fn poll_states(
+        &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
-        let mut this = self.project();
-        let answer = this.state.as_mut().poll(this.request, cx);
-        let (Poll::Pending, Some(deadline)) = (&answer, this.deadline) else { return answer };
-        ready!(deadline.poll(cx));
-        let Some(request) = this.request else { return Poll::Ready(late()) };
-        this.state.as_mut().run_out(request);
-        this.state.poll(this.request, cx)
+        loop {
+            let request = match (&mut self.state, &mut self.request) {
+                (State::Hit(answer, fresh_for), _) => {
+                    let status = CacheStatus::Hit { fresh_for: *fresh_for };
+                    return Poll::Ready((Ok(once(answer)), status));
+                }
+                (State::Answered(answer), _) => return Poll::Ready(once(answer)),
+                (State::Keyless(load, timer), _) => {
+                    return match load.as_mut().poll(cx) {
+                        Poll::Ready(answer) => Poll::Ready(keyless(answer)),
+                        Poll::Pending => timer.poll(cx).map(|_| late()),
+                    };
+                }
+                (_, Some(request)) => request,
+                (_, None) => unreachable!("without a request, it is answered or loads"),
+            };
+            let span = request.span.own();
+            let _entered = span.enter();
+            self.state = ready!(request.advance(&mut self.state, cx));
+        }
     }
 }
 
@@ -222,8 +231,7 @@ where
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Most requests are answered by the time of their first poll, and this moves least.
-        let this = self.as_mut().project();
-        if let (StateProjection::Hit(answer, _), None) = (this.state.project(), this.request) {
+        if let Self { state: State::Hit(answer, _), request: None } = &mut *self {
             return Poll::Ready(Ok(once(answer)));
         }
         self.poll_answer(cx).map(|(answer, _)| answer)
@@ -244,8 +252,16 @@ fn on_time(options: RequestOptions) -> RequestOptions {
     RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
-fn boxed(options: &RequestOptions) -> Option<Box<Deadline>> {
-    options.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
+/// The answer to a request without a key.
+fn keyless<R, E>(answer: Result<Result<R, E>, CacheError>) -> AnswerWithStatus<R, E>
+where
+    E: Into<BoxError> + Send + Sync + 'static,
+{
+    let answer = match answer {
+        Ok(answer) => answer.map_err(|error| Error::Load(SharedError::new(error))),
+        Err(panicked) => Err(panicked.into()),
+    };
+    (answer, CacheStatus::Bypass(BypassReason::NoKey))
 }
 
 /// The answer to a request without a key at its deadline.
@@ -263,10 +279,9 @@ impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
 
 /// The future of one request, which gives its [`CacheStatus`] beside the answer. Made by
 /// [`ResponseFuture::with_status`], with the same cancel safety.
-#[pin_project]
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
-pub struct WithStatus<S, Req, C>(#[pin] ResponseFuture<S, Req, C>)
+pub struct WithStatus<S, Req, C>(ResponseFuture<S, Req, C>)
 where
     S: Service<Req>;
 
@@ -280,7 +295,7 @@ where
 {
     type Output = (Result<S::Response, Error<S::Error>>, CacheStatus);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().0.poll_answer(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_answer(cx)
     }
 }

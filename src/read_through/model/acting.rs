@@ -219,14 +219,14 @@ impl Successors<'_> {
         &self,
         found: Option<StoredEntry>,
         fallback: Option<ModelFallback>,
-    ) -> Meanwhile<Given, ()> {
+    ) -> Meanwhile<Given> {
         let is_stale = found.is_some_and(|entry| entry.age == Age::Stale);
         match (fallback.filter(|_| is_stale), self.rules.stale) {
             (Some(ModelFallback { version, .. }), Serves::WhileRevalidating) => {
                 Meanwhile::Give(Given::value(version))
             }
             (Some(ModelFallback { version, .. }), Serves::IfError) => {
-                Meanwhile::Fallback(Given::value(version), ())
+                Meanwhile::Fallback(Given::value(version))
             }
             _ => Meanwhile::Nothing,
         }

@@ -67,7 +67,7 @@ impl World {
                 },
                 given,
             ),
-            WaiterAction::SetFallback(asked, stale, ()) => {
+            WaiterAction::SetFallback(asked, stale) => {
                 let Given::Value { version, .. } = stale else {
                     return Err(Violated("a stale fallback is no value"));
                 };

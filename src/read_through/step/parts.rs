@@ -112,12 +112,12 @@ pub(crate) enum KnownFailure<O, M> {
 
 /// What the waiters may have while a load runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Meanwhile<O, S> {
+pub(crate) enum Meanwhile<O> {
     Nothing,
     /// A stale answer, at once.
     Give(O),
-    /// A stale answer, but only if their wait runs out, and only for so long.
-    Fallback(O, S),
+    /// A stale answer, but only if their wait runs out.
+    Fallback(O),
 }
 
 /// How a load ended.
@@ -176,9 +176,9 @@ pub(crate) enum To<G> {
 pub(crate) enum WaiterAction<P: Payload> {
     /// Completes some with an outcome.
     Complete(To<P::Generation>, P::Outcome),
-    /// Sets a stale fallback for the waiters that had joined before a generation, for so long.
+    /// Sets a stale fallback for the waiters that had joined before a generation.
     /// Later ones read the store themselves.
-    SetFallback(P::Generation, P::Outcome, P::Span),
+    SetFallback(P::Generation, P::Outcome),
     /// Moves the flight to the background. The waiters that joined in a generation or later read
     /// the store themselves.
     Detach(P::Generation),

@@ -74,7 +74,7 @@ fn answers() -> Vec<Row> {
         memory,
     };
     let loading = || State::Loading { hold: LEASE, meanwhile: Some("down"), memory };
-    let fallback = || vec![WaiterAction::SetFallback(7, "stale", 3)];
+    let fallback = || vec![WaiterAction::SetFallback(7, "stale")];
     let detached_stale = || to(To::Before(7), "stale", [WaiterAction::Detach(7)]);
     let again = || State::Acquiring { memory: other(false) };
     vec![
@@ -86,10 +86,10 @@ fn answers() -> Vec<Row> {
         (Event::Uncacheable { accept, known: KnownFailure::Nothing, memory }, vec![], again()),
         (busy(Meanwhile::Nothing), vec![], waiting()),
         (busy(Meanwhile::Give("stale")), detached_stale(), waiting()),
-        (busy(Meanwhile::Fallback("stale", 3)), fallback(), waiting()),
+        (busy(Meanwhile::Fallback("stale")), fallback(), waiting()),
         (granted(Meanwhile::Nothing), vec![], loading()),
         (granted(Meanwhile::Give("stale")), detached_stale(), loading()),
-        (granted(Meanwhile::Fallback("stale", 3)), fallback(), loading()),
+        (granted(Meanwhile::Fallback("stale")), fallback(), loading()),
     ]
 }
 

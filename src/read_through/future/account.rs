@@ -2,7 +2,7 @@
 
 use tower::Service;
 
-use super::pending_request::PendingRequest;
+use super::machine::PendingRequest;
 use super::state::AnswerWithStatus;
 use crate::codec::Codec;
 use crate::error::{CacheErrorKind, Error};
