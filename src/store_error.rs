@@ -16,7 +16,6 @@ pub struct StoreError {
     message: Arc<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     is_kept: bool,
-    is_executed: bool,
     is_of_move: bool,
 }
 
@@ -29,7 +28,6 @@ impl StoreError {
             message: message.into().into(),
             source: None,
             is_kept: false,
-            is_executed: false,
             is_of_move: false,
         }
     }
@@ -47,13 +45,6 @@ impl StoreError {
         Self { message: message.into(), is_kept: true, ..self }
     }
 
-    /// Says that the store has executed the operation all the same, and that only what it promises beyond
-    /// that has failed: that replicas have it, too.
-    #[must_use]
-    pub fn executed(self) -> Self {
-        Self { is_executed: true, ..self }
-    }
-
     /// Says that the slot of the names is moving to another node of a cluster. Nothing was executed.
     #[must_use]
     pub fn of_move(self) -> Self {
@@ -68,11 +59,6 @@ impl StoreError {
     /// Whether it is of an invalidation that the store [keeps](Self::kept).
     pub fn is_kept(&self) -> bool {
         self.is_kept
-    }
-
-    /// Whether the operation was [executed](Self::executed). `false` may also mean that it is not known.
-    pub fn is_executed(&self) -> bool {
-        self.is_executed
     }
 
     /// Whether the operation failed because its slot [is moving](Self::of_move). It can succeed when

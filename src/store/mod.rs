@@ -132,8 +132,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// in between.
     ///
     /// For a draft that [is an expiry](Draft::is_expiry), it promises what [`expire`](Store::expire) does
-    /// about failures after it has returned: in a store that repeats lost expiries, or waits until
-    /// replicas have them.
+    /// about failures after it has returned, in a store that repeats lost expiries.
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
 
     /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the

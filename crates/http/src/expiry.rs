@@ -45,8 +45,6 @@ async fn expire_now(client: CacheClient<HttpCodec>, key: Key) -> Result<bool, St
     let store = client.store();
     match noted(store, &key).await {
         Ok(Noted::Stored) => Ok(true),
-        // Replicas do not have it, and an expiry in its place would fail as this does.
-        Err(error) if error.is_executed() => Err(error),
         Ok(Noted::NotThere) | Err(_) => store.expire(key).await,
         // What has refused the note may have removed the entry.
         Ok(Noted::Refused) => store.expire(key).await.map(|_| true),

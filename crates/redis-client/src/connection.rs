@@ -12,10 +12,8 @@ use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
 use super::losses::NodeLosses;
 use super::reconnect::Failovers;
-use super::replica_rules::ReplicaRules;
 use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
-use bellwether::adapter::millis;
 
 /// A connection to a server. Clones send over one socket.
 #[derive(Clone, Debug)]
@@ -73,10 +71,7 @@ impl Connection {
                 let mut replies = self.send_batch(&[request], deadline).await?;
                 Ok(replies.pop().unwrap_or(Value::Nil).extract_error()?)
             }
-            Outgoing::One(request) => match request.replicas {
-                Some(rules) => self.send_and_wait(request, rules, deadline).await,
-                None => self.send_one(request, deadline).await,
-            },
+            Outgoing::One(request) => self.send_one(request, deadline).await,
             Outgoing::Asking(request) => self.send_asking(request, deadline).await,
             Outgoing::Batch(requests) => {
                 self.send_batch(requests, deadline).await.map(Value::Array)
@@ -126,22 +121,6 @@ impl Connection {
                 reply => return Ok(reply?),
             }
         }
-    }
-
-    /// Sends the request and `WAIT` as one pipeline. The reply is the number of replicas that have it.
-    async fn send_and_wait(
-        &self,
-        request: &RedisRequest<'_>,
-        rules: ReplicaRules,
-        deadline: Instant,
-    ) -> Result<Value, SendError> {
-        let command = request.packed(ScriptForm::Text, self.declares_all);
-        let mut wait = redis::cmd("WAIT");
-        wait.arg(rules.replicas).arg(millis(rules.within));
-        let replies = self.send_pipeline([command, wait], deadline).await?;
-        let replies = replies.into_iter().map(Value::extract_error);
-        let replies = replies.collect::<Result<Vec<_>, _>>()?;
-        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     async fn send_batch(

@@ -60,7 +60,6 @@ mod options;
 mod push_handler;
 mod reconnect;
 mod redirect;
-mod replica_rules;
 mod request;
 mod request_error;
 mod rights;
@@ -95,7 +94,6 @@ pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
 pub use self::loss_observer::LossObserver;
-pub use self::replica_rules::ReplicaRules;
 pub use self::request::Route;
 pub use self::routing::SlotGroup;
 pub use self::server_clock::{ServerClock, ServerTime};
@@ -162,8 +160,6 @@ pub struct ClientSetup {
     pub reads_clock: bool,
     /// The number of connections without tracking.
     pub plain: u32,
-    /// Whether there is a connection for waits.
-    pub waits: bool,
 }
 
 impl RedisClient {
@@ -180,7 +176,7 @@ impl RedisClient {
 
     /// A client of these parts.
     pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
-        let ClientSetup { scripts, watchers, observer, losses, reads_clock, plain, waits } = setup;
+        let ClientSetup { scripts, watchers, observer, losses, reads_clock, plain } = setup;
         let names = Names::new(options.namespace());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -203,7 +199,6 @@ impl RedisClient {
             outages: outages.clone(),
             losses,
             plain,
-            waits,
         };
         let routing = Routing::new(factory.clone(), &options);
         let subscriber = Subscriber::new(&factory, &routing);
@@ -240,7 +235,7 @@ impl RedisClient {
     ) -> Result<T, StoreError> {
         let is_routed = self.is_cluster() && request.key.is_some();
         debug_assert!(!is_routed || request.is_of_one_slot(), "{request:?}");
-        let deadline = self.deadline() + request.extra_time();
+        let deadline = self.deadline();
         request.read(self.0.routing.run(request, deadline).await?, read)
     }
 

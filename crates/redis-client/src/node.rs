@@ -39,8 +39,6 @@ pub(super) struct RedisNode {
     failovers: Arc<Failovers>,
     tracked: SharedConnection,
     plain: Box<[SharedConnection]>,
-    /// For waits, which hold up their connection.
-    waiting: Option<SharedConnection>,
     losses: Arc<NodeLosses>,
     /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
@@ -58,8 +56,6 @@ pub(super) struct NodeFactory {
     pub(super) losses: Option<Arc<dyn LossObserver>>,
     /// The number of connections without tracking.
     pub(super) plain: u32,
-    /// Whether there is a connection for waits.
-    pub(super) waits: bool,
 }
 
 /// Why a node gave no usable reply.
@@ -96,8 +92,7 @@ impl NodeFactory {
     fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
         let owners = self.handler.owners.clone();
         let plain = self.plain as usize;
-        let connections = 1 + plain + usize::from(self.waits);
-        let losses = NodeLosses::new(self.losses.clone(), place, owners, connections);
+        let losses = NodeLosses::new(self.losses.clone(), place, owners, 1 + plain);
         let losses = Arc::new(losses);
         let connect = |number, handler| {
             let backoff = ReconnectBackoff::new(connector.backoff.longest());
@@ -106,7 +101,6 @@ impl NodeFactory {
         };
         let clock = connector.clock.clone().unwrap_or_default();
         let failovers = Arc::clone(&connector.failovers);
-        let waiting = self.waits.then(|| connect(1 + plain, None));
         let plain = (1..=plain).map(|number| connect(number, None)).collect();
         let tracked = connect(0, Some(PushHandler { node: place, ..self.handler.clone() }));
         RedisNode {
@@ -120,7 +114,6 @@ impl NodeFactory {
             failovers,
             tracked,
             plain,
-            waiting,
             losses,
         }
     }
@@ -199,7 +192,7 @@ impl RedisNode {
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let all = self.plain.iter().chain(&self.waiting).chain([&self.tracked]);
+        let all = self.plain.iter().chain([&self.tracked]);
         let opened = try_join_all(all.map(|connection| connection.open(deadline))).await;
         opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
         Ok(())
@@ -239,7 +232,6 @@ impl RedisNode {
     fn connection(&self, route: Route) -> &SharedConnection {
         match route {
             Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
-            Route::Waiting => self.waiting.as_ref().unwrap_or(&self.tracked),
             Route::Tracked => &self.tracked,
         }
     }

@@ -1,11 +1,9 @@
 //! Requests: scripts and commands, and the key that each is for.
 
 use std::io;
-use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::replica_rules::ReplicaRules;
 use super::request_error::RequestError;
 use super::script::RedisScript;
 use super::slot::InSlot;
@@ -33,8 +31,6 @@ pub struct RedisRequest<'a> {
     is_once: bool,
     /// The hash slot of its names, if it is known.
     slot: Option<u16>,
-    /// Set if its reply is the number of replicas that have it.
-    pub(super) replicas: Option<ReplicaRules>,
 }
 
 /// The content of a request.
@@ -58,8 +54,6 @@ pub enum Route {
     Tracked,
     /// A plain connection, by its number.
     Plain(usize),
-    /// The connection for waits, which hold it up.
-    Waiting,
 }
 
 /// What is sent over a connection at once.
@@ -93,17 +87,7 @@ impl<'a> RedisRequest<'a> {
     fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
         let route = Route::Tracked;
         let form = ScriptForm::Hash;
-        Self {
-            payload,
-            doing,
-            key: None,
-            route,
-            form,
-            is_timed: false,
-            is_once: false,
-            slot: None,
-            replicas: None,
-        }
+        Self { payload, doing, key: None, route, form, is_timed: false, is_once: false, slot: None }
     }
 
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
@@ -180,17 +164,6 @@ impl<'a> RedisRequest<'a> {
     /// Sets the connection.
     pub fn over(self, route: Route) -> Self {
         Self { route, ..self }
-    }
-
-    /// Waits until replicas have it. The reply is how many have.
-    #[must_use]
-    pub fn until_replicated(self, rules: ReplicaRules) -> Self {
-        Self { replicas: Some(rules), ..self }
-    }
-
-    /// How much longer than another request it may take.
-    pub(super) fn extra_time(&self) -> Duration {
-        self.replicas.map_or(Duration::ZERO, |rules| rules.within)
     }
 
     /// The same request with the text of its script instead of the hash.

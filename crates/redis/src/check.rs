@@ -19,11 +19,6 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
         client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
     }
     client.check_commands(&COMMANDS).await?;
-    if store.replicas.is_some() {
-        // With no replicas to wait for, it replies at once.
-        let wait = RedisRequest::command("WAIT", [], CONNECTING).over(Route::Waiting);
-        client.run(&wait.with_args([b"0".to_vec(), b"0".to_vec()]), Some).await?;
-    }
     let plain = (0..store.plain_connections()).map(Route::Plain);
     for route in plain.chain([Route::Tracked]) {
         for probe in client.probes(CONNECTING) {

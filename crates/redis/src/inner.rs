@@ -8,7 +8,6 @@ use super::kept::KeptInvalidations;
 use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::options::RedisOptions;
-use super::replicas::ReplicaWaits;
 use super::scripts::StoreScripts;
 use super::stats::{RedisStats, RedisWakeUps};
 use super::unacknowledged::Unacknowledged;
@@ -32,8 +31,6 @@ pub(super) struct Inner {
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) kept: Arc<KeptInvalidations>,
-    /// Set if invalidations, or entries as well, wait for replicas.
-    pub(super) replicas: Option<ReplicaWaits>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
 }
@@ -56,12 +53,8 @@ impl Inner {
             losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
             plain,
-            waits: rules.replicas.is_some(),
         };
         let client = RedisClient::with(options.client, setup);
-        let replicas = rules.replicas;
-        let replicas =
-            replicas.map(|(writes, rules)| ReplicaWaits::new(client.clone(), writes, rules));
         let lookups = |route| {
             let client = client.clone();
             let script = scripts.lookup.clone();
@@ -73,18 +66,7 @@ impl Inner {
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self {
-            client,
-            scripts,
-            near,
-            plain,
-            tracked,
-            unacknowledged,
-            kept,
-            replicas,
-            unreadable,
-            operations,
-        }
+        Self { client, scripts, near, plain, tracked, unacknowledged, kept, unreadable, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {

@@ -17,7 +17,6 @@ mod reading;
 mod record;
 mod reminder;
 mod replay;
-mod replicas;
 mod reply;
 mod scripts;
 mod stats;
@@ -34,7 +33,6 @@ pub use bellwether_redis_client::RedisTls;
 pub use bellwether_redis_client::{CredentialsProvider, PasswordFile, RedisCredentials};
 pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 
-pub use self::keeping_rules::ReplicatedWrites;
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
@@ -91,8 +89,8 @@ use bellwether::{Tag, Tags};
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
 /// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
-/// `+cluster|slots +asking` as well, Sentinel `+role`, a database other than 0 `+select`, and
-/// [`replicated`](RedisOptions::replicated) `+wait`.
+/// `+cluster|slots +asking` as well, Sentinel `+role`, and a database other than 0
+/// `+select`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and

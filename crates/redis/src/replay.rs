@@ -20,8 +20,7 @@ use bellwether::{StoreError, StoreErrorKind};
 
 impl Inner {
     /// Invalidates or expires a key or a tag, and keeps that if it fails or is dropped. Returns
-    /// whether there was an entry of a key. The key is for the error. If the options say so, waits
-    /// for replicas. If they do not have it in time, the primary still has it.
+    /// whether there was an entry of a key. The key is for the error.
     pub(super) async fn change(
         &self,
         target: ChangeTarget,
@@ -30,11 +29,7 @@ impl Inner {
     ) -> Result<bool, StoreError> {
         let keeper = Keeper::new(self, target, change);
         let executed = self.execute(target, keeper.merged(), key).await;
-        let was_there = keeper.settle(executed)?;
-        if let Some(replicas) = &self.replicas {
-            replicas.wait(target.digest()).await?;
-        }
-        Ok(was_there)
+        keeper.settle(executed)
     }
 
     async fn execute(
@@ -98,8 +93,8 @@ impl Inner {
     }
 
     /// As [`commit`](Self::commit), after the kept invalidations of the key and the tags. They
-    /// supersede it, unless its lease was granted after them. If the options say so, waits for
-    /// replicas. One that is an expiry is re-asserted as that.
+    /// supersede it, unless its lease was granted after them. One that is an expiry is re-asserted as
+    /// that.
     pub(super) async fn commit_settled(
         self: &Arc<Self>,
         lease: Lease,
@@ -117,28 +112,15 @@ impl Inner {
         let digest = lease.key().digest();
         let is_expiry = draft.is_expiry();
         let committed = self.commit(lease, draft).await?;
-        let confirmed = match committed {
-            Commit::Stored => self.confirm(&digest, is_expiry).await,
-            _ => Ok(()),
-        };
+        if is_expiry && committed == Commit::Stored {
+            let expiry = Change::Expire { over: Duration::ZERO };
+            self.kept.executed(ChangeTarget::Key(digest), expiry, None);
+        }
         // An invalidation that the server has lost cannot supersede it there.
         if self.kept.reassertions() != reassertions {
             return Ok(Commit::Superseded);
         }
-        confirmed.map(|()| committed)
-    }
-
-    /// Remembers a commit that was an expiry, and waits for replicas, if the options say so.
-    async fn confirm(&self, digest: &Digest, is_expiry: bool) -> Result<(), StoreError> {
-        if is_expiry {
-            let expiry = Change::Expire { over: Duration::ZERO };
-            self.kept.executed(ChangeTarget::Key(*digest), expiry, None);
-        }
-        let replicas = self.replicas.as_ref();
-        match replicas.filter(|replicas| is_expiry || replicas.are_of_entries()) {
-            Some(replicas) => replicas.wait(digest).await,
-            None => Ok(()),
-        }
+        Ok(committed)
     }
 
     /// Repeats the kept invalidations of a key and of tags. Call it before any of them is read.

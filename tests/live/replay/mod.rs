@@ -4,7 +4,6 @@ mod failing;
 mod failover;
 mod outage;
 mod overflow;
-mod replicas;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -4,10 +4,9 @@ use std::future::ready;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{CacheErrorKind, Key, MemoryStore, StoreErrorKind};
+use bellwether::{Key, MemoryStore, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_redis::RedisOptions;
-use bellwether_redis::ReplicatedWrites;
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::PATIENCE;
@@ -235,21 +234,6 @@ async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
     };
     timeout(PATIENCE, is_repeated).await.expect("it is repeated");
     is_new_or_stale(get(&cache, &[ENGLISH]).await).await;
-}
-
-#[tokio::test]
-async fn an_expiry_of_a_key_that_no_replica_has_is_an_error_and_was_executed() {
-    let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url(), "test").unwrap();
-    let options = options.timeout(Duration::from_secs(30)).unwrap();
-    let short = Duration::from_millis(50);
-    let options = options.replicated(ReplicatedWrites::Invalidations, 1, short).unwrap();
-    let layer = layer(options.connect().await.unwrap());
-    let cache = with_variants(&layer, &varying()).await;
-    let error = layer.handle().expire(&item()).await.unwrap_err();
-    assert_eq!(error.kind(), CacheErrorKind::Store(StoreErrorKind::NotReady), "{error}");
-    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
-    is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
 }
 
 async fn is_new_or_stale(answer: Answer) {

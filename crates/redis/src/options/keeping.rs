@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use bellwether::ConfigError;
 use bellwether::adapter::duration_within;
-use bellwether_redis_client::ReplicaRules;
 
 use super::RedisOptions;
-use crate::keeping_rules::ReplicatedWrites;
 
 impl RedisOptions {
     /// Sets how many failed invalidations are kept in this process and repeated until they succeed:
@@ -59,45 +57,6 @@ impl RedisOptions {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
         self.keeping.window = duration_within(setting, window, Duration::ZERO, longest)?;
-        Ok(self)
-    }
-
-    /// Has writes wait until this many replicas have them, so that a failover to one of these does
-    /// not lose them (`WAIT`): invalidations, or [entries](ReplicatedWrites) as well.
-    ///
-    /// If the replicas do not have it in time, the write fails with
-    /// [`NotReady`](bellwether::StoreErrorKind::NotReady), after it was
-    /// [executed](bellwether::StoreError::is_executed) on the primary:
-    ///
-    /// - An invalidation is not repeated then, but re-asserted after a failover.
-    /// - The callers of a load get its answer all the same. The entry stays on the primary.
-    /// - A `put` returns the error, and removes the entry.
-    ///
-    /// Writes to a node that end at the same time share a wait, so each takes up to twice this time
-    /// longer. `WAIT` needs a connection of its own to each node, and the user needs the right `+wait`.
-    ///
-    /// An entry that a failover loses is loaded again, so most caches need no wait for entries. Wait
-    /// for them if an outdated entry is worse than none, as after a `put`: the promoted replica would
-    /// serve the older entry until its ttl ends. Leases are never waited for.
-    ///
-    /// Default: nothing waits. A replica usually has a write within a millisecond.
-    ///
-    /// # Errors
-    /// If there are not 1 to 100 replicas, or if the time is not from 1 ms to 60 s.
-    pub fn replicated(
-        mut self,
-        writes: ReplicatedWrites,
-        replicas: u32,
-        within: Duration,
-    ) -> Result<Self, ConfigError> {
-        if !(1..=100).contains(&replicas) {
-            let setting = "replicas that have a write";
-            let given = replicas as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 100 });
-        }
-        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let within = duration_within("time for replicas", within, least, most)?;
-        self.keeping.replicas = Some((writes, ReplicaRules::new(replicas, within)));
         Ok(self)
     }
 }
