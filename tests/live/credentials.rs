@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bellwether::store::Store;
 use bellwether::{BoxError, StoreErrorKind};
+use bellwether_redis::RedisCredentials;
 use bellwether_redis::RedisOptions;
-use bellwether_redis::{PasswordFile, RedisCredentials};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::{PATIENCE, within};
@@ -70,8 +70,12 @@ async fn a_password_in_a_file_is_rotated_while_it_is_in_use() {
     allow(&server, &["old"]);
     let path = server.dir().join("password");
     fs::write(&path, "old\n").expect("a file");
-    let file = PasswordFile::new(&path).user("bw");
-    let catalog = Catalog::over(options(&server).credentials(file).connect().await.expect("it"));
+    let file = path.clone();
+    let options = options(&server).credentials(move || {
+        let password = tokio::fs::read_to_string(file.clone());
+        async { Ok(RedisCredentials::new("bw", password.await?.trim())) }
+    });
+    let catalog = Catalog::over(options.connect().await.expect("it"));
     catalog.ask(1).await;
     allow(&server, &["old", "new"]);
     cut(&server);

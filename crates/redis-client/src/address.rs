@@ -34,27 +34,23 @@ impl ServerAddress {
     /// # Errors
     /// If it is not that. The message does not repeat it, because a password may be part of it.
     pub(super) fn parse(text: &str, port: u16) -> Result<Self, ConfigError> {
-        let (host, given) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, rest)) => {
-                host.parse::<Ipv6Addr>().map_err(|_| refused(HOST))?;
-                (host, if rest.is_empty() { None } else { Some(rest) })
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, given)) if !given.ends_with(']') => {
+                let given = given.parse().ok().filter(|port| *port > 0);
+                (host, given.ok_or_else(|| refused(NUMBER))?)
             }
-            None => {
-                let (host, given) = text.split_at(text.find(':').unwrap_or(text.len()));
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-                if host.is_empty() || !host.bytes().all(fits) {
-                    return Err(refused(HOST));
-                }
-                (host, if given.is_empty() { None } else { Some(given) })
-            }
+            _ => (text, port),
         };
-        let port = match given {
-            Some(given) => {
-                let number = given.strip_prefix(':').and_then(|number| number.parse().ok());
-                number.filter(|number| *number > 0).ok_or_else(|| refused(NUMBER))?
-            }
-            None => port,
+        let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let is_host = match in_brackets {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && host.bytes().all(fits),
         };
+        if !is_host {
+            return Err(refused(HOST));
+        }
+        let host = in_brackets.unwrap_or(host);
         Ok(Self::Tcp { host: host.to_owned(), port })
     }
 }

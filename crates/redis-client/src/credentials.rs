@@ -1,10 +1,7 @@
 //! Credentials: users, passwords and tokens, and where they come from.
 
-use std::path::PathBuf;
+use std::fmt;
 use std::time::Duration;
-use std::{fmt, fs};
-
-use tokio::task::spawn_blocking;
 
 use bellwether::BoxError;
 use bellwether::BoxFuture;
@@ -29,16 +26,29 @@ pub struct RedisCredentials {
 ///
 /// # Providers
 /// - [`RedisCredentials`] that never change;
-/// - a [`PasswordFile`];
 /// - an async closure.
+///
+/// A password in a file, as orchestrators provide secrets, is read again for each connection:
+///
+/// ```no_run
+/// use bellwether_redis_client::{RedisClientOptions, RedisCredentials};
+///
+/// # fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = RedisClientOptions::new("redis://cache.example.org", "shop")?.credentials(|| async {
+///     let password = tokio::fs::read_to_string("/run/secrets/redis").await?;
+///     Ok(RedisCredentials::new("cache", password.trim()))
+/// });
+/// # let _ = options;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Tokens
 /// A service that authenticates by its identity asks its cloud for a token. This crate needs none of
 /// their SDKs: a closure calls it.
 ///
 /// ```no_run
-/// use bellwether_redis_client::RedisClientOptions;
-/// use bellwether_redis_client::RedisCredentials;
+/// use bellwether_redis_client::{RedisClientOptions, RedisCredentials};
 ///
 /// # async fn token_of_the_cloud() -> Result<(String, std::time::Duration), bellwether::BoxError> { unimplemented!() }
 /// # fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -67,16 +77,6 @@ pub trait CredentialsProvider: Send + Sync + 'static {
     /// The provider's own. They are shown in the errors of the connection, so they must not hold a
     /// secret.
     fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>>;
-}
-
-/// A password in a file, as orchestrators provide secrets. It is read again for each connection.
-///
-/// White space at its ends is ignored. Connections that are open stay open when the password
-/// changes, because servers do not close them.
-#[derive(Clone, Debug)]
-pub struct PasswordFile {
-    user: Option<String>,
-    path: PathBuf,
 }
 
 impl RedisCredentials {
@@ -124,37 +124,10 @@ impl RedisCredentials {
     }
 }
 
-impl PasswordFile {
-    /// The password of the default user, in a file.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { user: None, path: path.into() }
-    }
-
-    /// Sets the user. Default: the default user of the server.
-    #[must_use]
-    pub fn user(self, user: impl Into<String>) -> Self {
-        Self { user: Some(user.into()), ..self }
-    }
-}
-
 impl CredentialsProvider for RedisCredentials {
     fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>> {
         let credentials = self.clone();
         Box::pin(async { Ok(credentials) })
-    }
-}
-
-impl CredentialsProvider for PasswordFile {
-    fn credentials(&self) -> BoxFuture<'static, Result<RedisCredentials, BoxError>> {
-        let Self { user, path } = self.clone();
-        Box::pin(async {
-            let read = move || {
-                let read = fs::read_to_string(&path);
-                read.map_err(|error| format!("{}: {error}", path.display()))
-            };
-            let password = spawn_blocking(read).await??.trim().to_owned();
-            Ok(RedisCredentials::of_user(user, password))
-        })
     }
 }
 

@@ -39,6 +39,7 @@
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
 
 mod address;
+
 mod breaker;
 mod cluster;
 mod connect_error;
@@ -62,6 +63,7 @@ mod reconnect;
 mod redirect;
 mod request;
 mod request_error;
+mod retry_pauses;
 mod rights;
 mod routing;
 mod script;
@@ -85,7 +87,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
+pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::options::RedisClientOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;

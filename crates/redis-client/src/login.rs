@@ -11,22 +11,17 @@ use tokio::time::{sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
+use super::retry_pauses::RetryPauses;
 use bellwether::BoxFuture;
-use bellwether::adapter::jitter;
 use bellwether::warn_throttled;
 
-/// The source of the credentials of a client.
-#[derive(Clone)]
-pub(super) enum Login {
-    /// Those of the address, if it has any.
-    Fixed(Option<RedisCredentials>),
-    Provided(Arc<ProvidedLogin>),
-}
+/// The provider of the credentials of a client, if it has any.
+#[derive(Clone, Default)]
+pub(super) struct Login(Option<Arc<ProvidedLogin>>);
 
-/// A provider, and the call to it that is under way.
-pub(super) struct ProvidedLogin {
+struct ProvidedLogin {
     provider: Box<dyn CredentialsProvider>,
-    /// Held to read and replace it, never across an `.await`.
+    /// The call that is under way. Held to read and replace it, never across an `.await`.
     pending: Mutex<Option<PendingCredentials>>,
 }
 
@@ -35,21 +30,19 @@ type PendingCredentials = Shared<BoxFuture<'static, Result<RedisCredentials, Arc
 impl Login {
     pub(super) fn provided(provider: impl CredentialsProvider) -> Self {
         let pending = Mutex::default();
-        Self::Provided(Arc::new(ProvidedLogin { provider: Box::new(provider), pending }))
+        Self(Some(Arc::new(ProvidedLogin { provider: Box::new(provider), pending })))
     }
 
     /// The credentials for a connection that is opened now.
     pub(super) async fn credentials(&self) -> Result<Option<RedisCredentials>, ConnectError> {
-        match self {
-            Self::Fixed(credentials) => Ok(credentials.clone()),
-            Self::Provided(login) => Ok(Some(login.credentials().await?)),
-        }
+        let Some(login) = &self.0 else { return Ok(None) };
+        login.credentials().await.map(Some)
     }
 
     /// Other credentials than those that the server refused, if the provider has them by now.
     pub(super) async fn changed(&self, refused: &RedisCredentials) -> Option<RedisCredentials> {
-        let Self::Provided(login) = self else { return None };
-        login.credentials().await.ok().filter(|changed| !changed.is_same(refused))
+        let changed = self.credentials().await.ok()??;
+        (!changed.is_same(refused)).then_some(changed)
     }
 
     /// The task that renews credentials over an open connection, if they need that.
@@ -58,8 +51,7 @@ impl Login {
         used: &RedisCredentials,
         socket: &MultiplexedConnection,
     ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let Self::Provided(login) = self else { return None };
-        used.renewal()?;
+        let login = self.0.as_ref().filter(|_| used.renewal().is_some())?;
         Some(renew(Arc::clone(login), socket.clone(), used.clone()))
     }
 }
@@ -69,10 +61,7 @@ impl ProvidedLogin {
         let pending = self.pending().get_or_insert_with(|| self.ask()).clone();
         let answer = pending.clone().await;
         // The next connection asks again.
-        let mut current = self.pending();
-        if current.as_ref().is_some_and(|current| current.ptr_eq(&pending)) {
-            *current = None;
-        }
+        self.pending().take_if(|current| current.ptr_eq(&pending));
         answer.map_err(|reason| ConnectError::unavailable(format!("credentials: {reason}")))
     }
 
@@ -81,8 +70,7 @@ impl ProvidedLogin {
         let asked = tokio::spawn(timeout(LONGEST_CALL, self.provider.credentials()));
         let answer = async {
             match asked.await {
-                Ok(Ok(Ok(credentials))) => Ok(credentials),
-                Ok(Ok(Err(error))) => Err(error.to_string().into()),
+                Ok(Ok(answer)) => answer.map_err(|error| error.to_string().into()),
                 Ok(Err(_)) => Err(format!("no answer within {LONGEST_CALL:?}").into()),
                 Err(_) => Err("the provider has panicked".into()),
             }
@@ -103,8 +91,7 @@ async fn renew(
 ) {
     let mut failures = 0;
     while let Some(renewal) = used.renewal() {
-        let pause = if failures == 0 { renewal } else { pause(failures, jitter()).min(renewal) };
-        sleep(pause).await;
+        sleep(if failures == 0 { renewal } else { PAUSES.after(failures).min(renewal) }).await;
         match renew_once(&login, &mut socket, &used).await {
             Ok(renewed) => {
                 used = renewed;
@@ -143,17 +130,10 @@ fn authentication(credentials: &RedisCredentials) -> Cmd {
     command
 }
 
-fn pause(failures: u32, jitter: f64) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(LONGEST_PAUSE).mul_f64(0.5 + jitter / 2.0)
-}
-
 /// How long a provider, or a server that is told a token, may take.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
-/// The pause after the first renewal that failed.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after renewals that failed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Those after renewals that failed.
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_secs(1), Duration::from_secs(30));
 
 #[cfg(test)]
 mod tests {
@@ -200,12 +180,5 @@ mod tests {
         let login = Login::provided(std::future::pending);
         let error = login.credentials().await.err().unwrap();
         assert!(error.to_string().contains("no answer within 10s"), "{error}");
-    }
-
-    #[test]
-    fn pauses_double_up_to_half_a_minute() {
-        let seconds = |jitter| [1, 2, 3, 9, u32::MAX].map(|n| pause(n, jitter).as_millis());
-        assert_eq!(seconds(1.0), [1000, 2000, 4000, 30_000, 30_000]);
-        assert_eq!(seconds(0.0), [500, 1000, 2000, 15_000, 15_000]);
     }
 }

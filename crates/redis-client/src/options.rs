@@ -71,7 +71,7 @@ impl RedisClientOptions {
     pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
         let url = RedisUrl::parse(url)?;
         let dialer = Dialer {
-            login: Login::Fixed(url.login.credentials()),
+            login: url.login.map(Login::provided).unwrap_or_default(),
             database: url.database,
             #[cfg(feature = "tls")]
             tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::default()))),
@@ -79,7 +79,7 @@ impl RedisClientOptions {
         Ok(Self {
             servers: url.servers,
             dialer,
-            sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
+            sentinel_login: url.sentinel_login.map(Login::provided).unwrap_or_default(),
             namespace: namespace_of(namespace)?,
             timeout: Duration::from_millis(250),
             connect_timeout: Duration::from_secs(5),

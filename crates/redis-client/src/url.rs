@@ -1,5 +1,7 @@
 //! URLs: what they say about the servers and how to connect to them.
 
+use std::collections::BTreeMap;
+
 use super::address::{ServerAddress, Servers, refused};
 use super::credentials::RedisCredentials;
 use bellwether::ConfigError;
@@ -8,143 +10,21 @@ use bellwether::ConfigError;
 #[derive(Clone)]
 pub(super) struct RedisUrl {
     pub(super) servers: Servers,
-    pub(super) login: UrlLogin,
+    pub(super) login: Option<RedisCredentials>,
     /// For the sentinels.
-    pub(super) sentinel_login: UrlLogin,
+    pub(super) sentinel_login: Option<RedisCredentials>,
     pub(super) database: u32,
-    #[cfg(feature = "tls")]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "it is always false"))]
     pub(super) is_encrypted: bool,
 }
 
-/// The user and the password of a URL.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct UrlLogin {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-}
-
-impl UrlLogin {
-    /// The credentials. A user without a password cannot authenticate.
-    pub(super) fn credentials(self) -> Option<RedisCredentials> {
-        Some(RedisCredentials::of_user(self.user, self.password?))
-    }
-}
-
-/// The parts of a URL that may name several servers: `scheme://user:password@host:port,host/path`.
-pub(super) struct UrlParts<'a> {
-    pub(super) scheme: &'a str,
-    pub(super) login: UrlLogin,
-    /// The text between the user and the path.
-    hosts: &'a str,
-    /// The decoded path with its first slash, or an empty text.
-    pub(super) path: String,
-    /// The decoded parameters.
-    pub(super) query: Vec<(String, String)>,
-}
-
 impl RedisUrl {
+    /// Reads `scheme://user:password@host:port,host/path?name=value`.
+    ///
     /// # Errors
-    /// If it is not the address of a server. The message repeats no part of it, because any part
-    /// may hold a password.
+    /// If it is not the address of servers. The message repeats no part of it, because any part may
+    /// hold a password.
     pub(super) fn parse(url: &str) -> Result<Self, ConfigError> {
-        let parts = UrlParts::parse(url)?;
-        match parts.scheme {
-            "redis" | "valkey" => Self::of_host(parts),
-            "redis-cluster" | "valkey-cluster" => Self::of_cluster(parts),
-            "redis+sentinel" | "valkey+sentinel" => Self::of_sentinels(parts),
-            #[cfg(feature = "tls")]
-            "rediss" | "valkeys" => Ok(Self { is_encrypted: true, ..Self::of_host(parts)? }),
-            #[cfg(feature = "tls")]
-            "rediss-cluster" | "valkeys-cluster" => {
-                Ok(Self { is_encrypted: true, ..Self::of_cluster(parts)? })
-            }
-            #[cfg(feature = "tls")]
-            "rediss+sentinel" | "valkeys+sentinel" => {
-                Ok(Self { is_encrypted: true, ..Self::of_sentinels(parts)? })
-            }
-            #[cfg(not(feature = "tls"))]
-            "rediss" | "valkeys" | "rediss-cluster" | "valkeys-cluster" | "rediss+sentinel"
-            | "valkeys+sentinel" => Err(refused(NO_TLS)),
-            "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
-            _ => Err(refused(ADDRESS)),
-        }
-    }
-
-    fn of_host(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
-        let mut addresses = parts.addresses(PORT)?;
-        let (Some(address), None) = (addresses.pop(), addresses.pop()) else {
-            return Err(refused("only one server can be given with this scheme"));
-        };
-        if !parts.query.is_empty() {
-            return Err(refused("it has a parameter (`?...`) that is not known"));
-        }
-        let database = database(parts.path.trim_matches('/'))?;
-        Ok(Self::plain(Servers::One(address), parts.login, database))
-    }
-
-    fn of_cluster(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
-        let seeds = parts.addresses(PORT)?;
-        if !parts.query.is_empty() {
-            return Err(refused("it has a parameter (`?...`) that is not known"));
-        }
-        if database(parts.path.trim_matches('/'))? > 0 {
-            return Err(refused("a cluster has only database 0"));
-        }
-        Ok(Self::plain(Servers::Cluster { seeds }, parts.login, 0))
-    }
-
-    fn of_sentinels(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
-        let sentinels = parts.addresses(SENTINEL_PORT)?;
-        let mut path = parts.path.strip_prefix('/').unwrap_or_default().split('/');
-        let service = path.next().unwrap_or_default().to_owned();
-        let database = database(path.next().unwrap_or_default())?;
-        if service.is_empty() || path.next().is_some() {
-            return Err(refused(SENTINEL));
-        }
-        let mut sentinel_login = UrlLogin::default();
-        for (name, value) in parts.query {
-            match &*name {
-                "sentinel_user" => sentinel_login.user = Some(value),
-                "sentinel_password" => sentinel_login.password = Some(value),
-                _ => return Err(refused(SENTINEL_PARAMETER)),
-            }
-        }
-        let servers = Servers::Sentinel { sentinels, service };
-        Ok(Self { sentinel_login, ..Self::plain(servers, parts.login, database) })
-    }
-
-    fn of_socket(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
-        if !parts.hosts.is_empty() || parts.path.len() < 2 {
-            return Err(refused(ADDRESS));
-        }
-        let mut login = UrlLogin::default();
-        let mut number = 0;
-        for (name, value) in parts.query {
-            match &*name {
-                "db" => number = database(&value)?,
-                "user" => login.user = Some(value),
-                "pass" => login.password = Some(value),
-                _ => return Err(refused("it has a parameter that is not `db`, `user` or `pass`")),
-            }
-        }
-        let address = ServerAddress::Unix(parts.path.into());
-        Ok(Self::plain(Servers::One(address), login, number))
-    }
-
-    fn plain(servers: Servers, login: UrlLogin, database: u32) -> Self {
-        Self {
-            servers,
-            login,
-            sentinel_login: UrlLogin::default(),
-            database,
-            #[cfg(feature = "tls")]
-            is_encrypted: false,
-        }
-    }
-}
-
-impl<'a> UrlParts<'a> {
-    pub(super) fn parse(url: &'a str) -> Result<Self, ConfigError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
         if rest.contains('#') {
             return Err(refused(FRAGMENT));
@@ -152,41 +32,82 @@ impl<'a> UrlParts<'a> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        Ok(Self {
-            scheme,
-            login: UrlLogin::parse(login)?,
-            hosts,
-            path: decoded(path)?,
-            query: parameters(query)?,
-        })
-    }
-
-    /// The addresses of the servers, with the port of those that give none.
-    pub(super) fn addresses(&self, port: u16) -> Result<Vec<ServerAddress>, ConfigError> {
-        self.hosts.split(',').map(|host| ServerAddress::parse(host, port)).collect()
-    }
-}
-
-impl UrlLogin {
-    fn parse(login: &str) -> Result<Self, ConfigError> {
-        let (user, password) = match login.split_once(':') {
-            Some((user, password)) => (user, Some(decoded(password)?)),
-            None => (login, None),
+        let mut login = login_of(login)?;
+        let (path, mut query) = (decoded(path)?, parameters(query)?);
+        let mut take = |name: &str| query.remove(name);
+        let (kind, is_encrypted) = kind(scheme)?;
+        let mut sentinel_login = None;
+        let (servers, number) = match kind {
+            "" => (Servers::One(one(addresses(hosts, PORT)?)?), path.trim_matches('/').to_owned()),
+            "-cluster" => {
+                let seeds = addresses(hosts, PORT)?;
+                (Servers::Cluster { seeds }, path.trim_matches('/').to_owned())
+            }
+            "+sentinel" => {
+                let sentinels = addresses(hosts, SENTINEL_PORT)?;
+                let path = path.get(1..).unwrap_or_default();
+                let (service, number) = path.split_once('/').unwrap_or((path, ""));
+                if service.is_empty() {
+                    return Err(refused(SENTINEL));
+                }
+                sentinel_login = credentials(take("sentinel_user"), take("sentinel_password"));
+                (Servers::Sentinel { sentinels, service: service.to_owned() }, number.to_owned())
+            }
+            "+unix" if hosts.is_empty() && path.len() > 1 => {
+                login = credentials(take("user"), take("pass"));
+                let socket = ServerAddress::Unix(path.into());
+                (Servers::One(socket), take("db").unwrap_or_default())
+            }
+            _ => return Err(refused(ADDRESS)),
         };
-        let user = Some(decoded(user)?).filter(|user| !user.is_empty());
-        Ok(Self { user, password })
+        if !query.is_empty() {
+            return Err(refused(PARAMETER));
+        }
+        let number = if number.is_empty() { "0" } else { &number };
+        let database = number.parse().map_err(|_| refused("the database must be a number"))?;
+        if database > 0 && matches!(servers, Servers::Cluster { .. }) {
+            return Err(refused("a cluster has only database 0"));
+        }
+        Ok(Self { servers, login, sentinel_login, database, is_encrypted })
     }
 }
 
-/// The number of a database. None is database 0.
-fn database(text: &str) -> Result<u32, ConfigError> {
-    if text.is_empty() {
-        return Ok(0);
+/// What a scheme says about the servers, and whether connections are encrypted.
+fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
+    let (product, kind) = scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len()));
+    match product {
+        "unix" if kind.is_empty() => Ok(("+unix", false)),
+        "redis" | "valkey" => Ok((kind, false)),
+        "rediss" | "valkeys" if kind == "+unix" => Err(refused(ADDRESS)),
+        "rediss" | "valkeys" if !cfg!(feature = "tls") => Err(refused(NO_TLS)),
+        "rediss" | "valkeys" => Ok((kind, true)),
+        _ => Err(refused(ADDRESS)),
     }
-    text.parse().map_err(|_| refused("the database must be a number"))
 }
 
-fn parameters(query: &str) -> Result<Vec<(String, String)>, ConfigError> {
+/// The addresses of servers, with the port of those that give none.
+fn addresses(hosts: &str, port: u16) -> Result<Vec<ServerAddress>, ConfigError> {
+    hosts.split(',').map(|host| ServerAddress::parse(host, port)).collect()
+}
+
+fn one(mut addresses: Vec<ServerAddress>) -> Result<ServerAddress, ConfigError> {
+    match (addresses.pop(), addresses.is_empty()) {
+        (Some(address), true) => Ok(address),
+        _ => Err(refused("only one server can be given with this scheme")),
+    }
+}
+
+fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
+    let (user, password) = text.split_once(':').map_or((text, None), |(u, p)| (u, Some(p)));
+    Ok(credentials(Some(decoded(user)?), password.map(decoded).transpose()?))
+}
+
+/// A user without a password cannot authenticate.
+fn credentials(user: Option<String>, password: Option<String>) -> Option<RedisCredentials> {
+    Some(RedisCredentials::of_user(user.filter(|user| !user.is_empty()), password?))
+}
+
+fn parameters(query: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let decoded = |pair: &str| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -197,20 +118,13 @@ fn parameters(query: &str) -> Result<Vec<(String, String)>, ConfigError> {
 
 /// A text without its percent encoding.
 fn decoded(text: &str) -> Result<String, ConfigError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.first_chunk::<2>().and_then(|digits| str::from_utf8(digits).ok());
-        let byte = digits
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| !digits.starts_with('+'));
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(byte.ok_or_else(|| refused(ENCODING))?);
-        rest = &rest[2..];
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
     }
     String::from_utf8(bytes).map_err(|_| refused(ENCODING))
 }
@@ -219,11 +133,9 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const SENTINEL: &str =
     "it must be redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]";
-const SENTINEL_PARAMETER: &str =
-    "it has a parameter that is neither `sentinel_user` nor `sentinel_password`";
+const PARAMETER: &str = "it has a parameter (`?...`) that is not known for this scheme";
 const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
      unix:///path[?db=database]";
-#[cfg(not(feature = "tls"))]
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
 const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
      `RedisTls` for options of TLS";
@@ -237,12 +149,16 @@ mod tests {
         ServerAddress::Tcp { host: host.to_owned(), port }
     }
 
+    /// The user and the password.
+    fn login(credentials: Option<RedisCredentials>) -> Option<(Option<String>, String)> {
+        credentials.map(|login| (login.user().map(str::to_owned), login.secret().to_owned()))
+    }
+
     #[test]
     fn every_part_of_an_address_is_read() {
         let url = RedisUrl::parse("redis://us%65r:p%40ss:w%2Frd@example.org:6380/3").unwrap();
         assert_eq!(url.servers, Servers::One(tcp("example.org", 6380)));
-        assert_eq!(url.login.user.as_deref(), Some("user"));
-        assert_eq!(url.login.password.as_deref(), Some("p@ss:w/rd"));
+        assert_eq!(login(url.login), Some((Some("user".to_owned()), "p@ss:w/rd".to_owned())));
         assert_eq!(url.database, 3);
     }
 
@@ -251,11 +167,10 @@ mod tests {
         for url in ["redis://h", "redis://h/", "valkey://h", "redis://@h"] {
             let url = RedisUrl::parse(url).unwrap();
             assert_eq!(url.servers, Servers::One(tcp("h", 6379)));
-            assert!(url.login == UrlLogin::default() && url.database == 0);
+            assert!(url.login.is_none() && url.database == 0);
         }
         let url = RedisUrl::parse("redis://:secret@h").unwrap();
-        assert_eq!(url.login.user, None);
-        assert_eq!(url.login.password.as_deref(), Some("secret"));
+        assert_eq!(login(url.login), Some((None, "secret".to_owned())));
     }
 
     #[cfg(not(feature = "tls"))]
@@ -284,8 +199,7 @@ mod tests {
     fn a_socket_has_its_parts_in_the_query() {
         let url = RedisUrl::parse("unix:///run/re%20dis.sock?db=2&user=u&pass=p%26w").unwrap();
         assert_eq!(url.servers, Servers::One(ServerAddress::Unix("/run/re dis.sock".into())));
-        assert_eq!(url.login.user.as_deref(), Some("u"));
-        assert_eq!(url.login.password.as_deref(), Some("p&w"));
+        assert_eq!(login(url.login), Some((Some("u".to_owned()), "p&w".to_owned())));
         assert_eq!(url.database, 2);
     }
 
@@ -302,19 +216,19 @@ mod tests {
         let url = "redis+sentinel://u:p@a,b:2,[::1]/shop/3?sentinel_user=s&sentinel_password=t%26";
         let url = RedisUrl::parse(url).unwrap();
         assert_eq!(url.servers.to_string(), "a:26379,b:2,[::1]:26379/shop");
-        assert_eq!(url.login.password.as_deref(), Some("p"));
-        assert_eq!(url.sentinel_login.user.as_deref(), Some("s"));
-        assert_eq!(url.sentinel_login.password.as_deref(), Some("t&"));
+        assert_eq!(login(url.login), Some((Some("u".to_owned()), "p".to_owned())));
+        let sentinel_login = Some((Some("s".to_owned()), "t&".to_owned()));
+        assert_eq!(login(url.sentinel_login), sentinel_login);
         assert_eq!(url.database, 3);
         let url = RedisUrl::parse("valkey+sentinel://:p@a/shop").unwrap();
-        assert!(url.sentinel_login == UrlLogin::default() && url.database == 0);
+        assert!(url.sentinel_login.is_none() && url.database == 0);
     }
 
     #[test]
     fn several_hosts_have_a_port_each() {
-        let parts = UrlParts::parse("x://u:p@a,b:2,[::1]/name").unwrap();
-        assert_eq!(parts.addresses(9).unwrap(), [tcp("a", 9), tcp("b", 2), tcp("::1", 9)]);
-        assert_eq!(parts.path, "/name");
+        let url = RedisUrl::parse("redis-cluster://u:p@a,b:2,[::1]/0").unwrap();
+        let seeds = vec![tcp("a", 6379), tcp("b", 2), tcp("::1", 6379)];
+        assert_eq!(url.servers, Servers::Cluster { seeds });
     }
 
     #[test]
@@ -346,6 +260,9 @@ mod tests {
             "unix://secret/path",
             "unix:///",
             "unix:///path?db=secret",
+            "rediss+unix:///secret",
+            "redis-cluster://secret/1",
+            "redis+secret://h",
         ] {
             let error = RedisUrl::parse(url).err().unwrap_or_else(|| panic!("{url} is accepted"));
             assert!(!error.to_string().contains("secret"), "{url}: {error}");

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
-pub use bellwether_redis_client::{CredentialsProvider, PasswordFile, RedisCredentials};
+pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
 pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 
 pub use self::options::RedisOptions;

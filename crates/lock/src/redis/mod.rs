@@ -116,9 +116,7 @@ use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript};
 
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
-pub use bellwether_redis_client::{
-    CredentialsProvider, PasswordFile, RedisClientOptions, RedisCredentials,
-};
+pub use bellwether_redis_client::{CredentialsProvider, RedisClientOptions, RedisCredentials};
 
 /// How long a counter of fences is kept after the last grant: a day. Clocks are put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::super::address::ServerAddress;
 use super::super::connect_error::{ConnectError, DialStep};
 use super::super::dial::{Dialed, Dialer};
+use super::super::retry_pauses::RetryPauses;
 use super::answer::SentinelAnswer;
-use bellwether::adapter::jitter;
 
 /// Keeps a connection to a sentinel, which is subscribed to the message about a failover.
 pub(super) struct SentinelLink {
@@ -48,7 +48,7 @@ impl SentinelLink {
             self.state.send_replace(Some(Err(error)));
             // One that was in use is replaced at once.
             failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
-            sleep(pause(failures, jitter())).await;
+            sleep(PAUSES.after(failures)).await;
         }
     }
 
@@ -119,14 +119,8 @@ fn is_about(message: &[u8], service: &str) -> bool {
     message.split(|byte| *byte == b' ').next() == Some(service.as_bytes())
 }
 
-fn pause(failures: u32, jitter: f64) -> Duration {
-    let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };
-    let doubled = FIRST_PAUSE.saturating_mul(1 << doublings.min(16));
-    doubled.min(LONGEST_PAUSE).mul_f64(0.5 + jitter / 2.0)
-}
-
 /// The channel of sentinels about primaries that have changed.
 const SWITCHED: &str = "+switch-master";
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause between attempts to connect to a sentinel.
+/// Those between attempts to connect to a sentinel.
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(100), LONGEST_PAUSE);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
