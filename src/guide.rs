@@ -9,14 +9,14 @@
 //! | [`negative_caching`] | decide what happens to "not found", to private answers and to failures |
 //! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
 //! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
-//! | [`redis`] | run on Redis: memory, permissions, eviction, cost of a command, near cache |
 //! | [`observability`] | see whether it works: statistics, what they answer, metrics, traces, and log messages |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`alternatives`] | compare bellwether with other caches |
 //!
-//! Three guides are in the crates that they describe: HTTP caching in `bellwether_http::guide`,
-//! gRPC caching in `bellwether_grpc::guide`, and the choice of a lock in `bellwether_lock::guide`.
+//! Four guides are in the crates that they describe: running on Redis in `bellwether_redis::guide`, HTTP
+//! caching in `bellwether_http::guide`, gRPC caching in `bellwether_grpc::guide`, and the choice of a lock in
+//! `bellwether_lock::guide`.
 
 #[doc = include_str!("guide/alternatives.md")]
 pub mod alternatives {}
@@ -43,9 +43,6 @@ pub mod negative_caching {}
 // `crates/readme` compiles the examples of this part, whose dependencies are not those of this crate.
 #[cfg_attr(not(doctest), doc = include_str!("guide/opentelemetry.md"))]
 pub mod observability {}
-
-#[doc = include_str!("guide/redis.md")]
-pub mod redis {}
 
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

@@ -65,6 +65,7 @@ macro_rules! counters {
 
         #[doc = concat!("What [`", stringify!($Stats), "`] counts.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(clippy::exhaustive_enums, reason = "a recorder names each of them")]
         $vis enum $Event {
             $( $(#[$of_field])* $Variant, )+
         }

@@ -260,7 +260,10 @@ fn every_test_that_the_readme_names_exists() {
     let names: Vec<_> =
         rows.flat_map(|row| row.split('`')).filter(|name| name.contains('_')).collect();
     assert!(names.len() >= 12, "{names:?}");
-    let tests = below_each(&["tests", "crates/http/tests", "crates/lock/tests"], "rs");
+    let tests = below_each(
+        &["tests", "crates/http/tests", "crates/lock/tests", "crates/redis/tests"],
+        "rs",
+    );
     for name in names {
         let begin = format!("fn {name}()");
         assert!(tests.iter().any(|test| test.text.contains(&begin)), "there is no test {name}");

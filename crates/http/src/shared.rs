@@ -91,7 +91,7 @@ impl Located {
 
 impl LayerState {
     /// Whether a response to GET is stored, by its header fields and those of its request. Its lifetime
-    /// is jittered here, so that all who read it read the same.
+    /// is jittered here, so that all its readers read the same.
     pub(super) fn classify(
         &self,
         request: &HeaderMap,

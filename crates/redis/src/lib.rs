@@ -1,4 +1,26 @@
-//! `RedisStore`: entries and leases that a fleet shares.
+//! `RedisStore`: entries and leases that a fleet shares, in Redis or Valkey.
+//!
+//! ```no_run
+//! # async fn cache() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use bellwether::Cache;
+//! use bellwether_redis::RedisStore;
+//!
+//! let store = RedisStore::connect("redis://127.0.0.1:6379", "shop").await?;
+//! let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+//! # let _ = items;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The [`guide`] says what it costs, what it must be allowed, and how to size it.
+//!
+//! # Features
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `metrics` | no | `metrics`: the statistics of stores for a recorder of the `metrics` facade |
+//! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 
 mod check;
 mod envelope;
@@ -23,6 +45,9 @@ mod stats;
 mod tag_value;
 mod tags;
 mod unacknowledged;
+
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 use std::fmt;
 use std::sync::Arc;

@@ -112,15 +112,15 @@ async fn survive_all(step: &str, beforehand: &[Replacement]) {
 
 fn call_of(script: &str) -> String {
     let preludes = [
-        include_str!("../../crates/redis-client/src/prelude.lua"),
-        include_str!("../../crates/redis/src/prelude.lua"),
+        include_str!("../../../redis-client/src/prelude.lua"),
+        include_str!("../../src/prelude.lua"),
     ];
     let script = [preludes[0], preludes[1], script].join("\n");
     format!("EVALSHA {}", Script::new(&script).get_hash())
 }
 
 fn acquiring() -> String {
-    call_of(include_str!("../../crates/redis/src/acquire.lua"))
+    call_of(include_str!("../../src/acquire.lua"))
 }
 
 #[tokio::test]
@@ -135,13 +135,13 @@ async fn a_refused_acquire_is_survived() {
 
 #[tokio::test]
 async fn a_refused_commit_is_survived() {
-    survive_all(&call_of(include_str!("../../crates/redis/src/commit.lua")), &[]).await;
+    survive_all(&call_of(include_str!("../../src/commit.lua")), &[]).await;
 }
 
 /// An unacknowledged lease is given up.
 #[tokio::test]
 async fn a_refused_abandon_is_survived() {
     let unacknowledged = Replacement::of(acquiring(), "-LOADING no reply\r\n");
-    let abandoning = call_of(include_str!("../../crates/redis/src/abandon.lua"));
+    let abandoning = call_of(include_str!("../../src/abandon.lua"));
     survive_all(&abandoning, &[unacknowledged]).await;
 }
