@@ -235,8 +235,7 @@ impl RedisClient {
         request: &RedisRequest<'_>,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let is_routed = self.is_cluster() && request.key.is_some();
-        debug_assert!(!is_routed || request.is_of_one_slot(), "{request:?}");
+        debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
         let deadline = self.deadline();
         request.read(self.0.routing.run(request, deadline).await?, read)
     }

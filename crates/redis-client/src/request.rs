@@ -1,6 +1,6 @@
-//! Requests: scripts and commands, and the key that each is for.
+//! Requests: scripts and commands.
 
-use std::io;
+use std::{fmt, io};
 
 use redis::{Cmd, Value};
 
@@ -8,7 +8,6 @@ use super::request_error::RequestError;
 use super::script::RedisScript;
 use super::slot::InSlot;
 use super::value::RedisValue;
-use bellwether::Key;
 use bellwether::StoreError;
 
 /// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).
@@ -22,7 +21,8 @@ use bellwether::StoreError;
 pub struct RedisRequest<'a> {
     pub(super) payload: RequestPayload<'a>,
     pub(super) doing: &'static str,
-    pub(super) key: Option<&'a Key>,
+    /// What it is for, for error messages.
+    label: Option<Label<'a>>,
     pub(super) route: Route,
     /// The form in which a script is sent first.
     pub(super) form: ScriptForm,
@@ -45,6 +45,15 @@ pub(super) enum RequestPayload<'a> {
         tracked: usize,
         args: Vec<Vec<u8>>,
     },
+}
+
+/// What a request is for. A reference, because few requests fail.
+struct Label<'a>(&'a (dyn fmt::Display + Sync));
+
+impl fmt::Debug for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
 }
 
 /// The connection to a node over which a request is sent.
@@ -87,7 +96,16 @@ impl<'a> RedisRequest<'a> {
     fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
         let route = Route::Tracked;
         let form = ScriptForm::Hash;
-        Self { payload, doing, key: None, route, form, is_timed: false, is_once: false, slot: None }
+        Self {
+            payload,
+            doing,
+            label: None,
+            route,
+            form,
+            is_timed: false,
+            is_once: false,
+            slot: None,
+        }
     }
 
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
@@ -125,11 +143,10 @@ impl<'a> RedisRequest<'a> {
         self
     }
 
-    /// Sets the key that the request is for. Error messages show its kind and the start of its
-    /// digest.
+    /// Sets what the request is for. Error messages show it.
     #[must_use]
-    pub fn of(self, key: &'a Key) -> Self {
-        Self { key: Some(key), ..self }
+    pub fn of(self, label: &'a (dyn fmt::Display + Sync)) -> Self {
+        Self { label: Some(Label(label)), ..self }
     }
 
     /// Sets how many of the names, from the first, the server may track. Default: all of them.
@@ -187,7 +204,7 @@ impl<'a> RedisRequest<'a> {
 
     /// The error for the caller.
     pub(super) fn error(&self, error: &RequestError) -> StoreError {
-        error.during(self.doing, self.key)
+        error.during(self.doing, self.label.as_ref().map(|label| label.0))
     }
 
     /// Reads a reply.

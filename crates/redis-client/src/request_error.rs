@@ -6,7 +6,6 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use super::connect_error::{ConnectError, Said};
-use bellwether::Key;
 use bellwether::{StoreError, StoreErrorKind};
 
 /// Why a request has no usable reply.
@@ -35,9 +34,9 @@ struct Classification {
 }
 
 impl RequestError {
-    /// The error for the caller, with the operation and the key.
-    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
-        let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
+    /// The error for the caller, with the operation and what it was for.
+    pub(super) fn during(&self, what: &str, of: Option<&(dyn fmt::Display + Sync)>) -> StoreError {
+        let of = of.map(|of| format!(" of `{of}`")).unwrap_or_default();
         let advice = self.advice();
         let separator = if advice.is_empty() { "" } else { ": " };
         let message = format!("redis, {what}{of}: {self}{separator}{advice}");
@@ -334,8 +333,7 @@ mod tests {
 
     #[test]
     fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
-        let error =
-            sent("OOM command not allowed").during("reading an entry", Some(&Key::of("item")));
+        let error = sent("OOM command not allowed").during("reading an entry", Some(&"item#4f"));
         let said = error.to_string();
         assert!(
             said.contains("reading an entry of `item") && said.contains("maxmemory-policy"),
