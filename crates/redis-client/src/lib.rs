@@ -99,7 +99,7 @@ pub use self::loss_observer::LossObserver;
 pub use self::request::Route;
 pub use self::routing::SlotGroup;
 pub use self::server_clock::{ServerClock, ServerTime};
-pub use self::slot::InSlot;
+pub use self::slot::{InSlot, Ownership, SlotOwners};
 pub use self::stats::RedisNodeStats;
 pub use self::tracking_observer::TrackingObserver;
 
@@ -113,7 +113,6 @@ use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
 use self::shared_connection::ConnectTime;
-use self::slot::SlotOwners;
 use self::subscriber::Subscriber;
 use bellwether::Digest;
 use bellwether::StoreError;
@@ -162,6 +161,8 @@ pub struct ClientSetup {
     pub reads_clock: bool,
     /// The number of connections without tracking.
     pub plain: u32,
+    /// The table of the owners of slots, if the observer reads it.
+    pub owners: Option<Arc<SlotOwners>>,
 }
 
 impl RedisClient {
@@ -178,7 +179,7 @@ impl RedisClient {
 
     /// A client of these parts.
     pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
-        let ClientSetup { scripts, watchers, observer, losses, reads_clock, plain } = setup;
+        let ClientSetup { scripts, watchers, observer, losses, reads_clock, plain, owners } = setup;
         let names = Names::new(options.namespace());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -186,7 +187,9 @@ impl RedisClient {
             names: names.clone(),
             watchers: watchers.clone(),
             node: 0,
-            owners: options.is_cluster().then(|| Arc::new(SlotOwners::none())),
+            owners: options
+                .is_cluster()
+                .then(|| owners.unwrap_or_else(|| Arc::new(SlotOwners::new(true)))),
             observer,
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
@@ -342,9 +345,6 @@ impl RedisClient {
     pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
         self.0.names.tag_name(tag)
     }
-
-    /// The number of hash slots.
-    pub const SLOTS: usize = slot::SLOTS;
 
     /// The number of attempts to connect.
     pub fn attempts(&self) -> u64 {

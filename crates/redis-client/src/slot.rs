@@ -2,7 +2,7 @@
 
 use std::array;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bellwether::Digest;
 
@@ -22,38 +22,80 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The owners of all slots, by the places of their nodes.
+/// The owners of all slots: the one table that says which node has a slot. All names of a single
+/// server are in one slot, which it owns.
 #[derive(Debug)]
-pub(super) struct SlotOwners(Box<[AtomicU16]>);
+pub struct SlotOwners(Box<[AtomicU64]>);
 
-impl SlotOwners {
-    /// No slot has an owner.
-    pub(super) fn none() -> Self {
-        Self((0..SLOTS).map(|_| AtomicU16::new(NO_NODE)).collect())
+/// A time in which a node owns a slot, or none does. Answers to requests that were sent in another
+/// one may be of another node, even if the owner is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ownership(u64);
+
+impl Ownership {
+    /// The place of the node, which is `u16::MAX` if there is none.
+    #[inline]
+    pub fn node(self) -> u16 {
+        self.0 as u16
     }
 
-    pub(super) fn node(&self, slot: u16) -> Option<u16> {
-        let node = self.owner(slot).load(Ordering::Acquire);
-        (node != NO_NODE).then_some(node)
-    }
-
-    /// Sets the owner of a slot. Returns whether it was another one.
-    pub(super) fn set(&self, slot: u16, node: Option<u16>) -> bool {
-        let node = node.unwrap_or(NO_NODE);
-        self.owner(slot).swap(node, Ordering::AcqRel) != node
-    }
-
-    /// The owners in the order of the slots.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Option<u16>> {
-        (0..SLOTS as u16).map(|slot| self.node(slot))
-    }
-
-    fn owner(&self, slot: u16) -> &AtomicU16 {
-        &self.0[usize::from(slot) % SLOTS]
+    fn next(self, node: u16) -> Self {
+        Self(((self.0 >> 16) + 1) << 16 | u64::from(node))
     }
 }
 
-const NO_NODE: u16 = u16::MAX;
+impl SlotOwners {
+    /// Those of a single server, or of a cluster, in which no slot has an owner yet.
+    pub fn new(is_cluster: bool) -> Self {
+        let (slots, owner) = if is_cluster { (SLOTS, NO_PLACE) } else { (1, 0) };
+        Self((0..slots).map(|_| AtomicU64::new(owner.into())).collect())
+    }
+
+    /// The slot of a key.
+    #[inline]
+    pub fn slot_of(&self, digest: &Digest) -> u16 {
+        if self.0.len() == 1 { 0 } else { digest.slot() }
+    }
+
+    /// The ownership of a slot.
+    #[inline]
+    pub fn of(&self, slot: u16) -> Ownership {
+        Ownership(self.owner(slot).load(Ordering::Acquire))
+    }
+
+    /// Sets the place of the owner of a slot. Returns whether it was another one.
+    pub fn set(&self, slot: u16, node: u16) -> bool {
+        self.update(slot, |now| (now.node() != node).then(|| now.next(node)))
+    }
+
+    /// Begins another ownership of the same node.
+    pub fn renew(&self, slot: u16) {
+        self.update(slot, |now| Some(now.next(now.node())));
+    }
+
+    /// The places of the owners, in the order of the slots.
+    pub fn iter(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().map(|owner| Ownership(owner.load(Ordering::Acquire)).node())
+    }
+
+    pub(super) fn node(&self, slot: u16) -> Option<u16> {
+        Some(self.of(slot).node()).filter(|node| *node != NO_PLACE)
+    }
+
+    fn update(&self, slot: u16, next: impl Fn(Ownership) -> Option<Ownership>) -> bool {
+        let next = |now| next(Ownership(now)).map(|next| next.0);
+        self.owner(slot).fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+    }
+
+    #[inline]
+    fn owner(&self, slot: u16) -> &AtomicU64 {
+        // The number of slots is a power of two.
+        &self.0[usize::from(slot) & (self.0.len() - 1)]
+    }
+}
+
+/// The place of nodes that are not in the table.
+pub(super) const NO_PLACE: u16 = u16::MAX;
 
 /// What is in a slot: a name, or a key with all its names.
 pub trait InSlot {

@@ -30,8 +30,4 @@ pub trait TrackingObserver: fmt::Debug + Send + Sync {
 
     /// A connection to a node reports no changes any more.
     fn disconnected(&self, node: u16, connection: u64);
-
-    /// From now on a node owns a slot, or none does. Answers to requests that were sent before may
-    /// be of another node, even if the owner is the same.
-    fn owned(&self, slot: u16, node: Option<u16>);
 }

@@ -14,7 +14,7 @@ use super::unacknowledged::Unacknowledged;
 use bellwether::Digest;
 use bellwether::stats::OperationCounters;
 use bellwether::store::Watchers;
-use bellwether_redis_client::{ClientSetup, RedisClient, Route};
+use bellwether_redis_client::{ClientSetup, RedisClient, Route, SlotOwners};
 
 /// Aligned, so that it is apart in memory from the count of its owners, which each operation
 /// changes.
@@ -39,9 +39,9 @@ impl Inner {
     pub(super) fn new(options: RedisOptions) -> Self {
         let scripts = StoreScripts::new();
         let timeout = options.client.request_timeout();
-        let slots = if options.is_cluster() { RedisClient::SLOTS } else { 1 };
+        let owners = Arc::new(SlotOwners::new(options.is_cluster()));
         let near = options.near_tier().map(|(bytes, longest)| {
-            Arc::new(Near::new(bytes, longest, near::silence(timeout), slots))
+            Arc::new(Near::new(bytes, longest, near::silence(timeout), Arc::clone(&owners)))
         });
         let plain = options.plain_connections();
         let (rules, name) = (options.keeping, options.display_name());
@@ -53,6 +53,7 @@ impl Inner {
             losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
             plain,
+            owners: Some(owners),
         };
         let client = RedisClient::with(options.client, setup);
         let lookups = |route| {

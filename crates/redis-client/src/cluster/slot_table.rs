@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
 use crate::node::{NodeFactory, RedisNode};
-use crate::slot::{InSlot, SLOTS, SlotOwners};
+use crate::slot::{InSlot, NO_PLACE, SLOTS, SlotOwners};
 use crate::tracking_observer::TrackingObserver;
 use bellwether::store::Watchers;
 
@@ -35,9 +35,6 @@ struct NodeTable {
     /// The addresses of replicas.
     replicas: Vec<ServerAddress>,
 }
-
-/// The place of nodes that are not in the table.
-const NO_PLACE: u16 = u16::MAX;
 
 impl SlotTable {
     /// A table in which no slot has an owner.
@@ -90,7 +87,7 @@ impl SlotTable {
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
         for (slot, place) in (0..).zip(self.owners.iter()) {
-            let place = usize::from(place.unwrap_or(NO_PLACE));
+            let place = usize::from(place);
             if let Some(Some(node)) = nodes.places.get(place)
                 && !mem::replace(&mut seen[place], true)
             {
@@ -102,7 +99,7 @@ impl SlotTable {
 
     /// How many slots have an owner.
     pub(super) fn coverage(&self) -> usize {
-        self.owners.iter().flatten().count()
+        self.owners.iter().filter(|node| *node != NO_PLACE).count()
     }
 
     /// All nodes that are in use.
@@ -125,13 +122,11 @@ impl SlotTable {
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        let node = Some(owner.place).filter(|place| *place != NO_PLACE);
-        if self.owners.node(slot) != node {
+        if self.owners.of(slot).node() != owner.place {
             let since = self.nodes().lost_at();
             self.tell_losses(since, &|changed| changed == slot);
         }
-        if self.owners.set(slot, node) {
-            self.observer().inspect(|observer| observer.owned(slot, node));
+        if self.owners.set(slot, owner.place) {
             self.watchers().tell_where(|key| key.slot() == slot);
         }
     }
@@ -139,7 +134,7 @@ impl SlotTable {
     /// A request to a slot is sent to another node than the owner. Its answer must not be copied,
     /// because the connection to the owner does not report its changes.
     pub(super) fn pass_over(&self, slot: u16) {
-        self.observer().inspect(|observer| observer.owned(slot, self.owners.node(slot)));
+        self.owners.renew(slot);
     }
 
     /// A node serves its slots no longer, although it answers. It may have missed changes.
@@ -151,16 +146,14 @@ impl SlotTable {
     /// out of use.
     pub(super) fn install(&self, ranges: &SlotRanges) {
         let mut nodes = self.nodes_mut();
-        let mut owners = vec![None; SLOTS];
+        let mut owners = vec![NO_PLACE; SLOTS];
         for (slots, address) in &ranges.ranges {
             let place = nodes.at_or_made(address, &self.factory).place;
             let slots = usize::from(*slots.start())..=usize::from(*slots.end());
-            let owner = Some(place).filter(|place| *place != NO_PLACE);
-            owners.get_mut(slots).unwrap_or_default().fill(owner);
+            owners.get_mut(slots).unwrap_or_default().fill(place);
         }
         nodes.replicas.clone_from(&ranges.replicas);
-        let differs = |(former, owner): (Option<u16>, &Option<u16>)| former != *owner;
-        let changed: Vec<_> = self.owners.iter().zip(&owners).map(differs).collect();
+        let changed: Vec<_> = self.owners.iter().zip(&owners).map(|(a, b)| a != *b).collect();
         if changed.contains(&true) {
             self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
         }
@@ -169,20 +162,7 @@ impl SlotTable {
         // Dropped after the lock, because this closes connections.
         drop(nodes);
         drop(idle);
-        self.note_changes(&owners, &changed);
-    }
-
-    /// Ends the copies of slots that have changed their owners, and notifies the watches of their
-    /// keys: the former owners report no changes. Called after the new owners were set, so that no
-    /// request goes to a former owner any more.
-    fn note_changes(&self, owners: &[Option<u16>], changed: &[bool]) {
-        if !changed.contains(&true) {
-            return;
-        }
-        if let Some(observer) = self.observer() {
-            let changed = (0..).zip(owners).zip(changed).filter(|(_, changed)| **changed);
-            changed.for_each(|((slot, owner), _)| observer.owned(slot, *owner));
-        }
+        // The former owners report no changes.
         self.watchers().tell_where(|key| changed[usize::from(key.slot())]);
     }
 
@@ -243,9 +223,10 @@ impl NodeTable {
     }
 
     /// Removes the nodes that own no slot and were not used since the last call.
-    fn take_idle(&mut self, owners: &[Option<u16>]) -> Vec<Arc<RedisNode>> {
+    fn take_idle(&mut self, owners: &[u16]) -> Vec<Arc<RedisNode>> {
         let mut owns = vec![false; self.places.len()];
-        owners.iter().flatten().for_each(|place| owns[usize::from(*place)] = true);
+        let owners = owners.iter().filter(|place| **place != NO_PLACE);
+        owners.for_each(|place| owns[usize::from(*place)] = true);
         let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
         let nodes = self.places.iter_mut();
         nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
@@ -281,7 +262,7 @@ mod tests {
         let first = install(table, 1);
         let second = table.node(&ServerAddress::Tcp { host: "h".to_owned(), port: 2 });
         table.assign(7, &second);
-        table.owners.set(9, None);
+        table.owners.set(9, NO_PLACE);
         let SlotsByOwner { owned, others } = table.by_owner([5, 7, 9, 6, 7].into_iter());
         let owned: Vec<_> = owned.into_iter().map(|(node, slots)| (node.place, slots)).collect();
         assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use bellwether::Digest;
 use bellwether::adapter::nanos;
-use bellwether_redis_client::InSlot;
+use bellwether_redis_client::{Ownership, SlotOwners};
 
 /// Counts the changes of keys and tags that servers report. Several of them share a counter.
 ///
@@ -21,9 +21,8 @@ use bellwether_redis_client::InSlot;
 /// the slot. A single server owns one slot, which all keys are in.
 pub(super) struct Epochs {
     nodes: Box<[NodeEpoch]>,
-    /// The owner of each slot, as [`Ownership::packed`].
-    owners: Box<[AtomicU64]>,
-    /// How many epochs and ownerships have begun.
+    owners: Arc<SlotOwners>,
+    /// How many epochs have begun.
     begun: AtomicU64,
     /// For how long after `confirmed_at` a version holds, in ns.
     silence: u64,
@@ -65,50 +64,26 @@ impl ReportSource {
 pub(in super::super) struct Version {
     epoch: u64,
     changes: u64,
-    /// The owner of its slot, as [`Ownership::packed`].
-    owner: u64,
+    owner: Ownership,
     group: u32,
     slot: u16,
-}
-
-/// A time in which a node owns a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ownership {
-    number: u64,
-    node: u16,
 }
 
 /// The epoch in which no changes are reported.
 const DISCONNECTED: u64 = 0;
 
-/// The node of slots without an owner.
-const NO_NODE: u16 = u16::MAX;
-
 /// The maximum number of nodes of a cluster whose changes are followed.
 const MOST_NODES: usize = 1024;
 
-impl Ownership {
-    fn packed(self) -> u64 {
-        self.number << 16 | u64::from(self.node)
-    }
-
-    #[inline]
-    fn of(packed: u64) -> Self {
-        Self { number: packed >> 16, node: packed as u16 }
-    }
-}
-
 impl Epochs {
     /// With at least this many counters. Versions hold only while the connection is silent for less
-    /// than `silence`. One node owns all slots if there is one slot. Otherwise no slot has an owner
-    /// yet.
-    pub(super) fn new(counters: usize, silence: Duration, slots: usize) -> Self {
+    /// than `silence`.
+    pub(super) fn new(counters: usize, silence: Duration, owners: Arc<SlotOwners>) -> Self {
         let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
-        let (nodes, owner) = if slots == 1 { (1, 0) } else { (MOST_NODES, NO_NODE) };
-        let owner = Ownership { number: 0, node: owner }.packed();
+        let nodes = if owners.iter().count() == 1 { 1 } else { MOST_NODES };
         Self {
             nodes: (0..nodes).map(|_| NodeEpoch::default()).collect(),
-            owners: (0..slots).map(|_| AtomicU64::new(owner)).collect(),
+            owners,
             begun: AtomicU64::new(DISCONNECTED),
             silence: nanos(silence),
             born: Instant::now(),
@@ -119,10 +94,9 @@ impl Epochs {
     /// The version of a key, if its changes are reported. Call it before a request is sent. Then
     /// every change after the server's reply is reported after this version was taken.
     pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
-        let slot = if self.owners.len() == 1 { 0 } else { digest.slot() };
-        let owner = self.owner(slot).load(Ordering::Acquire);
-        let node = usize::from(Ownership::of(owner).node);
-        let epoch = self.nodes.get(node)?.epoch.load(Ordering::Acquire);
+        let slot = self.owners.slot_of(digest);
+        let owner = self.owners.of(slot);
+        let epoch = self.nodes.get(usize::from(owner.node()))?.epoch.load(Ordering::Acquire);
         let group = group(digest);
         let changes = self.counter(group).load(Ordering::Acquire);
         (epoch != DISCONNECTED).then_some(Version { epoch, changes, owner, group, slot })
@@ -133,7 +107,7 @@ impl Epochs {
     pub(super) fn holds(&self, version: &Version) -> bool {
         version.changes == self.counter(version.group).load(Ordering::Acquire)
             && version.epoch == self.node(version).epoch.load(Ordering::Acquire)
-            && version.owner == self.owner(version.slot).load(Ordering::Acquire)
+            && version.owner == self.owners.of(version.slot)
     }
 
     /// Whether no change was reported since this version was taken, and none can be on its way for
@@ -230,21 +204,13 @@ impl Epochs {
     /// For how long no changes were reported, since they were for the first time. In a cluster, that
     /// of the owner of slots for which it is the longest.
     pub(super) fn disconnected_for(&self) -> Duration {
-        let owner = |packed: &AtomicU64| Ownership::of(packed.load(Ordering::Relaxed)).node;
-        let owners: BTreeSet<u16> = self.owners.iter().map(owner).collect();
+        let owners: BTreeSet<u16> = self.owners.iter().collect();
         let nodes = owners.into_iter().filter_map(|owner| self.nodes.get(usize::from(owner)));
         let disconnected = nodes.map(|node| {
             let source = node.source();
             source.disconnected + source.lost_for()
         });
         disconnected.max().unwrap_or_default()
-    }
-
-    /// From now on a node owns a slot, or none does. Versions from before do not hold any more, even
-    /// if the node is the same.
-    pub(super) fn own(&self, slot: u16, node: Option<u16>) {
-        let owner = Ownership { number: self.begin(), node: node.unwrap_or(NO_NODE) };
-        self.owner(slot).store(owner.packed(), Ordering::Release);
     }
 
     fn begin(&self) -> u64 {
@@ -264,13 +230,7 @@ impl Epochs {
 
     #[inline]
     fn node(&self, version: &Version) -> &NodeEpoch {
-        let node = usize::from(Ownership::of(version.owner).node);
-        &self.nodes[node & (self.nodes.len() - 1)]
-    }
-
-    #[inline]
-    fn owner(&self, slot: u16) -> &AtomicU64 {
-        &self.owners[usize::from(slot) & (self.owners.len() - 1)]
+        &self.nodes[usize::from(version.owner.node()) & (self.nodes.len() - 1)]
     }
 
     #[inline]

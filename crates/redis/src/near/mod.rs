@@ -58,7 +58,7 @@ use super::stats::NearStats;
 use bellwether::stats::StripedCounter;
 use bellwether::store::{Entry, Remaining, TagEpoch};
 use bellwether::{Digest, Key};
-use bellwether_redis_client::TrackingObserver;
+use bellwether_redis_client::{SlotOwners, TrackingObserver};
 
 /// Copies of entries in this process.
 #[derive(Debug)]
@@ -94,8 +94,13 @@ struct NearCopy {
 
 impl Near {
     /// A near tier of at most this many bytes. It serves a copy for `longest` at most, and no copy
-    /// while the connection has not answered for `silence`. A single server has one slot.
-    pub(super) fn new(bytes: usize, longest: Duration, silence: Duration, slots: usize) -> Self {
+    /// while the connection has not answered for `silence`.
+    pub(super) fn new(
+        bytes: usize,
+        longest: Duration,
+        silence: Duration,
+        owners: Arc<SlotOwners>,
+    ) -> Self {
         let options = OptionsBuilder::new()
             .shards((bytes / SHARD).clamp(1, MOST_SHARDS))
             .estimated_items_capacity(bytes / TYPICAL)
@@ -106,7 +111,7 @@ impl Near {
         let evicted = Evicted(Arc::clone(&evictions));
         let copies = Cache::with_options(options, Weights, RandomState::new(), evicted);
         let counters = (bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS);
-        let epochs = Epochs::new(counters, silence, slots);
+        let epochs = Epochs::new(counters, silence, owners);
         let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
         let hits = StripedCounter::default();
         Self { copies, epochs, longest, used, has_heartbeat, hits, evictions }
@@ -258,10 +263,6 @@ impl TrackingObserver for Near {
 
     fn disconnected(&self, node: u16, connection: u64) {
         self.epochs.disconnect(node, connection);
-    }
-
-    fn owned(&self, slot: u16, node: Option<u16>) {
-        self.epochs.own(slot, node);
     }
 }
 

@@ -17,13 +17,17 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Longer than a test takes, for tests that are not about silence.
 const EVER: Duration = Duration::from_secs(3600);
 
+fn one_server() -> Arc<SlotOwners> {
+    Arc::new(SlotOwners::new(false))
+}
+
 fn near() -> Near {
     silent_for(EVER)
 }
 
 /// A near tier with tracking connection 1, which may be silent for this long.
 fn silent_for(silence: Duration) -> Near {
-    let near = Near::new(1024 * 1024, 30 * SECOND, silence, 1);
+    let near = Near::new(1024 * 1024, 30 * SECOND, silence, one_server());
     near.connected(0, 1, Instant::now(), &|| false);
     near
 }
@@ -124,7 +128,7 @@ fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
     let mut none = 0;
     for seed in 0..10_000 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let near = Near::new(64 * 1024, 30 * SECOND, EVER, 1);
+        let near = Near::new(64 * 1024, 30 * SECOND, EVER, one_server());
         let key = key(seed);
         let mut model = NearModel::default();
         near.connected(0, model.connection, Instant::now(), &|| false);

@@ -1,19 +1,22 @@
 //! The near tier of a cluster: copies by slots and nodes.
 
+use std::sync::Arc;
+
 use tokio::time::{Instant, advance};
 
 use super::super::{Near, TrackingObserver};
 use super::{EVER, SECOND, entry, keep, key};
-use bellwether_redis_client::{InSlot, RedisClient};
+use bellwether_redis_client::{InSlot, SlotOwners};
 
 /// A near tier for a cluster, in which node 1 owns the slots of these keys.
-fn near_of_cluster(numbers: [u64; 2]) -> Near {
-    let near = Near::new(1024 * 1024, 30 * SECOND, EVER, RedisClient::SLOTS);
+fn near_of_cluster(numbers: [u64; 2]) -> (Near, Arc<SlotOwners>) {
+    let owners = Arc::new(SlotOwners::new(true));
+    let near = Near::new(1024 * 1024, 30 * SECOND, EVER, Arc::clone(&owners));
     for node in [1, 2] {
         near.connected(node, node.into(), Instant::now(), &|| false);
     }
-    numbers.into_iter().for_each(|number| near.owned(slot(number), Some(1)));
-    near
+    numbers.into_iter().for_each(|number| _ = owners.set(slot(number), 1));
+    (near, owners)
 }
 
 fn slot(number: u64) -> u16 {
@@ -22,36 +25,36 @@ fn slot(number: u64) -> u16 {
 
 #[test]
 fn in_a_cluster_a_copy_needs_an_owner_that_reports_changes() {
-    let near = near_of_cluster([1, 2]);
+    let (near, owners) = near_of_cluster([1, 2]);
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
     assert!(!keep(&near, 3, SECOND), "its slot has no owner");
-    near.owned(slot(3), Some(7));
+    owners.set(slot(3), 7);
     assert!(!keep(&near, 3, SECOND), "its owner is not connected");
 }
 
 #[test]
 fn a_slot_that_changes_its_owner_ends_the_copies_of_its_keys_only() {
-    let near = near_of_cluster([1, 2]);
+    let (near, owners) = near_of_cluster([1, 2]);
     assert!(keep(&near, 1, SECOND) && keep(&near, 2, SECOND));
-    near.owned(slot(1), Some(2));
+    owners.set(slot(1), 2);
     assert!(near.find(&key(1)).is_none() && near.find(&key(2)).is_some());
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
-    near.owned(slot(1), Some(1));
+    owners.set(slot(1), 1);
     assert!(near.find(&key(1)).is_none());
 }
 
 #[test]
 fn an_answer_to_a_redirected_request_is_not_copied() {
-    let near = near_of_cluster([1, 2]);
+    let (near, owners) = near_of_cluster([1, 2]);
     let start = near.start_read(&key(1).digest()).expect("it is connected");
-    near.owned(slot(1), Some(1));
+    owners.renew(slot(1));
     assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
 }
 
 #[test]
 fn a_node_that_disconnects_ends_the_copies_of_its_slots_only() {
-    let near = near_of_cluster([1, 2]);
-    near.owned(slot(2), Some(2));
+    let (near, owners) = near_of_cluster([1, 2]);
+    owners.set(slot(2), 2);
     assert!(keep(&near, 1, SECOND) && keep(&near, 2, SECOND));
     near.disconnected(2, 2);
     assert!(near.find(&key(1)).is_some() && near.find(&key(2)).is_none());
@@ -63,10 +66,11 @@ fn a_node_that_disconnects_ends_the_copies_of_its_slots_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_ends_the_copies_of_its_slots_only() {
-    let near = Near::new(1024 * 1024, 30 * SECOND, SECOND, RedisClient::SLOTS);
+    let owners = Arc::new(SlotOwners::new(true));
+    let near = Near::new(1024 * 1024, 30 * SECOND, SECOND, Arc::clone(&owners));
     for (number, node) in [(1, 1), (2, 2)] {
         near.connected(node, node.into(), Instant::now(), &|| false);
-        near.owned(slot(number), Some(node));
+        owners.set(slot(number), node);
         assert!(keep(&near, number, 10 * SECOND));
     }
     advance(SECOND).await;
