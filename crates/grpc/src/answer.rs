@@ -16,27 +16,20 @@ pub(crate) enum GrpcAnswer<B> {
     /// A complete answer, and whether it is stored.
     Complete(BufferedResponse<()>, Cacheability),
     /// An answer that passes through, and what that means for the next ones. The first caller takes
-    /// it.
-    TakeOnce(TakeOnce<B>, Cacheability),
-    /// An answer that its caller has already, and what that means for the next ones.
-    Taken(Cacheability),
+    /// it, or has it already.
+    ///
+    /// The mutex is there because the outcome of a flight is shared between threads, and a body need not
+    /// be `Sync`. It is locked to take the response, never across an `.await`.
+    TakeOnce(Mutex<Option<Response<CacheBody<B>>>>, Cacheability),
 }
 
-/// A response that passes through, until its caller takes it.
-///
-/// The mutex is there because the outcome of a flight is shared between threads, and a body need not
-/// be `Sync`. It is locked to take the response, never across an `.await`.
-pub(crate) struct TakeOnce<B>(Mutex<Option<Response<CacheBody<B>>>>);
-
 impl<B> GrpcAnswer<B> {
-    /// One whose next ones probably pass through too.
-    pub(super) fn passing(response: Response<CacheBody<B>>) -> Self {
-        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))), Cacheability::PrivateKey)
-    }
-
-    /// One that says nothing about the next ones.
-    pub(super) fn passing_once(response: Response<CacheBody<B>>) -> Self {
-        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))), Cacheability::PrivateOnce)
+    /// One that passes through, or whose caller has it already.
+    pub(super) fn passing(
+        response: Option<Response<CacheBody<B>>>,
+        cacheability: Cacheability,
+    ) -> Self {
+        Self::TakeOnce(Mutex::new(response), cacheability)
     }
 
     pub(super) fn into_response(self) -> Response<CacheBody<B>> {
@@ -48,8 +41,9 @@ impl<B> GrpcAnswer<B> {
                 note_status(&mut response);
                 response
             }
-            Self::TakeOnce(passing, _) => passing.take().unwrap_or_else(taken),
-            Self::Taken(_) => taken(),
+            Self::TakeOnce(passing, _) => take(&passing).unwrap_or_else(|| {
+                Status::internal("another caller has taken the answer").into_http()
+            }),
         }
     }
 
@@ -57,16 +51,13 @@ impl<B> GrpcAnswer<B> {
     fn for_caller(&self) -> Self {
         match self {
             Self::Complete(kept, cacheability) => Self::Complete(kept.clone(), *cacheability),
-            Self::TakeOnce(passing, cacheability) => {
-                Self::TakeOnce(TakeOnce(Mutex::new(passing.take())), *cacheability)
-            }
-            Self::Taken(cacheability) => Self::Taken(*cacheability),
+            Self::TakeOnce(passing, cacheability) => Self::passing(take(passing), *cacheability),
         }
     }
 }
 
-fn taken<B>() -> Response<CacheBody<B>> {
-    Status::internal("another caller has taken the answer").into_http()
+fn take<T>(once: &Mutex<Option<T>>) -> Option<T> {
+    once.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Adds the status of a trailers-only response to its extensions, as tonic does for layers above a
@@ -82,12 +73,6 @@ fn note_status<B>(response: &mut Response<CacheBody<B>>) {
     }
 }
 
-impl<B> TakeOnce<B> {
-    fn take(&self) -> Option<Response<CacheBody<B>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// Shows no content.
 impl<B> fmt::Debug for GrpcAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,8 +80,7 @@ impl<B> fmt::Debug for GrpcAnswer<B> {
             Self::Complete(kept, cacheability) => {
                 write!(f, "GrpcAnswer(complete, {} bytes, {cacheability:?})", kept.body.len())
             }
-            Self::TakeOnce(..) => f.write_str("GrpcAnswer(passing)"),
-            Self::Taken(cacheability) => write!(f, "GrpcAnswer(taken, {cacheability:?})"),
+            Self::TakeOnce(_, cacheability) => write!(f, "GrpcAnswer(passing, {cacheability:?})"),
         }
     }
 }
@@ -129,18 +113,16 @@ where
 
     fn classify(&self, kept: &GrpcAnswer<B>) -> Cacheability {
         match kept {
-            GrpcAnswer::Complete(_, cacheability)
-            | GrpcAnswer::TakeOnce(_, cacheability)
-            | GrpcAnswer::Taken(cacheability) => *cacheability,
+            GrpcAnswer::Complete(_, cacheability) | GrpcAnswer::TakeOnce(_, cacheability) => {
+                *cacheability
+            }
         }
     }
 
     fn encode(&self, kept: &GrpcAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
             GrpcAnswer::Complete(kept, _) => kept.encode(room),
-            GrpcAnswer::TakeOnce(..) | GrpcAnswer::Taken(_) => {
-                Err("an answer that passes through is not stored".into())
-            }
+            GrpcAnswer::TakeOnce(..) => Err("an answer that passes through is not stored".into()),
         }
     }
 
@@ -156,7 +138,7 @@ where
     fn weight(&self, kept: &GrpcAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
             GrpcAnswer::Complete(kept, _) => size_of::<GrpcAnswer<B>>() + kept.weight_of_fields(),
-            GrpcAnswer::TakeOnce(..) | GrpcAnswer::Taken(_) => encoded.len(),
+            GrpcAnswer::TakeOnce(..) => encoded.len(),
         }
     }
 

@@ -106,7 +106,8 @@ where
 {
     let (head, body) = response.into_parts();
     if !is_grpc(&head) {
-        return Ok(GrpcAnswer::passing(Response::from_parts(head, CacheBody::passing(body))));
+        let response = Response::from_parts(head, CacheBody::passing(body));
+        return Ok(GrpcAnswer::passing(Some(response), Cacheability::PrivateKey));
     }
     let read = read(body, most, ReadUntil::Pause, Some(budget.share())).await?;
     Ok(match read {
@@ -114,18 +115,21 @@ where
             whole(head, data, trailers, is_whole, method)
         }
         ReadBody::Continues { begun, rest } => {
-            GrpcAnswer::passing(Response::from_parts(head, CacheBody::resumed(begun, rest)))
+            let response = Response::from_parts(head, CacheBody::resumed(begun, rest));
+            GrpcAnswer::passing(Some(response), Cacheability::PrivateKey)
         }
+        // It says nothing about the next ones.
         ReadBody::OverBudget { begun, rest } => {
-            GrpcAnswer::passing_once(Response::from_parts(head, CacheBody::resumed(begun, rest)))
+            let response = Response::from_parts(head, CacheBody::resumed(begun, rest));
+            GrpcAnswer::passing(Some(response), Cacheability::PrivateOnce)
         }
         ReadBody::Pauses { begun, rest } => {
             let (watch, end) = oneshot::channel();
             let body = CacheBody::observed(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
                 Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(BodyEnd::Continues) => GrpcAnswer::Taken(Cacheability::PrivateKey),
-                None => GrpcAnswer::Taken(Cacheability::PrivateOnce),
+                Some(BodyEnd::Continues) => GrpcAnswer::passing(None, Cacheability::PrivateKey),
+                None => GrpcAnswer::passing(None, Cacheability::PrivateOnce),
             }
         }
     })

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bellwether::BoxError;
 use bellwether::adapter::CacheClient;
 use bellwether::stats::RequestRecord;
-use bellwether::{CacheStatus, Lookup, ReadThrough, Tag};
+use bellwether::{BypassReason, CacheStatus, Error, Lookup, ReadThrough, Tag};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
@@ -24,9 +24,9 @@ use tower::Service;
 use super::answer::GrpcCodec;
 use super::deadline::{GRPC_TIMEOUT, deadline};
 use super::early_answer::EarlyAnswer;
-use super::error_status::status_for_caller;
+use super::error_status::{status_for_caller, status_of};
 use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
-use super::future::{GrpcResponseFuture, bypass_response};
+use super::future::GrpcResponseFuture;
 use super::key::{CallParts, accept_known, key};
 use super::message::{ReadBody, ReadUntil, read};
 use super::method::{CachedMethod, Methods};
@@ -74,7 +74,7 @@ where
 {
     type Response = Response<CacheBody<B>>;
     type Error = Infallible;
-    type Future = GrpcResponseFuture<S, B>;
+    type Future = GrpcResponseFuture<B>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -84,18 +84,17 @@ where
         let record = self.client.begin();
         let method = self.methods.get(request.uri().path()).cloned();
         let (parts, body) = request.into_parts();
-        match method.filter(|method| method.takes(&parts)) {
+        let this = self.clone();
+        GrpcResponseFuture(match method.filter(|method| method.takes(&parts)) {
             Some(method) => {
                 let unread = UnreadRequest { deadline: deadline(&parts.headers), method, parts };
-                let answered = self.clone().read(unread, body, record);
-                GrpcResponseFuture::cached(Box::pin(answered))
+                Box::pin(this.read(unread, body, record))
             }
             None => {
                 let request = Request::from_parts(parts, Body::new(body));
-                let inner = self.get_ref().clone();
-                GrpcResponseFuture::bypass(self.client.load_alone(None, inner, request), record)
+                Box::pin(this.bypass(request, record))
             }
-        }
+        })
     }
 }
 
@@ -104,13 +103,6 @@ struct UnreadRequest {
     deadline: Option<Instant>,
     method: Arc<CachedMethod>,
     parts: Parts,
-}
-
-/// The message of a request, with its prefix, and the tags that it tells.
-struct TaggedMessage {
-    data: Bytes,
-    trailers: Option<HeaderMap>,
-    tags: Vec<Tag>,
 }
 
 impl<S, B> GrpcCache<S>
@@ -134,18 +126,11 @@ where
         R::Error: Into<BoxError>,
     {
         let body = match read(body, self.max_request_bytes, ReadUntil::End, None).await.ok() {
-            Some(ReadBody::Ended { data, trailers, is_whole })
-                if is_whole && unread.method.takes_message(&data) =>
-            {
-                match unread.method.tags_of(&data) {
-                    Some(tags) => {
-                        let message = TaggedMessage { data, trailers, tags };
-                        return self.ask(unread, message, record).await;
-                    }
-                    None => Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers)),
+            Some(ReadBody::Ended { data, trailers, is_whole }) => {
+                let is_message = is_whole && unread.method.takes_message(&data);
+                if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
+                    return self.ask(unread, data, trailers, tags, record).await;
                 }
-            }
-            Some(ReadBody::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
             }
             Some(
@@ -156,19 +141,33 @@ where
             // Its caller has left, and the record counts that.
             None => return Status::cancelled("the request body failed").into_http(),
         };
-        let request = Request::from_parts(unread.parts, body);
-        let inner = self.get_ref().clone();
-        bypass_response(self.client.load_alone(None, inner, request).await, record)
+        self.bypass(Request::from_parts(unread.parts, body), record).await
+    }
+
+    /// The response to a request that bypasses the cache.
+    async fn bypass(self, request: Request<Body>, record: RequestRecord) -> Response<CacheBody<B>> {
+        let Self { cache, client, .. } = self;
+        let answered = client.load_alone(None, cache.into_inner().inner, request).await;
+        let status = CacheStatus::Bypass(BypassReason::NoKey);
+        record.end(&status);
+        let mut response = match answered {
+            Ok(Ok(response)) => response.map(CacheBody::passing),
+            Ok(Err(error)) => status_of(error.into()).into_http(),
+            Err(panicked) => status_for_caller(&Error::Cache(panicked)).into_http(),
+        };
+        response.extensions_mut().insert(status);
+        response
     }
 
     async fn ask(
         &mut self,
         unread: UnreadRequest,
-        message: TaggedMessage,
+        message: Bytes,
+        trailers: Option<HeaderMap>,
+        tags: Vec<Tag>,
         record: RequestRecord,
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
-        let TaggedMessage { data: message, trailers, tags } = message;
         let authority = method.authority_of(&parts).flatten();
         let key = key(&CallParts {
             path: parts.uri.path(),
