@@ -107,27 +107,22 @@ pub(super) struct FetchRequest<ReqB> {
 }
 
 impl<ReqB> FetchRequest<ReqB> {
-    /// A load for the target itself.
-    pub(super) fn primary(cache_request: &Arc<CacheRequest>) -> Self {
-        let key = cache_request.primary.clone();
+    /// A load for the target itself, or for the variant of it that this request selects.
+    pub(super) fn new(
+        cache_request: &Arc<CacheRequest>,
+        vary_index: Option<Arc<VaryIndex>>,
+        forces_refresh: bool,
+    ) -> Self {
+        let CacheRequest { primary, parts, .. } = &**cache_request;
+        let key = match &vary_index {
+            None => primary.clone(),
+            Some(vary_index) => vary_index.key_for(primary, &parts.headers),
+        };
         Self {
             cache_request: Arc::clone(cache_request),
             key,
-            vary_index: None,
-            forces_refresh: false,
-            is_alone: false,
-            body: PhantomData,
-        }
-    }
-
-    /// A load for the variant of the target that this request selects.
-    pub(super) fn variant(cache_request: &Arc<CacheRequest>, vary_index: Arc<VaryIndex>) -> Self {
-        let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
-        Self {
-            cache_request: Arc::clone(cache_request),
-            key,
-            vary_index: Some(vary_index),
-            forces_refresh: false,
+            vary_index,
+            forces_refresh,
             is_alone: false,
             body: PhantomData,
         }

@@ -125,12 +125,7 @@ impl<S> Exchange<S> {
 
     /// The load that it needs now.
     pub(super) fn fetch_request<ReqB>(&self) -> FetchRequest<ReqB> {
-        let mut fetch_request = match &self.vary_index {
-            None => FetchRequest::primary(&self.cache_request),
-            Some(vary_index) => FetchRequest::variant(&self.cache_request, Arc::clone(vary_index)),
-        };
-        fetch_request.forces_refresh = self.forces_refresh;
-        fetch_request
+        FetchRequest::new(&self.cache_request, self.vary_index.clone(), self.forces_refresh)
     }
 
     /// Decides what follows from an answer of the cache.

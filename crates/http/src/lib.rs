@@ -176,7 +176,6 @@ mod mode;
 mod nested;
 mod note;
 mod origin;
-mod percent_encoding;
 mod purge;
 mod refusal;
 #[cfg(feature = "axum")]

@@ -8,8 +8,7 @@ use futures_util::FutureExt;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, Uri};
-
-use super::percent_encoding::unescaped;
+use percent_encoding::{percent_decode_str, percent_encode_byte};
 
 /// The URI with which a request came to the first router.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
@@ -81,7 +80,7 @@ fn is_joined_of(path: &PathAndQuery, prefix: &[PrefixSegment<'_>], seen: &PathAn
             }
             PrefixSegment::Value(value) => {
                 let (found, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                (unescaped(found, b'+') == value.as_bytes()).then_some(rest)
+                percent_decode_str(found).eq(value.bytes()).then_some(rest)
             }
         }
     });
@@ -117,10 +116,7 @@ fn push(path: &mut String, segment: &str) {
     for byte in segment.bytes() {
         match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
             true => path.push(char::from(byte)),
-            false => {
-                let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble & 15)]);
-                path.extend(['%', digit(byte >> 4), digit(byte)]);
-            }
+            false => path.push_str(percent_encode_byte(byte)),
         }
     }
 }

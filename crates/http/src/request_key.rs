@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bellwether::{ConfigError, Key};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Uri, header};
+use percent_encoding::percent_decode_str;
 
 use super::derived_key::DerivedKey;
 use super::filled_key::{FilledKey, with_field, with_host, with_values};
-use super::percent_encoding::unescaped;
 use super::rules::Credentials;
 use super::target::{host_of, routed};
 
@@ -310,7 +310,8 @@ fn decoded(name: &str) -> Cow<'_, str> {
     if !name.contains(['%', '+']) {
         return Cow::Borrowed(name);
     }
-    Cow::Owned(String::from_utf8_lossy(&unescaped(name, b' ')).into_owned())
+    let spaced = name.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
 impl fmt::Debug for RequestKey {

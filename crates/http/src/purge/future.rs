@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bellwether::BoxFuture;
 use bellwether_body::CacheBody;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use pin_project::pin_project;
 
 use super::purger::PurgeOutcome;
@@ -48,23 +48,22 @@ where
             PurgeProjection::Passing(answered) => {
                 ready!(answered.poll(cx)).map(|response| response.map(CacheBody::passing))
             }
-            PurgeProjection::Purging(purged) => Ok(response(&ready!(purged.as_mut().poll(cx)))),
+            PurgeProjection::Purging(purged) => Ok(response(ready!(purged.as_mut().poll(cx)))),
         })
     }
 }
 
-fn response<B>(outcome: &PurgeOutcome) -> Response<CacheBody<B>> {
-    let mut response = Response::new(CacheBody::stored(outcome.text().into(), None));
-    *response.status_mut() = outcome.status();
-    let mut fields = HeaderMap::new();
-    let mut insert =
-        |name: HeaderName, value| _ = fields.insert(name, HeaderValue::from_static(value));
+fn response<B>((status, text): PurgeOutcome) -> Response<CacheBody<B>> {
+    let mut response = Response::new(CacheBody::stored(text.into(), None));
+    *response.status_mut() = status;
+    let mut insert = |name: HeaderName, value| {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    };
     insert(header::CONTENT_TYPE, "text/plain; charset=utf-8");
     insert(header::CACHE_CONTROL, "no-store");
-    if *outcome == PurgeOutcome::Unauthorized {
+    if status == StatusCode::UNAUTHORIZED {
         insert(header::WWW_AUTHENTICATE, "Bearer");
     }
-    *response.headers_mut() = fields;
     response
 }
 

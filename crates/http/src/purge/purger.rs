@@ -24,23 +24,8 @@ pub(super) struct Purger {
     pub(super) tag_fields: TagFields,
 }
 
-/// What became of a `PURGE` request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PurgeOutcome {
-    Purged,
-    /// Nothing was stored.
-    Absent,
-    Unauthorized,
-    /// The request is wrong, for this reason.
-    Refused(&'static str),
-    StoreFailed,
-}
-
-/// What is to be purged.
-enum PurgeScope {
-    Keys(Vec<Key>),
-    Tags(Vec<Tag>),
-}
+/// The status of the response to a `PURGE` request, and its text.
+pub(super) type PurgeOutcome = (StatusCode, &'static str);
 
 impl Purger {
     /// Does what a request asks for.
@@ -49,15 +34,15 @@ impl Purger {
     /// If it is dropped before it returns, the responses may be purged or not.
     pub(super) async fn purge(&self, parts: Parts) -> PurgeOutcome {
         if !self.token.is_in(&parts.headers) {
-            return PurgeOutcome::Unauthorized;
+            return (StatusCode::UNAUTHORIZED, "PURGE needs a bearer token\n");
         }
         match self.try_purge(parts).await {
-            Ok(true) => PurgeOutcome::Purged,
-            Ok(false) => PurgeOutcome::Absent,
-            Err(PurgeError::Refused(reason)) => PurgeOutcome::Refused(reason),
+            Ok(true) => (StatusCode::OK, "purged\n"),
+            Ok(false) => (StatusCode::OK, "nothing was stored\n"),
+            Err(PurgeError::Refused(reason)) => (StatusCode::BAD_REQUEST, reason),
             Err(PurgeError::Cache(error)) => {
                 warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not purged");
-                PurgeOutcome::StoreFailed
+                (StatusCode::SERVICE_UNAVAILABLE, "the store of the cache failed\n")
             }
         }
     }
@@ -65,17 +50,15 @@ impl Purger {
     /// Returns whether there may have been something.
     async fn try_purge(&self, mut parts: Parts) -> Result<bool, PurgeError> {
         let is_soft = is_soft(&parts.headers)?;
-        let scope = match self.tags(&mut parts)? {
-            Some(tags) => PurgeScope::Tags(tags),
-            None => PurgeScope::Keys(self.keys(parts).await?),
-        };
-        match scope {
-            PurgeScope::Tags(tags) => self.purge_tags(&tags, is_soft).await.map(|()| true),
-            PurgeScope::Keys(keys) if is_soft => {
-                Ok(self.handle.entries().expire_many(keys).await? > 0)
-            }
-            PurgeScope::Keys(keys) => Ok(self.handle.entries().invalidate_many(keys).await? > 0),
+        if let Some(tags) = self.tags(&mut parts)? {
+            return self.purge_tags(&tags, is_soft).await.map(|()| true);
         }
+        let keys = self.keys(parts).await?;
+        let entries = self.handle.entries();
+        Ok(match is_soft {
+            true => entries.expire_many(keys).await? > 0,
+            false => entries.invalidate_many(keys).await? > 0,
+        })
     }
 
     /// The tags of the groups and of the surrogate keys that a request names.
@@ -85,17 +68,17 @@ impl Purger {
             tags.get_or_insert_default().extend(self.group_tags(parts)?);
         }
         match tags {
-            Some(tags) if tags.is_empty() => refused("no group and no surrogate key is named"),
+            Some(tags) if tags.is_empty() => refused("no group and no surrogate key is named\n"),
             tags => Ok(tags),
         }
     }
 
     fn group_tags(&self, parts: &mut Parts) -> Result<Vec<Tag>, PurgeError> {
         if !self.tag_fields.follows_groups {
-            return refused("this cache ignores groups");
+            return refused("this cache ignores groups\n");
         }
         let Some(groups) = rules::listed(&parts.headers, &CACHE_GROUPS) else {
-            return refused("Cache-Groups is not a list of strings, as in \"a\", \"b\"");
+            return refused("Cache-Groups is not a list of strings, as in \"a\", \"b\"\n");
         };
         let Some(target) = self.target.target_of(parts) else { return refused(NO_TARGET) };
         Ok(groups.iter().flat_map(|group| tags_of_group(&target, group)).collect())
@@ -111,8 +94,8 @@ impl Purger {
         };
         match keyed.key.extracted(&mut parts).await {
             DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => Ok(vec![key]),
-            DerivedKey::Key(_) | DerivedKey::Nothing => refused("this request has no cache key"),
-            DerivedKey::Unknown(_) => refused("the route lacks a parameter of the cache key"),
+            DerivedKey::Key(_) | DerivedKey::Nothing => refused("this request has no cache key\n"),
+            DerivedKey::Unknown(_) => refused("the route lacks a parameter of the cache key\n"),
         }
     }
 
@@ -153,32 +136,10 @@ fn is_soft(headers: &HeaderMap) -> Result<bool, PurgeError> {
     match (values.next(), values.next()) {
         (None, _) | (Some(b"0"), None) => Ok(false),
         (Some(b"1"), None) => Ok(true),
-        _ => refused("Soft-Purge is neither 1 nor 0"),
-    }
-}
-
-impl PurgeOutcome {
-    pub(super) fn status(self) -> StatusCode {
-        match self {
-            Self::Purged | Self::Absent => StatusCode::OK,
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Refused(_) => StatusCode::BAD_REQUEST,
-            Self::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    pub(super) fn text(self) -> String {
-        let text = match self {
-            Self::Purged => "purged",
-            Self::Absent => "nothing was stored",
-            Self::Unauthorized => "PURGE needs a bearer token",
-            Self::Refused(reason) => reason,
-            Self::StoreFailed => "the store of the cache failed",
-        };
-        format!("{text}\n")
+        _ => refused("Soft-Purge is neither 1 nor 0\n"),
     }
 }
 
 const SOFT_PURGE: HeaderName = HeaderName::from_static("soft-purge");
 
-const NO_TARGET: &str = "the target of this request is uncertain";
+const NO_TARGET: &str = "the target of this request is uncertain\n";
