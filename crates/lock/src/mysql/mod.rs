@@ -7,65 +7,12 @@ mod options;
 mod row;
 mod session;
 
-use std::time::Duration;
-
-use bellwether::Key;
-
 pub use self::options::MySqlOptions;
 
 use self::named_locks::NamedLocks;
 use self::row::Rows;
-use super::session::Sessions;
-use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
-use crate::{LocalQueues, LockError};
-
-macro_rules! by_sessions {
-    ($lock:ident, $database:ident) => {
-        impl $lock {
-            /// Connects. Creates the tables that are missing.
-            ///
-            /// # Errors
-            /// If the server cannot be reached or refuses. If a
-            /// table is missing and the user may not create it: the message has the statement.
-            pub async fn connect(options: MySqlOptions) -> Result<Self, LockError> {
-                let lock = Self::connect_lazily(options);
-                lock.0.prepare().await?;
-                Ok(lock)
-            }
-
-            /// A lock that connects when it is first used, for services that start before their
-            /// database.
-            pub fn connect_lazily(options: MySqlOptions) -> Self {
-                let settings = options.settings.clone();
-                Self(Sessions::new($database::new(options), settings))
-            }
-        }
-
-        impl Lock for $lock {
-            fn watch(&self, key: &Key) -> Watch {
-                self.0.watch(key)
-            }
-
-            fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-                self.0.acquire(request)
-            }
-
-            fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
-                self.0.renew(claim)
-            }
-
-            fn release(&self, claim: Claim) -> LockFuture<Released> {
-                self.0.release(claim)
-            }
-
-            fn local_queues(&self) -> LocalQueues {
-                self.0.local_queues()
-            }
-        }
-
-        impl Fenced for $lock {}
-    };
-}
+use super::session::{Sessions, by_sessions};
+use crate::LockError;
 
 /// Named locks (`GET_LOCK`) of a MariaDB or MySQL server, each on a connection kept for it.
 ///
@@ -108,7 +55,7 @@ macro_rules! by_sessions {
 #[derive(Clone, Debug)]
 pub struct MySqlLock(Sessions<NamedLocks>);
 
-by_sessions!(MySqlLock, NamedLocks);
+by_sessions!(MySqlLock, MySqlOptions, NamedLocks);
 
 /// Rows of a table in a MariaDB or MySQL server, each locked by `SELECT ... FOR UPDATE` in a
 /// transaction that stays open.
@@ -139,7 +86,7 @@ by_sessions!(MySqlLock, NamedLocks);
 #[derive(Clone, Debug)]
 pub struct MySqlRowLock(Sessions<Rows>);
 
-by_sessions!(MySqlRowLock, Rows);
+by_sessions!(MySqlRowLock, MySqlOptions, Rows);
 
 impl MySqlOptions {
     /// As [`MySqlLock::connect`].

@@ -5,16 +5,11 @@ mod classification;
 mod options;
 mod session;
 
-use std::time::Duration;
-
-use bellwether::Key;
-
 pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
-use super::session::Sessions;
-use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
-use crate::{LocalQueues, LockError};
+use super::session::{Sessions, by_sessions};
+use crate::LockError;
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -60,24 +55,7 @@ use crate::{LocalQueues, LockError};
 #[derive(Clone, Debug)]
 pub struct PostgresLock(Sessions<Advisory>);
 
-impl PostgresLock {
-    /// Connects. Creates the sequence if it is missing.
-    ///
-    /// # Errors
-    /// If the server cannot be reached or refuses. If the sequence
-    /// is missing and the user may not create it: the message has the statement.
-    pub async fn connect(options: PostgresOptions) -> Result<Self, LockError> {
-        let lock = Self::connect_lazily(options);
-        lock.0.prepare().await?;
-        Ok(lock)
-    }
-
-    /// A lock that connects when it is first used, for services that start before their database.
-    pub fn connect_lazily(options: PostgresOptions) -> Self {
-        let settings = options.settings.clone();
-        Self(Sessions::new(Advisory::new(options), settings))
-    }
-}
+by_sessions!(PostgresLock, PostgresOptions, Advisory);
 
 impl PostgresOptions {
     /// As [`PostgresLock::connect`].
@@ -93,27 +71,3 @@ impl PostgresOptions {
         PostgresLock::connect_lazily(self)
     }
 }
-
-impl Lock for PostgresLock {
-    fn watch(&self, key: &Key) -> Watch {
-        self.0.watch(key)
-    }
-
-    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        self.0.acquire(request)
-    }
-
-    fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
-        self.0.renew(claim)
-    }
-
-    fn release(&self, claim: Claim) -> LockFuture<Released> {
-        self.0.release(claim)
-    }
-
-    fn local_queues(&self) -> LocalQueues {
-        self.0.local_queues()
-    }
-}
-
-impl Fenced for PostgresLock {}

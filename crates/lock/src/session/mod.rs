@@ -130,6 +130,64 @@ impl<D: Database> Sessions<D> {
     }
 }
 
+/// The face of a lock by the sessions of a database.
+macro_rules! by_sessions {
+    ($lock:ident, $options:ident, $database:ident) => {
+        impl $lock {
+            /// Connects. Creates what is missing of the tables or the sequence.
+            ///
+            /// # Errors
+            /// If the server cannot be reached or refuses. If a table or the sequence is missing and
+            /// the user may not create it: the message has the statement.
+            pub async fn connect(options: $options) -> Result<Self, $crate::LockError> {
+                let lock = Self::connect_lazily(options);
+                lock.0.prepare().await?;
+                Ok(lock)
+            }
+
+            /// A lock that connects when it is first used, for services that start before their
+            /// database.
+            pub fn connect_lazily(options: $options) -> Self {
+                let settings = options.settings.clone();
+                Self(Sessions::new($database::new(options), settings))
+            }
+        }
+
+        impl $crate::Lock for $lock {
+            fn watch(&self, key: &bellwether::Key) -> bellwether::store::Watch {
+                self.0.watch(key)
+            }
+
+            fn acquire(&self, request: $crate::Request) -> $crate::LockFuture<$crate::Attempt> {
+                self.0.acquire(request)
+            }
+
+            fn renew(
+                &self,
+                claim: &bellwether::store::Claim,
+                _: std::time::Duration,
+            ) -> $crate::LockFuture<bellwether::store::Renew> {
+                self.0.renew(claim)
+            }
+
+            fn release(
+                &self,
+                claim: bellwether::store::Claim,
+            ) -> $crate::LockFuture<$crate::Released> {
+                self.0.release(claim)
+            }
+
+            fn local_queues(&self) -> $crate::LocalQueues {
+                self.0.local_queues()
+            }
+        }
+
+        impl $crate::Fenced for $lock {}
+    };
+}
+
+pub(super) use by_sessions;
+
 fn gone<D: Database>(what: &str, key: &Key) -> LockError {
     let message = "the task of the claim was dropped (is the runtime shutting down?)";
     SessionError::broken(LockErrorKind::Unreachable, message).during(D::NAME, what, key)
