@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bellwether::metrics::publish_cache;
+use bellwether::metrics::publish;
 use bellwether::stats::CacheStats;
 use bellwether::store::Store;
 use bellwether::{Key, MemoryStore, ReadThroughLayer};
@@ -89,7 +89,7 @@ impl Scraper {
             let recorder = Published::default();
             while !over.load(Ordering::Relaxed) {
                 if wanted.load(Ordering::Relaxed) {
-                    with_local_recorder(&recorder, || publish_cache("catalog", &stats()));
+                    with_local_recorder(&recorder, || publish("catalog", &stats()));
                 }
                 thread::sleep(Duration::from_millis(1));
             }

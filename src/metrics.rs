@@ -20,14 +20,15 @@
 //! let cache = layer.handle();
 //!
 //! let scrape = move || {
-//!     metrics::publish_cache("catalog", &cache.stats());
-//!     metrics::publish_memory_store("pages", &store.stats());
+//!     metrics::publish("catalog", &cache.stats());
+//!     metrics::publish("pages", &store.stats());
 //!     // then render, for example `PrometheusHandle::render`
 //! };
 //! scrape();
 //! ```
 //!
-//! Call [`describe`] once, after the recorder is installed, for recorders that show what a metric is.
+//! Call [`describe`] once for each kind of statistics, after the recorder is installed, for recorders
+//! that show what a metric is. Statistics of your own become metrics by a [`MetricTable`].
 //! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
 //! Prometheus, by these names.
 //!
@@ -42,7 +43,7 @@
 //! | `loads_started_total` | counter | `cache`, `why` | [`LoadStartStats`](crate::stats::LoadStartStats) |
 //! | `loads_ended_total` | counter | `cache`, `result` | [`LoadEndStats`](crate::stats::LoadEndStats) |
 //! | `loads_running` | gauge | `cache` | loads that have started and not ended |
-//! | `loads_queued` | gauge | `cache` | [`CurrentStats`]: uncached loads that wait because as many run as may |
+//! | `loads_queued` | gauge | `cache` | [`CurrentStats`](crate::stats::CurrentStats): uncached loads that wait because as many run as may |
 //! | `flights`, `waiters` | gauge | `cache` | the same: keys that are loaded or waited for, and the callers that wait |
 //! | `failing_keys` | gauge | `cache` | the same: keys whose last loads have failed |
 //! | `wakes_total` | counter | `cache`, `by` | [`WakeStats`](crate::stats::WakeStats) |
@@ -55,108 +56,172 @@
 //! | `wait_duration_seconds` | histogram | `cache`, `place` | [`WaitTimeStats`](crate::stats::WaitTimeStats): how long callers waited for the load that answered them, `here` or `elsewhere` |
 //! | `flight_callers` | histogram | `cache` | how many callers each flight had: the size of the stampedes that were held back |
 //! | `notice_lag_seconds` | histogram | `cache` | how long ago the load of another process had ended when its waiters here noticed |
-//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`] |
+//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`](crate::stats::MemoryStats) |
 //! | `store_evictions_total` | counter | `store` | the same |
 //!
-//! Those of a `RedisStore` are in `bellwether_redis::metrics`, those of locks in `bellwether_lock::metrics`.
+//! Those of a `RedisStore` are at `bellwether_redis::RedisStats`, those of locks at
+//! `bellwether_lock::LockStats`.
 
-mod describe;
-mod histograms;
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use metrics_facade::{Label, counter, gauge};
+use metrics_facade::{
+    Key, Label, Level, Metadata, Recorder, Unit, describe_counter, describe_gauge,
+    describe_histogram, with_recorder,
+};
 
-pub use self::describe::{describe, describe_metrics};
-pub use self::histograms::publish_histogram;
+use crate::stats::{HistogramStats, MetricKind, MetricTable, MetricValue};
 
-use crate::stats::{CacheStats, CurrentStats, HistogramStats, MemoryStats};
-
-/// Publishes the statistics of a layer or cache under this name.
-pub fn publish_cache(name: &str, stats: &CacheStats) {
-    let CacheStats { requests, loads, wakes, leases, commits, refreshes, refused, .. } = stats;
-    for (field, count) in requests.by_name() {
-        let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
-        let labels = [("cache", name), ("outcome", outcome), ("detail", detail)];
-        publish_counter("bellwether_requests_total", &labels, count);
-    }
-    each("bellwether_loads_started_total", "cache", name, "why", loads.started.by_name());
-    each("bellwether_loads_ended_total", "cache", name, "result", loads.ended.by_name());
-    let CurrentStats { flights, waiters, queued_loads, failing_keys } = stats.current;
-    let gauges = [
-        ("bellwether_loads_running", loads.running()),
-        ("bellwether_loads_queued", queued_loads),
-        ("bellwether_flights", flights),
-        ("bellwether_waiters", waiters),
-        ("bellwether_failing_keys", failing_keys),
-    ];
-    for (metric, value) in gauges {
-        set(metric, "cache", name, value);
-    }
-    each("bellwether_wakes_total", "cache", name, "by", wakes.by_name());
-    each("bellwether_leases_total", "cache", name, "event", leases.by_name());
-    each("bellwether_commits_total", "cache", name, "result", commits.by_name());
-    each("bellwether_refreshes_total", "cache", name, "result", refreshes.by_name());
-    each("bellwether_refused_total", "cache", name, "limit", refused.by_name());
-    let invalidations = stats.invalidations.by_name();
-    each("bellwether_invalidations_total", "cache", name, "event", invalidations);
-    times("bellwether_load_duration_seconds", "cache", name, "result", stats.load_times.by_name());
-    times("bellwether_wait_duration_seconds", "cache", name, "place", stats.wait_times.by_name());
-    let cache = [("cache", name)];
-    publish_histogram("bellwether_flight_callers", &cache, &stats.flight_callers);
-    publish_histogram("bellwether_notice_lag_seconds", &cache, &stats.notice_lag);
-}
-
-/// Publishes the statistics of a `MemoryStore` under this name.
-pub fn publish_memory_store(name: &str, stats: &MemoryStats) {
-    let MemoryStats { entries, bytes, evictions } = *stats;
-    set("bellwether_store_entries", "store", name, entries);
-    set("bellwether_store_bytes", "store", name, bytes);
-    count("bellwether_store_evictions_total", name, evictions);
-}
-
-/// Publishes a counter with these labels, as an absolute value.
-pub fn publish_counter(metric: &'static str, labels: &[(&'static str, &str)], count: u64) {
-    counter!(metric, owned(labels)).absolute(count);
-}
-
-/// Publishes a gauge with these labels.
-pub fn publish_gauge(metric: &'static str, labels: &[(&'static str, &str)], value: f64) {
-    gauge!(metric, owned(labels)).set(value);
-}
-
-fn owned(labels: &[(&'static str, &str)]) -> Vec<Label> {
-    labels.iter().map(|(label, value)| Label::new(*label, (*value).to_owned())).collect()
-}
-
-/// Publishes counters that differ in one label.
-fn each(
-    metric: &'static str,
-    owner: &'static str,
-    name: &str,
-    label: &'static str,
-    counts: impl Iterator<Item = (&'static str, u64)>,
-) {
-    for (value, count) in counts {
-        publish_counter(metric, &[(owner, name), (label, value)], count);
+/// Tells the installed recorder what each metric of these statistics is: a text and a unit. Exporters
+/// show the text beside the values, as Prometheus does in its `HELP` lines.
+///
+/// Call it once for each kind of statistics that you publish, after the recorder was installed. Without
+/// a recorder it does nothing.
+pub fn describe<T: MetricTable>() {
+    for metric in T::METRICS {
+        let (name, text) = (metric.prometheus_name(), metric.text);
+        let unit = match metric.unit {
+            "s" => Unit::Seconds,
+            "By" => Unit::Bytes,
+            _ => Unit::Count,
+        };
+        match metric.kind {
+            MetricKind::Counter => describe_counter!(name, unit, text),
+            MetricKind::Gauge => describe_gauge!(name, unit, text),
+            MetricKind::Histogram => describe_histogram!(name, unit, text),
+        }
     }
 }
 
-/// Publishes histograms that differ in one label.
-fn times(
-    metric: &'static str,
-    owner: &'static str,
-    name: &str,
-    label: &'static str,
-    histograms: impl Iterator<Item = (&'static str, HistogramStats)>,
-) {
-    for (value, stats) in histograms {
-        publish_histogram(metric, &[(owner, name), (label, value)], &stats);
+/// Publishes the statistics of a cache, a store or a set of locks under this name.
+///
+/// Histograms of one name must come from one cache, store or set of locks: snapshots that are older
+/// than the last one are ignored.
+pub fn publish<T: MetricTable>(name: &str, stats: &T) {
+    for metric in T::METRICS {
+        let exported = metric.prometheus_name();
+        metric.for_each(stats, |labels, value| {
+            let labels = [(T::OWNER, name)].into_iter().chain(labels.iter().copied());
+            let label = |(label, value): (&'static str, &str)| Label::new(label, value.to_owned());
+            let key = Key::from_parts(exported.clone(), labels.map(label).collect::<Vec<_>>());
+            with_recorder(|recorder| match (metric.kind, value) {
+                (_, MetricValue::Histogram(stats)) => record(recorder, key, &stats),
+                (MetricKind::Counter, MetricValue::Number(count)) => {
+                    recorder.register_counter(&key, &METADATA).absolute(count);
+                }
+                (_, MetricValue::Number(value)) => {
+                    recorder.register_gauge(&key, &METADATA).set(value as f64);
+                }
+            });
+        });
     }
 }
 
-fn count(metric: &'static str, store: &str, count: u64) {
-    publish_counter(metric, &[("store", store)], count);
+/// The `metrics` facade takes values of histograms and no counts. So each call records the
+/// [samples](HistogramStats::samples) of what came since the last one. What came before a recorder
+/// was installed is recorded by the first call after that.
+fn record(recorder: &dyn Recorder, key: Key, stats: &HistogramStats) {
+    let histogram = recorder.register_histogram(&key, &METADATA);
+    for (value, count) in unpublished(recorder, key, stats).samples() {
+        histogram.record_many(value, usize::try_from(count).unwrap_or(usize::MAX));
+    }
 }
 
-fn set(metric: &'static str, owner: &'static str, name: &str, value: u64) {
-    publish_gauge(metric, &[(owner, name)], value as f64);
+/// What this recorder has not been given yet.
+fn unpublished(recorder: &dyn Recorder, key: Key, stats: &HistogramStats) -> HistogramStats {
+    // Before a recorder is installed, there is one that ignores everything. What was published to
+    // that one must not be missing in the other.
+    let recorder = ptr::from_ref(recorder).cast::<()>().addr();
+    let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let none = HistogramStats::none(stats.bounds);
+    published.entry((recorder, key)).or_insert(none).advance(stats)
+}
+
+/// What was published last: for each series, by the address of its recorder.
+type Published = HashMap<(usize, Key), HistogramStats>;
+
+/// Held for one operation on the map. There are as many series as the program publishes.
+static PUBLISHED: LazyLock<Mutex<Published>> = LazyLock::new(Mutex::default);
+
+static METADATA: Metadata<'static> =
+    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use metrics_facade::{
+        Counter, Gauge, Histogram, HistogramFn, KeyName, SharedString, Unit, with_local_recorder,
+    };
+
+    use super::*;
+
+    /// The values of all histograms.
+    #[derive(Default)]
+    struct Values(Arc<Recorded>);
+
+    #[derive(Default)]
+    struct Recorded(Mutex<Vec<f64>>);
+
+    impl Values {
+        fn recorded(&self) -> Vec<f64> {
+            self.0.0.lock().unwrap().clone()
+        }
+    }
+
+    impl HistogramFn for Recorded {
+        fn record(&self, value: f64) {
+            self.0.lock().unwrap().push(value);
+        }
+    }
+
+    impl Recorder for Values {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(Arc::clone(&self.0))
+        }
+    }
+
+    fn snapshot(counts: &[(usize, u64)], sum: f64) -> HistogramStats {
+        let mut stats = HistogramStats { sum, ..HistogramStats::default() };
+        counts.iter().for_each(|(bucket, count)| stats.counts[*bucket] = *count);
+        stats
+    }
+
+    #[test]
+    fn a_recorder_that_comes_late_gets_everything_and_each_value_once() {
+        let publish = |stats| {
+            let key = Key::from_name("late");
+            with_recorder(|recorder| record(recorder, key, &stats));
+        };
+        publish(snapshot(&[(2, 3)], 0.006));
+        let values = Values::default();
+        with_local_recorder(&values, || {
+            publish(snapshot(&[(2, 3)], 0.006));
+            publish(snapshot(&[(2, 3)], 0.006));
+        });
+        assert_eq!(values.recorded().len(), 3);
+        let sum: f64 = values.recorded().iter().sum();
+        assert!((sum - 0.006).abs() < 1e-9, "{sum}");
+        with_local_recorder(&values, || {
+            publish(snapshot(&[(2, 3), (9, 2)], 0.906));
+            publish(snapshot(&[(2, 3), (9, 1)], 0.406));
+        });
+        assert_eq!(values.recorded().len(), 5, "an older snapshot adds nothing");
+        assert!(values.recorded()[3..].iter().all(|value| (0.25..=0.5).contains(value)));
+    }
 }

@@ -1,7 +1,8 @@
 //! `/metrics`: what the caches and their store have done, for Prometheus.
 
-use bellwether::metrics::{describe, publish_cache};
-use bellwether::stats::HistogramStats;
+use bellwether::metrics::{describe, publish};
+use bellwether::stats::{CacheStats, HistogramStats, MemoryStats};
+use bellwether_redis::RedisStats;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_facade::{Unit, counter, describe_counter};
 
@@ -25,7 +26,9 @@ impl Figures {
         let builder = builder
             .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?;
         let handle = builder.install_recorder()?;
-        describe();
+        describe::<CacheStats>();
+        describe::<MemoryStats>();
+        describe::<RedisStats>();
         describe_counter!(QUERIES, Unit::Count, "Queries that were begun at the database.");
         Ok(Self(handle))
     }
@@ -33,7 +36,7 @@ impl Figures {
     /// All metrics at this moment, in the text format of Prometheus.
     pub(crate) fn render(&self, demo: &Demo) -> String {
         for (name, stats) in demo.shop.stats() {
-            publish_cache(name, &stats);
+            publish(name, &stats);
         }
         demo.shop.store.publish();
         for way in Way::ALL {

@@ -100,11 +100,11 @@ impl Shop {
     /// Shows OpenTelemetry what each cache does, by its name.
     pub(crate) fn observe(&self, instruments: &Instruments) {
         let cache = self.products.clone();
-        instruments.observe_cache(PRODUCTS, move || cache.stats());
+        instruments.observe(PRODUCTS, move || cache.stats());
         let cache = self.pages.clone();
-        instruments.observe_cache(PAGES, move || cache.stats());
+        instruments.observe(PAGES, move || cache.stats());
         let cache = self.categories.clone();
-        instruments.observe_cache(CATEGORIES, move || cache.stats());
+        instruments.observe(CATEGORIES, move || cache.stats());
     }
 
     pub(crate) fn timings(&self, way: Way) -> Timings {

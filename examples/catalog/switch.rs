@@ -76,10 +76,8 @@ impl SwitchedStore {
     /// Publishes what the store has done as metrics.
     pub(crate) fn publish(&self) {
         match &self.0.kind {
-            Kind::Memory(store) => metrics::publish_memory_store("memory", &store.stats()),
-            Kind::Redis(store) => {
-                bellwether_redis::metrics::publish_redis_store("redis", &store.stats())
-            }
+            Kind::Memory(store) => metrics::publish("memory", &store.stats()),
+            Kind::Redis(store) => metrics::publish("redis", &store.stats()),
         }
     }
 
@@ -88,11 +86,11 @@ impl SwitchedStore {
         match &self.0.kind {
             Kind::Memory(store) => {
                 let store = store.clone();
-                instruments.observe_memory_store("memory", move || store.stats());
+                instruments.observe("memory", move || store.stats());
             }
             Kind::Redis(store) => {
                 let store = store.clone();
-                instruments.observe_redis_store("redis", move || store.stats());
+                instruments.observe("redis", move || store.stats());
             }
         }
     }

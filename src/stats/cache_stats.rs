@@ -3,6 +3,7 @@
 use super::activity::CurrentStats;
 use super::counters::counters;
 use super::histogram::{HistogramStats, time_histograms};
+use crate::metric_table;
 
 /// What a layer and all its services have done in this process. Made by
 /// [`Handle::stats`](crate::Handle::stats) and
@@ -59,6 +60,53 @@ impl Default for CacheStats {
             notice_lag: HistogramStats::default(),
         }
     }
+}
+
+metric_table! { CacheStats, "cache":
+    Counter "bellwether.requests" "{request}" "Requests, by how they ended." = |it, to| {
+        for (field, count) in it.requests.by_name() {
+            let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
+            to.labelled(&[("outcome", outcome), ("detail", detail)], count);
+        }
+    };
+    Counter "bellwether.loads.started" "{load}" "Calls of the loader, by why they started."
+        = |it, to| to.each("why", it.loads.started.by_name());
+    Counter "bellwether.loads.ended" "{load}" "Calls of the loader, by how they ended."
+        = |it, to| to.each("result", it.loads.ended.by_name());
+    Counter "bellwether.wakes" "{wake}"
+        "Ends of waits for the load of another process. A missed push is a poll that found its end."
+        = |it, to| to.each("by", it.wakes.by_name());
+    Counter "bellwether.leases" "{lease}" "Leases that this process asked for."
+        = |it, to| to.each("event", it.leases.by_name());
+    Counter "bellwether.commits" "{commit}" "Loaded answers that were to be stored."
+        = |it, to| to.each("result", it.commits.by_name());
+    Counter "bellwether.refreshes" "{refresh}" "Loads in the background, by how they ended."
+        = |it, to| to.each("result", it.refreshes.by_name());
+    Counter "bellwether.refused" "{request}" "Requests that a limit refused."
+        = |it, to| to.each("limit", it.refused.by_name());
+    Counter "bellwether.invalidations" "{invalidation}" "Invalidations and expirations."
+        = |it, to| to.each("event", it.invalidations.by_name());
+    Gauge "bellwether.loads.running" "{load}" "Loads that have started and not ended."
+        = |it, to| to.one(it.loads.running());
+    Gauge "bellwether.loads.queued" "{load}" "Uncached loads that wait because as many run as may."
+        = |it, to| to.one(it.current.queued_loads);
+    Gauge "bellwether.flights" "{flight}"
+        "Keys that are loaded, or whose load in another process is waited for."
+        = |it, to| to.one(it.current.flights);
+    Gauge "bellwether.waiters" "{request}" "Callers that wait for these keys."
+        = |it, to| to.one(it.current.waiters);
+    Gauge "bellwether.failing_keys" "{key}" "Keys whose last loads have failed."
+        = |it, to| to.one(it.current.failing_keys);
+    Histogram "bellwether.load.duration" "s" "How long loads took."
+        = |it, to| to.each("result", it.load_times.by_name());
+    Histogram "bellwether.wait.duration" "s"
+        "How long callers waited for the load of another caller that answered them."
+        = |it, to| to.each("place", it.wait_times.by_name());
+    Histogram "bellwether.flight.callers" "{caller}" "How many callers shared a load."
+        = |it, to| to.one(it.flight_callers);
+    Histogram "bellwether.notice.lag" "s"
+        "How long ago the load of another process had ended when its waiters noticed."
+        = |it, to| to.one(it.notice_lag);
 }
 
 counters! {

@@ -48,11 +48,10 @@
 mod activity;
 mod cache_stats;
 mod counters;
-mod descriptions;
 mod histogram;
 mod hot_keys;
 mod layer_log;
-mod metric_description;
+mod metric;
 mod node_counters;
 mod operations;
 mod recorder;
@@ -67,10 +66,9 @@ pub use self::cache_stats::{
     CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
-pub use self::descriptions::METRICS;
 pub use self::histogram::{HistogramStats, TimeHistogram};
 pub use self::hot_keys::HotKey;
-pub use self::metric_description::{MetricDescription, MetricKind, MetricUnit};
+pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
 pub use self::node_counters::{NodeCounters, NodeFigures};
 pub use self::operations::{CountedOperation, OperationCounters};
 pub use self::request_record::RequestRecord;

@@ -3,6 +3,7 @@
 use super::counters::counters;
 use super::histogram::{HistogramStats, time_histograms};
 use crate::error::StoreErrorKind;
+use crate::metric_table;
 
 /// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,14 @@ pub struct MemoryStats {
     /// Entries that were removed before their end, to make room for others. If it grows, the store
     /// is too small for what it is asked for.
     pub evictions: u64,
+}
+
+metric_table! { MemoryStats, "store":
+    Gauge "bellwether.store.entries" "{entry}" "Entries that are kept." = |it, to| to.one(it.entries);
+    Gauge "bellwether.store.bytes" "By" "The size of the entries that are kept."
+        = |it, to| to.one(it.bytes);
+    Counter "bellwether.store.evictions" "{entry}" "Entries that were removed to make room."
+        = |it, to| to.one(it.evictions);
 }
 
 counters! {

@@ -84,7 +84,8 @@ const ARROWS: [(&str, &[&str]); 25] = [
         ],
     ),
     ("shared_error", &[]),
-    ("stats", &["error", "key", "log_throttle", "status", "trace"]),
+    // The macro lives at the root of the crate.
+    ("stats", &["error", "key", "log_throttle", "metric_table", "status", "trace"]),
     ("status", &[]),
     (
         "store",

@@ -136,8 +136,6 @@ mod local;
 mod local_queue;
 mod lock_wait;
 mod locks;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod policy;

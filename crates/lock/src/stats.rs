@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bellwether::stats::{HistogramStats, MetricDescription, MetricUnit, TimeHistogram};
+use bellwether::stats::{HistogramStats, TimeHistogram};
 use tokio::time::Instant;
 
 use super::error::{LockError, LockErrorKind};
@@ -12,6 +12,18 @@ use super::error::{LockError, LockErrorKind};
 /// [`Locks::stats`](super::Locks::stats).
 ///
 /// Counters only grow. Each attempt is counted once, when it ends.
+///
+/// # Metrics
+/// For `bellwether::metrics` (feature `metrics` of `bellwether`), with names that begin with
+/// `bellwether_`. The name that you pass is the value of `kind`. Keys are never labels.
+///
+/// | metric | type | labels | what it is |
+/// |---|---|---|---|
+/// | `lock_waits_total` | counter | `kind`, `result` | attempts that have ended: `acquired`, `busy`, `timed_out`, `failed`, `left` |
+/// | `lock_wait_duration_seconds` | histogram | `kind` | how long attempts took |
+/// | `lock_held` | gauge | `kind` | keys that this process holds |
+/// | `lock_lost_total` | counter | `kind` | holds that were lost before their holder released them |
+/// | `lock_renewals_total` | counter | `kind`, `result` | renewals of a hold: `renewed`, `failed` |
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LockStats {
@@ -42,35 +54,23 @@ pub struct LockStats {
     pub keys: u64,
 }
 
-impl LockStats {
-    /// The metrics of locks, as [`bellwether::stats::METRICS`] has those of caches and stores.
-    pub const METRICS: &'static [MetricDescription] = &[
-        MetricDescription::counter(
-            "bellwether_lock_waits_total",
-            MetricUnit::Count,
-            "Attempts to lock, by how they ended.",
-        ),
-        MetricDescription::counter(
-            "bellwether_lock_lost_total",
-            MetricUnit::Count,
-            "Holds that ended before their release.",
-        ),
-        MetricDescription::counter(
-            "bellwether_lock_renewals_total",
-            MetricUnit::Count,
-            "Renewals of holds.",
-        ),
-        MetricDescription::gauge(
-            "bellwether_lock_held",
-            MetricUnit::Count,
-            "Keys that this process holds.",
-        ),
-        MetricDescription::histogram(
-            "bellwether_lock_wait_duration_seconds",
-            MetricUnit::Seconds,
-            "How long attempts to lock took.",
-        ),
-    ];
+bellwether::metric_table! { LockStats, "kind":
+    Counter "bellwether.lock.waits" "{attempt}" "Attempts to lock, by how they ended." = |it, to| {
+        to.each("result", [
+            ("acquired", it.acquired),
+            ("busy", it.busy),
+            ("timed_out", it.timed_out),
+            ("failed", it.failed),
+            ("left", it.left),
+        ]);
+    };
+    Counter "bellwether.lock.lost" "{hold}" "Holds that ended before their release."
+        = |it, to| to.one(it.lost);
+    Counter "bellwether.lock.renewals" "{renewal}" "Renewals of holds."
+        = |it, to| to.each("result", [("renewed", it.renewed), ("failed", it.renewals_failed)]);
+    Gauge "bellwether.lock.held" "{key}" "Keys that this process holds." = |it, to| to.one(it.held);
+    Histogram "bellwether.lock.wait.duration" "s" "How long attempts to lock took."
+        = |it, to| to.one(it.wait_times);
 }
 
 /// Where a set of locks counts.

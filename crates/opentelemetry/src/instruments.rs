@@ -1,22 +1,15 @@
 //! The instruments.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use bellwether::stats::{CacheStats, MemoryStats};
-#[cfg(feature = "lock")]
-use bellwether_lock::LockStats;
-#[cfg(feature = "redis")]
-use bellwether_redis::RedisStats;
+use bellwether::stats::MetricTable;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
-use crate::caches::of_caches;
-#[cfg(feature = "lock")]
-use crate::locks::of_locks;
 use crate::observed::Observed;
-use crate::stores::of_memory_stores;
-#[cfg(feature = "redis")]
-use crate::stores::of_redis_stores;
 
 /// The instruments of caches, stores and locks, which the SDK reads when it collects.
 ///
@@ -25,67 +18,36 @@ use crate::stores::of_redis_stores;
 /// dropped.
 #[derive(Clone)]
 pub struct Instruments {
-    caches: Observed<CacheStats>,
-    memory_stores: Observed<MemoryStats>,
-    #[cfg(feature = "redis")]
-    redis_stores: Observed<RedisStats>,
-    #[cfg(feature = "lock")]
-    locks: Observed<LockStats>,
+    meter: Meter,
+    /// An `Observed<T>` for each type of statistics. Held to find or make one.
+    observed: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
 impl Instruments {
     /// Makes the instruments of a meter.
     pub fn new(meter: &Meter) -> Self {
-        Self {
-            caches: of_caches(meter),
-            memory_stores: of_memory_stores(meter),
-            #[cfg(feature = "redis")]
-            redis_stores: of_redis_stores(meter),
-            #[cfg(feature = "lock")]
-            locks: of_locks(meter),
-        }
+        Self { meter: meter.clone(), observed: Arc::default() }
     }
 
-    /// Observes a layer or cache under this name, for example
-    /// `observe_cache("item", move || cache.stats())`.
+    /// Observes a cache, a store or a set of locks under this name, for example
+    /// `observe("item", move || cache.stats())`.
     ///
-    /// Give each cache a name of its own: two with one name would hide each other.
-    pub fn observe_cache(
+    /// Give each cache a name of its own, and so each store and each set of locks: two with one name
+    /// would hide each other.
+    pub fn observe<T: MetricTable>(
         &self,
         name: impl Into<String>,
-        stats: impl Fn() -> CacheStats + Send + Sync + 'static,
+        stats: impl Fn() -> T + Send + Sync + 'static,
     ) {
-        self.caches.add(KeyValue::new("cache", name.into()), stats);
-    }
-
-    /// Observes a `MemoryStore` under this name.
-    pub fn observe_memory_store(
-        &self,
-        name: impl Into<String>,
-        stats: impl Fn() -> MemoryStats + Send + Sync + 'static,
-    ) {
-        self.memory_stores.add(KeyValue::new("store", name.into()), stats);
-    }
-
-    /// Observes a `RedisStore` under this name.
-    #[cfg(feature = "redis")]
-    pub fn observe_redis_store(
-        &self,
-        name: impl Into<String>,
-        stats: impl Fn() -> RedisStats + Send + Sync + 'static,
-    ) {
-        self.redis_stores.add(KeyValue::new("store", name.into()), stats);
-    }
-
-    /// Observes a set of locks under this name, for example
-    /// `observe_locks("orders", move || locks.stats())`.
-    #[cfg(feature = "lock")]
-    pub fn observe_locks(
-        &self,
-        name: impl Into<String>,
-        stats: impl Fn() -> LockStats + Send + Sync + 'static,
-    ) {
-        self.locks.add(KeyValue::new("kind", name.into()), stats);
+        let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_type = observed
+            .entry(TypeId::of::<T>())
+            .or_insert_with(|| Box::new(Observed::<T>::new(&self.meter)));
+        let of_type = of_type.downcast_ref::<Observed<T>>().cloned();
+        drop(observed);
+        if let Some(of_type) = of_type {
+            of_type.add(KeyValue::new(T::OWNER, name.into()), stats);
+        }
     }
 }
 

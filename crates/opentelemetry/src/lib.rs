@@ -17,8 +17,8 @@
 //!
 //! let instruments = Instruments::new(&global::meter("bellwether"));
 //! let observed = items.clone();
-//! instruments.observe_cache("item", move || observed.stats());
-//! instruments.observe_memory_store("items", move || store.stats());
+//! instruments.observe("item", move || observed.stats());
+//! instruments.observe("items", move || store.stats());
 //!
 //! // The query belongs to the trace of the request that makes it.
 //! let load = in_current_context(async || Ok::<_, std::io::Error>("item 42".to_owned()));
@@ -36,7 +36,7 @@
 //! with `bellwether.`. Attributes have few values, which are known before, but for the addresses of
 //! servers: keys, tags and texts of errors are never among them. `cache`, `store` and `kind` are the
 //! names that you give. Each instrument has the description of the metric with the same figures
-//! ([`METRICS`](bellwether::stats::METRICS)).
+//! ([`MetricTable`](bellwether::stats::MetricTable)): also statistics of your own.
 //!
 //! | instrument | kind | unit | attributes | from |
 //! |---|---|---|---|---|
@@ -97,23 +97,10 @@
 //! The current [`Context`](opentelemetry::Context) of a program that uses OpenTelemetry by itself is
 //! taken along by [`in_current_context`], by [`batch_in_current_context`], and for a Tower service by
 //! [`ContextLoader`].
-//!
-//! # Features
-//! | feature | default | what it adds |
-//! |---|---|---|
-//! | `redis` | no | [`Instruments`] observes a `RedisStore` |
-//! | `lock` | no | [`Instruments`] observes locks |
 
-mod caches;
 mod context;
-mod described;
 mod instruments;
-#[cfg(feature = "lock")]
-mod locks;
-mod maker;
 mod observed;
-mod sampled;
-mod stores;
 mod trace_links;
 
 pub use self::context::{ContextLoader, InContext, batch_in_current_context, in_current_context};

@@ -30,8 +30,6 @@ mod keeping_rules;
 mod kept;
 mod lookup_batch;
 mod lookups;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 mod near;
 mod operations;
 mod options;

@@ -2,10 +2,33 @@
 
 use std::time::Duration;
 
-use bellwether::stats::{OperationStats, OperationTimeStats, StoreErrorStats};
+use bellwether::stats::{
+    MetricValue, MetricValues, OperationStats, OperationTimeStats, StoreErrorStats,
+};
 use bellwether_redis_client::RedisNodeStats;
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
+///
+/// # Metrics
+/// For [`bellwether::metrics`], with names that begin with `bellwether_`. The name that you pass is the
+/// value of `store`. Addresses of servers are labels; keys and tags never are.
+///
+/// | metric | type | labels | what it is |
+/// |---|---|---|---|
+/// | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
+/// | `store_errors_total` | counter | `store`, `error` | those that failed |
+/// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
+/// | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
+/// | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
+/// | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+/// | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
+/// | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | [`RedisNodeStats`] |
+/// | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
+/// | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`]: invalidations that are to be repeated |
+/// | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
+/// | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
+/// | `near_entries`, `near_bytes` | gauge | `store` | the same |
+/// | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RedisStats {
@@ -101,4 +124,84 @@ impl RedisWakeUps {
         ];
         ways.into_iter().map(move |(name, way)| (name, way == self))
     }
+}
+
+bellwether::metric_table! { RedisStats, "store":
+    Counter "bellwether.store.operations" "{operation}" "Operations of the store that have ended."
+        = |it, to| to.each("operation", it.operations.by_name());
+    Counter "bellwether.store.errors" "{error}" "Operations of the store that have failed."
+        = |it, to| to.each("error", it.errors.by_name());
+    Histogram "bellwether.store.operation.duration" "s" "How long operations of the store took."
+        = |it, to| to.each("operation", it.operation_times.by_name());
+    Gauge "bellwether.store.up" "{store}" "0 while the circuit breaker of the store is open."
+        = |it, to| to.one(!it.is_down);
+    Counter "bellwether.store.connects" "{connection}" "Attempts to connect to the store."
+        = |it, to| to.one(it.connects);
+    Counter "bellwether.store.outages" "{outage}" "How often the store was taken to be down."
+        = |it, to| to.one(it.outages);
+    Counter "bellwether.store.pushes" "{message}" "Push messages of the store."
+        = |it, to| to.one(it.pushes);
+    Counter "bellwether.store.unreadable" "{entry}"
+        "Entries that could not be read and counted as misses."
+        = |it, to| to.one(it.unreadable);
+    Gauge "bellwether.store.wake_ups" "{way}"
+        "1 for the way in which waiters learn that a load has ended."
+        = |it, to| to.each("by", it.wake_ups.by_name());
+    Gauge "bellwether.store.node.up" "{node}"
+        "0 while the circuit breaker of a server of the store is open."
+        = |it, to| by_node(it, to, |node| !node.is_down);
+    Counter "bellwether.store.node.requests" "{request}"
+        "Commands and scripts that a server of the store was sent."
+        = |it, to| by_node(it, to, |node| node.requests);
+    Counter "bellwether.store.node.redirections" "{request}"
+        "Requests that a server has sent to another one of its cluster."
+        = |it, to| by_node(it, to, |node| node.redirections);
+    Counter "bellwether.store.node.connects" "{connection}"
+        "Attempts to connect to a server of the store."
+        = |it, to| by_node(it, to, |node| node.connects);
+    Counter "bellwether.store.node.outages" "{outage}"
+        "How often a server of the store was taken to be down."
+        = |it, to| by_node(it, to, |node| node.outages);
+    Counter "bellwether.store.node.errors" "{error}"
+        "Requests to a server of the store that have failed."
+        = |it, to| for node in &it.nodes {
+            for (error, count) in node.errors.by_name() {
+                to.labelled(&[("node", &node.address), ("error", error)], count);
+            }
+        };
+    Gauge "bellwether.store.invalidations.pending" "{invalidation}"
+        "Invalidations that are to be repeated."
+        = |it, to| to.one(it.replay.pending);
+    Counter "bellwether.store.invalidations.kept" "{invalidation}"
+        "Invalidations that have failed and are repeated."
+        = |it, to| to.one(it.replay.kept);
+    Counter "bellwether.store.invalidations.replayed" "{invalidation}"
+        "Kept or re-asserted invalidations that the server has executed."
+        = |it, to| to.one(it.replay.replayed);
+    Counter "bellwether.store.invalidations.dropped" "{invalidation}"
+        "Invalidations that have failed and were too many to be kept."
+        = |it, to| to.one(it.replay.dropped);
+    Counter "bellwether.store.invalidations.reasserted" "{invalidation}"
+        "Invalidations that were repeated because the server may have lost them."
+        = |it, to| to.one(it.replay.reasserted);
+    Counter "bellwether.near.hits" "{lookup}" "Lookups that a copy in this process answered."
+        = |it, to| it.near.iter().for_each(|near| to.one(near.hits));
+    Counter "bellwether.near.evictions" "{entry}" "Copies that were removed to make room."
+        = |it, to| it.near.iter().for_each(|near| to.one(near.evictions));
+    Gauge "bellwether.near.entries" "{entry}" "Copies that are kept in this process."
+        = |it, to| it.near.iter().for_each(|near| to.one(near.entries));
+    Gauge "bellwether.near.bytes" "By" "The size of the copies in this process."
+        = |it, to| it.near.iter().for_each(|near| to.one(near.bytes));
+    Counter "bellwether.near.disconnected" "s"
+        "Time in which no copy in this process could be served."
+        = |it, to| it.near.iter().for_each(|near| to.one(near.disconnected.as_secs()));
+}
+
+/// A value of each server.
+fn by_node<V: Into<MetricValue>>(
+    stats: &RedisStats,
+    to: &mut MetricValues<'_>,
+    value: impl Fn(&RedisNodeStats) -> V,
+) {
+    stats.nodes.iter().for_each(|node| to.labelled(&[("node", &node.address)], value(node)));
 }

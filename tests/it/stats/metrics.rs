@@ -1,7 +1,7 @@
 //! What is published through the `metrics` facade is what the statistics say.
 
 use bellwether::MemoryStore;
-use bellwether::metrics::{publish_cache, publish_memory_store};
+use bellwether::metrics::publish;
 use bellwether_testkit::caches::{answer, answers, burst, cached};
 use bellwether_testkit::loaders::Loader;
 use bellwether_testkit::recorder::Published;
@@ -18,8 +18,8 @@ async fn a_recorder_that_comes_late_gets_everything_once() {
     let recorded = Published::default();
     for _ in 0..2 {
         with_local_recorder(&recorded, || {
-            publish_cache("catalog", &cached.stats());
-            publish_memory_store("pages", &memory.stats());
+            publish("catalog", &cached.stats());
+            publish("pages", &memory.stats());
         });
     }
     let requests = |outcome: &str, detail: &str| {
@@ -44,7 +44,7 @@ async fn labels_have_few_values_however_many_keys_there_are() {
     let cached = cached(MemoryStore::new(10), &Loader::new());
     let recorded = Published::default();
     let publish = || {
-        with_local_recorder(&recorded, || publish_cache("catalog", &cached.stats()));
+        with_local_recorder(&recorded, || publish("catalog", &cached.stats()));
         recorded.len()
     };
     let before = publish();

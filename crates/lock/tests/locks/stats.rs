@@ -82,7 +82,7 @@ async fn the_figures_of_locks_are_published() {
     locks.try_lock(&key()).await.unwrap_err();
     let published = Published::default();
     metrics_facade::with_local_recorder(&published, || {
-        bellwether_lock::metrics::publish_locks("redis", &locks.stats());
+        bellwether::metrics::publish("redis", &locks.stats());
     });
     drop(held);
     let value = |name: &str| published.value(&format!("bellwether_lock_{name}"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::metrics::{publish_cache, publish_memory_store};
+use bellwether::metrics::publish;
 use bellwether::stats::{CacheStats, HistogramStats};
 use bellwether::{Cache, MemoryStore};
 use bellwether_opentelemetry::Instruments;
@@ -75,17 +75,17 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     let memory = store.clone();
     // The SDK collects on a thread of its own, where time would not be paused.
     let runtime = tokio::runtime::Handle::current();
-    instruments.observe_cache("item", move || {
+    instruments.observe("item", move || {
         let _paused = runtime.enter();
         stats.stats()
     });
-    instruments.observe_memory_store("pages", move || memory.stats());
+    instruments.observe("pages", move || memory.stats());
 
     let facade = Facade::default();
     let published = || {
         facade.publish(|| {
-            publish_cache("item", &cache.stats());
-            publish_memory_store("pages", &store.stats());
+            publish("item", &cache.stats());
+            publish("pages", &store.stats());
         })
     };
     let hits = "bellwether_requests_total cache=item detail=local outcome=hit";
@@ -109,14 +109,14 @@ async fn a_value_of_a_histogram_is_recorded_once_however_often_it_is_collected()
     let cache = used("item", &MemoryStore::new(100)).await;
     let (collector, instruments) = Collector::new();
     let stats = cache.clone();
-    instruments.observe_cache("item", move || stats.stats());
+    instruments.observe("item", move || stats.stats());
     let facade = Facade::default();
     for sku in 1..10 {
         stampede(&cache, sku, 5, false).await;
-        facade.publish(|| publish_cache("item", &cache.stats()));
+        facade.publish(|| publish("item", &cache.stats()));
         if sku % 3 == 0 {
             let values = collector.collect();
-            assert_eq!(values, facade.publish(|| publish_cache("item", &cache.stats())));
+            assert_eq!(values, facade.publish(|| publish("item", &cache.stats())));
             assert_eq!(values, collector.collect());
         }
     }
@@ -132,10 +132,10 @@ async fn each_of_two_readers_has_every_value() {
     let instruments = Instruments::new(&provider.meter("bellwether"));
     let cache = used("item", &MemoryStore::new(100)).await;
     let stats = cache.clone();
-    instruments.observe_cache("item", move || stats.stats());
+    instruments.observe("item", move || stats.stats());
     stampede(&cache, 1, 10, false).await;
     collected(&provider, &exporters[0]);
-    let published = Facade::default().publish(|| publish_cache("item", &cache.stats()));
+    let published = Facade::default().publish(|| publish("item", &cache.stats()));
     for exporter in &exporters {
         assert_eq!(collected(&provider, exporter), published);
     }
@@ -150,7 +150,7 @@ async fn a_view_that_drops_some_instruments_leaves_the_others() {
         if is_left { None } else { drop(instrument.name().to_owned()).build().ok() }
     });
     let cache = used("item", &MemoryStore::new(100)).await;
-    instruments.observe_cache("item", move || cache.stats());
+    instruments.observe("item", move || cache.stats());
     let values = collector.collect();
     let loads = "bellwether_load_duration_seconds_count cache=item result=succeeded";
     assert_eq!(values.get(loads), Some(&1), "{values:#?}");
@@ -170,8 +170,8 @@ pub(crate) fn histogram(of: HistogramStats, counts: &[(usize, u64)], sum: f64) -
 fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
     let stats = full_cache();
     let (collector, instruments) = Collector::new();
-    instruments.observe_cache("item", move || stats);
-    let published = Facade::default().publish(|| publish_cache("item", &stats));
+    instruments.observe("item", move || stats);
+    let published = Facade::default().publish(|| publish("item", &stats));
     let sums = published.keys().filter(|name| name.contains("_sum "));
     assert_eq!(sums.count(), 11, "{published:#?}");
     assert_eq!(collector.collect(), published);
@@ -212,10 +212,10 @@ async fn what_happens_later_is_in_the_next_collection() {
     let [first, second] = [used("first", &store).await, used("second", &store).await];
     let led = |cache| format!("bellwether_requests_total cache={cache} detail=stored outcome=led");
     let loaded = first.clone();
-    instruments.observe_cache("first", move || loaded.stats());
+    instruments.observe("first", move || loaded.stats());
     assert_eq!(collector.collect().get(&led("first")), Some(&1));
 
-    instruments.observe_cache("second", move || second.stats());
+    instruments.observe("second", move || second.stats());
     drop(instruments);
     first.get_or_load(43, async || Ok::<_, std::io::Error>(7)).await.unwrap();
     let values = collector.collect();

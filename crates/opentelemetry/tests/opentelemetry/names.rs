@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::metrics::describe;
-use bellwether::stats::MemoryStats;
-use bellwether_lock::metrics as of_locks;
+use bellwether::metrics::{describe, publish};
+use bellwether::stats::{CacheStats, MemoryStats};
 use bellwether_lock::{LocalLock, LockStats, Locks};
 use bellwether_redis::NearStats;
-use bellwether_redis::metrics::publish_redis_store;
 use bellwether_redis::{RedisNodeStats, RedisStats, RedisWakeUps};
 use tokio::task::JoinSet;
 
@@ -78,8 +76,8 @@ fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
     let stats = redis_store();
     let (collector, instruments) = Collector::new();
     let observed = stats.clone();
-    instruments.observe_redis_store("redis", move || observed.clone());
-    let published = Facade::default().publish(|| publish_redis_store("redis", &stats));
+    instruments.observe("redis", move || observed.clone());
+    let published = Facade::default().publish(|| publish("redis", &stats));
     assert!(published.len() > 85, "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
@@ -88,8 +86,8 @@ fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
 fn the_figures_of_locks_are_those_of_the_metrics_facade() {
     let stats = locks();
     let (collector, instruments) = Collector::new();
-    instruments.observe_locks("orders", move || stats);
-    let published = Facade::default().publish(|| of_locks::publish_locks("orders", &stats));
+    instruments.observe("orders", move || stats);
+    let published = Facade::default().publish(|| publish("orders", &stats));
     assert_eq!(published.get("bellwether_lock_held kind=orders"), Some(&9), "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
@@ -109,8 +107,8 @@ async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
     attempts.join_all().await;
     let stats = locks.stats();
     let (collector, instruments) = Collector::new();
-    instruments.observe_locks("orders", move || locks.stats());
-    let published = Facade::default().publish(|| of_locks::publish_locks("orders", &stats));
+    instruments.observe("orders", move || locks.stats());
+    let published = Facade::default().publish(|| publish("orders", &stats));
     let waits = "bellwether_lock_wait_duration_seconds_count kind=orders";
     assert_eq!(published.get(waits), Some(&5), "{published:#?}");
     assert_eq!(collector.collect(), published);
@@ -119,17 +117,19 @@ async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
 /// One that observes a source of each kind.
 fn collector_of_everything() -> Collector {
     let (collector, instruments) = Collector::new();
-    instruments.observe_cache("item", full_cache);
-    instruments.observe_memory_store("pages", MemoryStats::default);
-    instruments.observe_redis_store("redis", redis_store);
-    instruments.observe_locks("orders", locks);
+    instruments.observe("item", full_cache);
+    instruments.observe("pages", MemoryStats::default);
+    instruments.observe("redis", redis_store);
+    instruments.observe("orders", locks);
     collector
 }
 
 fn described() -> Descriptions {
     Facade::default().described(|| {
-        describe();
-        of_locks::describe();
+        describe::<CacheStats>();
+        describe::<MemoryStats>();
+        describe::<RedisStats>();
+        describe::<LockStats>();
     })
 }
 

@@ -142,7 +142,7 @@ type Cells<T> = Mutex<BTreeMap<(String, String), Arc<T>>>;
 struct Recorded(Mutex<Vec<f64>>);
 
 impl Facade {
-    /// What `bellwether::metrics` and `bellwether_lock::metrics` publish.
+    /// What `bellwether::metrics` publishes.
     pub(crate) fn publish(&self, publish: impl Fn()) -> Values {
         with_local_recorder(self, publish);
         let counters = each(&self.counters, |cell| cell.load(SeqCst));

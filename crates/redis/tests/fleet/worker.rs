@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::metrics::publish_cache;
+use bellwether::metrics::publish;
 use bellwether::{
     CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
 };
@@ -208,7 +208,7 @@ impl Member {
 
     fn scrape(&self) -> Scrape {
         let stats = self.service.stats();
-        let text = self.exposition.render(|| publish_cache("rows", &stats));
+        let text = self.exposition.render(|| publish("rows", &stats));
         Scrape::of(&stats, text)
     }
 

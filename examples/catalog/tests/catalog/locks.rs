@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether_lock::metrics::{describe, publish_locks};
-use bellwether_lock::{LocalLock, Locks};
+use bellwether::metrics::{describe, publish};
+use bellwether_lock::{LocalLock, LockStats, Locks};
 use tokio::time::sleep;
 
 use crate::exporter::expose;
@@ -20,8 +20,8 @@ pub(crate) async fn serve() -> String {
         }
     });
     expose(move || {
-        describe();
-        publish_locks("orders", &locks.stats());
+        describe::<LockStats>();
+        publish("orders", &locks.stats());
     })
     .await
 }

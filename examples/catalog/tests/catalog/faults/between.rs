@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use bellwether::metrics::publish_cache;
+use bellwether::metrics::publish;
 use bellwether::{Cache, Wait};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
@@ -112,7 +112,7 @@ async fn the_alerts_fire_when_pushes_are_lost_and_not_when_loads_take_long() {
     let [leaders, waiters] = [|pair: &Pair| pair.leader.stats(), |pair: &Pair| pair.waiter.stats()]
         .map(|stats| {
             let pairs = published.clone();
-            expose(move || pairs.iter().for_each(|pair| publish_cache(pair.name, &stats(pair))))
+            expose(move || pairs.iter().for_each(|pair| publish(pair.name, &stats(pair))))
         });
     let (leaders, waiters) = tokio::join!(leaders, waiters);
     let prometheus = PrometheusServer::start(&[&leaders, &waiters], &hasty_rules());

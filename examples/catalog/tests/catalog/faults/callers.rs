@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use bellwether::metrics::publish_cache;
+use bellwether::metrics::publish;
 use bellwether::{Cache, ConfigError, MemoryStore};
 use bellwether_testkit::servers::PrometheusServer;
 use futures_util::future::join_all;
@@ -42,9 +42,9 @@ impl Caches {
     }
 
     fn publish(&self) {
-        publish_cache("hung", &self.hung.stats());
-        publish_cache("old", &self.old.stats());
-        publish_cache("crowded", &self.crowded.stats());
+        publish("hung", &self.hung.stats());
+        publish("old", &self.old.stats());
+        publish("crowded", &self.crowded.stats());
     }
 
     /// Callers of two keys, while there may be one caller of one key.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bellwether::Key;
-use bellwether_lock::metrics::publish_locks;
+use bellwether::metrics::publish;
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{Locks, RedisLock};
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
@@ -34,8 +34,8 @@ async fn the_alerts_fire_when_locks_are_forgotten_and_when_renewals_are_not_answ
     let unanswered = locks(&stalling, LEASE / 10);
     let published = (forgotten.clone(), unanswered.clone());
     let target = expose(move || {
-        publish_locks("forgotten", &published.0.stats());
-        publish_locks("unanswered", &published.1.stats());
+        publish("forgotten", &published.0.stats());
+        publish("unanswered", &published.1.stats());
     })
     .await;
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());

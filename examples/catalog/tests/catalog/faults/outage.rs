@@ -3,9 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use bellwether::metrics::publish_cache;
+use bellwether::metrics::publish;
 use bellwether::{Cache, Wait};
-use bellwether_redis::metrics::publish_redis_store;
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use futures_util::future::join_all;
@@ -48,8 +47,8 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
     let narrow = narrow.expect("a limit").wait(Wait::at_most(Duration::from_millis(200))).build();
     let caches = [("product", cache.clone()), ("narrow", narrow.clone())];
     let target = expose(move || {
-        publish_redis_store("shared", &store.stats());
-        caches.iter().for_each(|(name, cache)| publish_cache(name, &cache.stats()));
+        publish("shared", &store.stats());
+        caches.iter().for_each(|(name, cache)| publish(name, &cache.stats()));
     })
     .await;
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
