@@ -143,7 +143,8 @@ impl RedisNode {
             }
             Err(error) => {
                 let error = if self.is_of_cluster { error.in_cluster() } else { error };
-                let is_outage = error.is_outage() && !(self.is_of_cluster && is_of_slots(&error));
+                let is_outage = error.is_outage()
+                    && !(self.is_of_cluster && is_of_slots(&error, &self.address));
                 let failed = self.noted(outgoing.error(&error), error);
                 if !is_outage {
                     self.health.answered(admission);
@@ -238,8 +239,8 @@ impl RedisNode {
 }
 
 /// Whether an error is about slots, and not about the node.
-fn is_of_slots(error: &RequestError) -> bool {
-    !matches!(redirect::redirection(error), Redirection::AskAnother | Redirection::Fail)
+fn is_of_slots(error: &RequestError, asked: &ServerAddress) -> bool {
+    !matches!(redirect::redirection(error, asked), Redirection::AskAnother | Redirection::Fail)
 }
 
 impl fmt::Debug for RedisNode {

@@ -11,10 +11,10 @@ use super::request_error::RequestError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirection {
     /// The slot has another owner (`MOVED`): ask that at once.
-    Follow { slot: u16, to: RedirectTarget },
+    Follow { slot: u16, to: ServerAddress },
     /// The slot is moving, and the name may have moved already (`ASK`): ask there once, and ask the
     /// owner the next time.
-    AskOnce { slot: u16, to: RedirectTarget },
+    AskOnce { slot: u16, to: ServerAddress },
     /// The slot is moving, and some names have moved (`TRYAGAIN`): repeat the request after a pause.
     Repeat,
     /// The cluster takes no requests (`CLUSTERDOWN`): repeat it after a pause, by a new map.
@@ -25,43 +25,20 @@ pub(super) enum Redirection {
     Fail,
 }
 
-/// The address in a redirection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RedirectTarget {
-    /// None is the host that was asked.
-    host: Option<String>,
-    port: u16,
+/// The address of a server, as the one at `asked` gives it. A server that does not know its own host
+/// gives none, or `?`.
+pub(super) fn address_of(host: &str, port: u16, asked: &ServerAddress) -> Option<ServerAddress> {
+    let host = match asked {
+        _ if port == 0 => return None,
+        _ if !host.is_empty() && host != "?" => host.to_owned(),
+        ServerAddress::Tcp { host, .. } => host.clone(),
+        ServerAddress::Unix(_) => return Some(asked.clone()),
+    };
+    Some(ServerAddress::Tcp { host, port })
 }
 
-impl RedirectTarget {
-    /// Reads `host:port`, where the host may be empty, a name, or an IPv6 address without brackets.
-    fn parse(text: &str) -> Option<Self> {
-        let (host, port) = text.rsplit_once(':')?;
-        Self::of(host, port.parse().ok()?)
-    }
-
-    /// The target by a host and a port. A server that does not know its own host gives none, or
-    /// `?`.
-    pub(super) fn of(host: &str, port: u16) -> Option<Self> {
-        let host = Some(host).filter(|host| !host.is_empty() && *host != "?").map(str::to_owned);
-        (port > 0).then_some(Self { host, port })
-    }
-
-    /// The address, for a client that has asked a node at `asked`.
-    pub(super) fn address(self, asked: &ServerAddress) -> ServerAddress {
-        let Self { host, port } = self;
-        match (host, asked) {
-            (Some(host), _) => ServerAddress::Tcp { host, port },
-            (None, ServerAddress::Tcp { host, .. }) => {
-                ServerAddress::Tcp { host: host.clone(), port }
-            }
-            (None, ServerAddress::Unix(_)) => asked.clone(),
-        }
-    }
-}
-
-/// What to do about an error of a node of a cluster.
-pub(super) fn redirection(error: &RequestError) -> Redirection {
+/// What to do about an error of the node of a cluster at `asked`.
+pub(super) fn redirection(error: &RequestError, asked: &ServerAddress) -> Redirection {
     let reported = match error {
         RequestError::Malformed => return Redirection::Fail,
         RequestError::TimedOut(_) | RequestError::Unconnected(_) => return Redirection::AskAnother,
@@ -69,7 +46,9 @@ pub(super) fn redirection(error: &RequestError) -> Redirection {
     };
     let target = || {
         let (address, slot) = reported.redirect_node()?;
-        Some((slot, RedirectTarget::parse(address)?))
+        // An IPv6 address has no brackets.
+        let (host, port) = address.rsplit_once(':')?;
+        Some((slot, address_of(host, port.parse().ok()?, asked)?))
     };
     match (reported.code(), target()) {
         (Some("MOVED"), Some((slot, to))) => Redirection::Follow { slot, to },
@@ -112,8 +91,12 @@ mod tests {
         RequestError::Reported(error).in_cluster()
     }
 
-    fn to(host: Option<&str>, port: u16) -> RedirectTarget {
-        RedirectTarget { host: host.map(str::to_owned), port }
+    fn tcp(host: &str, port: u16) -> ServerAddress {
+        ServerAddress::Tcp { host: host.to_owned(), port }
+    }
+
+    fn redirected(error: &RequestError) -> Redirection {
+        redirection(error, &tcp("asked", 6379))
     }
 
     #[test]
@@ -121,14 +104,14 @@ mod tests {
         let follow = |slot, to| Redirection::Follow { slot, to };
         let ask_once = |slot, to| Redirection::AskOnce { slot, to };
         let steps = [
-            ("MOVED 3999 127.0.0.1:6381", follow(3999, to(Some("127.0.0.1"), 6381))),
-            ("MOVED 1 redis-2.internal:6379", follow(1, to(Some("redis-2.internal"), 6379))),
-            ("MOVED 1 2001:db8::7:6379", follow(1, to(Some("2001:db8::7"), 6379))),
-            ("MOVED 1 :6380", follow(1, to(None, 6380))),
-            ("MOVED 1 ?:6380", follow(1, to(None, 6380))),
+            ("MOVED 3999 127.0.0.1:6381", follow(3999, tcp("127.0.0.1", 6381))),
+            ("MOVED 1 redis-2.internal:6379", follow(1, tcp("redis-2.internal", 6379))),
+            ("MOVED 1 2001:db8::7:6379", follow(1, tcp("2001:db8::7", 6379))),
+            ("MOVED 1 :6380", follow(1, tcp("asked", 6380))),
+            ("MOVED 1 ?:6380", follow(1, tcp("asked", 6380))),
             ("MOVED 1", Redirection::Fail),
             ("MOVED 1 host:port", Redirection::Fail),
-            ("ASK 16383 10.0.0.1:6379", ask_once(16_383, to(Some("10.0.0.1"), 6379))),
+            ("ASK 16383 10.0.0.1:6379", ask_once(16_383, tcp("10.0.0.1", 6379))),
             ("TRYAGAIN Multiple keys request during rehashing of slot", Redirection::Repeat),
             (
                 "ERR Script attempted to access a non local key in a cluster node script: 1f",
@@ -150,7 +133,7 @@ mod tests {
             ("ERR unknown command", Redirection::Fail),
         ];
         for (reply, step) in steps {
-            assert_eq!(redirection(&sent(reply)), step, "{reply}");
+            assert_eq!(redirected(&sent(reply)), step, "{reply}");
         }
     }
 
@@ -162,15 +145,8 @@ mod tests {
             RequestError::Reported(lost().into()),
             RequestError::Unconnected(lost().into()),
         ] {
-            assert_eq!(redirection(&error), Redirection::AskAnother, "{error}");
+            assert_eq!(redirected(&error), Redirection::AskAnother, "{error}");
         }
-        assert_eq!(redirection(&RequestError::Malformed), Redirection::Fail);
-    }
-
-    #[test]
-    fn a_target_without_a_host_is_on_the_host_that_was_asked() {
-        let tcp = |host: &str, port| ServerAddress::Tcp { host: host.to_owned(), port };
-        assert_eq!(to(None, 6380).address(&tcp("10.0.0.1", 6379)), tcp("10.0.0.1", 6380));
-        assert_eq!(to(Some("b"), 6380).address(&tcp("a", 6379)), tcp("b", 6380));
+        assert_eq!(redirected(&RequestError::Malformed), Redirection::Fail);
     }
 }

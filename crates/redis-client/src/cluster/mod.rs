@@ -46,7 +46,7 @@ use bellwether::{StoreError, StoreErrorKind};
 pub(super) struct Cluster {
     table: SlotTable,
     seeds: Vec<ServerAddress>,
-    schedule: Arc<RefreshSchedule>,
+    schedule: RefreshSchedule,
     /// The circuit breaker of the whole cluster, which opens when it takes no requests
     /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
     health: Health,
@@ -77,7 +77,7 @@ impl Cluster {
             health: Health::new(rules, factory.outages.clone()),
             table: SlotTable::new(factory, owners),
             seeds,
-            schedule: Arc::new(RefreshSchedule::new(timeout + timeout, every)),
+            schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),
             timeout,
         }
@@ -97,7 +97,7 @@ impl Cluster {
     ) -> Result<Replied, StoreError> {
         let admission = self.health.admit()?;
         self.refresh_if_due(deadline - self.timeout);
-        let outcome = self.travel(request, Journey::new(deadline, self.timeout)).await;
+        let outcome = self.deliver(request, deadline, None).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
     }
@@ -117,12 +117,17 @@ impl Cluster {
         }
     }
 
-    /// Sends a request from node to node until one has answered it.
-    async fn travel(
+    /// Sends a request from node to node until one has answered it. The first one may have failed.
+    async fn deliver(
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
-        mut journey: Journey,
+        deadline: Instant,
+        failed: Option<(Arc<RedisNode>, NodeError)>,
     ) -> Result<Replied, Undelivered> {
+        let mut journey = Journey::new(deadline, self.timeout);
+        if let Some((node, failed)) = failed {
+            self.go_on(&mut journey, request.slot(), &node, failed).await?;
+        }
         loop {
             let hop = match journey.next.take() {
                 Some(hop) => hop,
@@ -155,10 +160,10 @@ impl Cluster {
             self.refresh_soon(None);
             return Err(unanswered(false));
         };
-        let step = redirection(&error);
+        let step = redirection(&error, &node.address);
         let goes_on = match step {
             Redirection::Follow { slot, ref to } => {
-                let owner = self.table.node(&to.clone().address(&node.address));
+                let owner = self.table.node(to);
                 // A managed cluster may have replaced the server behind the address.
                 if owner.address == node.address {
                     node.reconnect();
@@ -169,8 +174,7 @@ impl Cluster {
             }
             Redirection::AskOnce { slot, ref to } => {
                 self.table.pass_over(slot);
-                let importing = self.table.node(&to.clone().address(&node.address));
-                journey.follow(importing, true).await
+                journey.follow(self.table.node(to), true).await
             }
             Redirection::Repeat => journey.await_move().await,
             Redirection::AwaitCluster => {
@@ -221,9 +225,8 @@ impl Cluster {
 
     /// Waits for a refresh, until the deadline at most.
     async fn refreshed(self: &Arc<Self>, deadline: Instant) {
-        let end = self.schedule.next_end();
         self.refresh_soon(None);
-        end.wait(deadline).await;
+        self.schedule.ended(deadline).await;
     }
 
     fn without_owner(&self, doing: &str) -> Undelivered {

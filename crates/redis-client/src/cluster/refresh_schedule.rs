@@ -1,7 +1,7 @@
 //! When the slot table is refreshed: one refresh at a time, with a pause between two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,10 +12,9 @@ use bellwether::adapter::millis;
 /// Admits one refresh at a time.
 #[derive(Debug)]
 pub(super) struct RefreshSchedule {
-    /// Held for a few instructions, never across an `.await`.
-    state: Mutex<ScheduleState>,
-    /// How many refreshes have ended.
-    ended: watch::Sender<u64>,
+    /// When the last refresh begins or has begun, and what is closed when it has ended. Held for a
+    /// few instructions, never across an `.await`.
+    last: Mutex<Option<(Instant, watch::Receiver<()>)>>,
     /// How long a refresh may take. After that another one is admitted, because the runtime of the
     /// first may not be polled any more.
     longest: Duration,
@@ -26,48 +25,35 @@ pub(super) struct RefreshSchedule {
     born: Instant,
 }
 
-#[derive(Debug, Default)]
-struct ScheduleState {
-    /// The number of the refresh that is under way, and when it begins or has begun.
-    under_way: Option<(u64, Instant)>,
-    /// How many were admitted.
-    admitted: u64,
-    /// When the last one began.
-    last_begun: Option<Instant>,
-}
-
 /// An admitted refresh. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct AdmittedRefresh {
-    schedule: Arc<RefreshSchedule>,
-    number: u64,
     /// When it may begin.
     pub(super) begins_at: Instant,
+    _running: watch::Sender<()>,
 }
 
 impl RefreshSchedule {
     pub(super) fn new(longest: Duration, every: Duration) -> Self {
-        let (ended, _) = watch::channel(0);
-        let state = Mutex::default();
-        Self { state, ended, longest, every, due_at: AtomicU64::new(0), born: Instant::now() }
+        let (last, due_at) = (Mutex::default(), AtomicU64::new(0));
+        Self { last, longest, every, due_at, born: Instant::now() }
     }
 
     /// Admits a refresh, unless one is under way.
-    pub(super) fn admit(self: &Arc<Self>, now: Instant) -> Option<AdmittedRefresh> {
-        let mut state = self.state();
-        if let Some((_, begins_at)) = state.under_way
-            && now < begins_at + self.longest
-        {
-            return None;
-        }
-        let begins_at = state.last_begun.map_or(now, |last| now.max(last + PAUSE));
-        state.admitted += 1;
-        let number = state.admitted;
-        state.under_way = Some((number, begins_at));
-        state.last_begun = Some(begins_at);
-        drop(state);
+    pub(super) fn admit(&self, now: Instant) -> Option<AdmittedRefresh> {
+        let mut last = self.last();
+        let begins_at = match &*last {
+            Some((begun, running)) if is_open(running) && now < *begun + self.longest => {
+                return None;
+            }
+            Some((begun, _)) => now.max(*begun + PAUSE),
+            None => now,
+        };
+        let (_running, end) = watch::channel(());
+        *last = Some((begins_at, end));
+        drop(last);
         self.due_at.store(self.since_birth(begins_at + self.every), Ordering::Relaxed);
-        Some(AdmittedRefresh { schedule: Arc::clone(self), number, begins_at })
+        Some(AdmittedRefresh { begins_at, _running })
     }
 
     /// Whether the last refresh began so long ago that the next one is due without a reason.
@@ -75,41 +61,26 @@ impl RefreshSchedule {
         self.since_birth(now) >= self.due_at.load(Ordering::Relaxed)
     }
 
-    /// Begins to wait for the end of a refresh.
-    pub(super) fn next_end(&self) -> RefreshEnd {
-        RefreshEnd(self.ended.subscribe())
+    /// Waits for the end of the refresh that is under way, until the deadline at most.
+    pub(super) async fn ended(&self, deadline: Instant) {
+        let end = self.last().as_ref().map(|(_, end)| end.clone());
+        if let Some(mut end) = end {
+            // Nothing is sent: it is closed. Being late is no error.
+            _ = timeout_at(deadline, end.changed()).await;
+        }
     }
 
     fn since_birth(&self, at: Instant) -> u64 {
         millis(at.saturating_duration_since(self.born))
     }
 
-    fn state(&self) -> MutexGuard<'_, ScheduleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, watch::Receiver<()>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for AdmittedRefresh {
-    fn drop(&mut self) {
-        let mut state = self.schedule.state();
-        if state.under_way.is_some_and(|(number, _)| number == self.number) {
-            state.under_way = None;
-        }
-        drop(state);
-        self.schedule.ended.send_modify(|ended| *ended += 1);
-    }
-}
-
-/// A wait for the end of a refresh.
-#[derive(Debug)]
-pub(super) struct RefreshEnd(watch::Receiver<u64>);
-
-impl RefreshEnd {
-    /// Waits for it, until the deadline at most.
-    pub(super) async fn wait(mut self, deadline: Instant) {
-        // The sender lives as long as the client, and being late is no error.
-        _ = timeout_at(deadline, self.0.changed()).await;
-    }
+fn is_open(running: &watch::Receiver<()>) -> bool {
+    running.has_changed().is_ok()
 }
 
 /// The time between the beginnings of two refreshes. Meanwhile, requests follow redirections.
@@ -124,8 +95,8 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(1);
     const EVERY: Duration = Duration::from_secs(60);
 
-    fn schedule() -> Arc<RefreshSchedule> {
-        Arc::new(RefreshSchedule::new(LONGEST, EVERY))
+    fn schedule() -> RefreshSchedule {
+        RefreshSchedule::new(LONGEST, EVERY)
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,12 +143,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_with_the_refresh_or_at_the_deadline() {
         let schedule = schedule();
-        let end = schedule.next_end();
-        drop(schedule.admit(Instant::now()));
         let began = Instant::now();
-        end.wait(began + LONGEST).await;
+        drop(schedule.admit(began));
+        schedule.ended(began + LONGEST).await;
         assert_eq!(began.elapsed(), Duration::ZERO);
-        schedule.next_end().wait(began + LONGEST).await;
+        let _running = schedule.admit(began);
+        schedule.ended(began + LONGEST).await;
         assert_eq!(began.elapsed(), LONGEST);
     }
 }

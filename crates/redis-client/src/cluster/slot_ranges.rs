@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use redis::Value;
 
 use crate::address::ServerAddress;
-use crate::redirect::RedirectTarget;
+use crate::redirect::address_of;
 use crate::slot::SLOTS;
 
 /// The owners of the slots, as a node knows them.
@@ -57,8 +57,7 @@ fn address(node: &Value, asked: &ServerAddress) -> Option<Option<ServerAddress>>
         Value::Nil => "",
         _ => return None,
     };
-    let target = RedirectTarget::of(host, u16::try_from(*port).ok()?);
-    Some(target.map(|target| target.address(asked)))
+    Some(address_of(host, u16::try_from(*port).ok()?, asked))
 }
 
 #[cfg(test)]
