@@ -60,15 +60,15 @@ pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
 use self::inner::Inner;
-use self::kept::{Change, ChangeTarget};
+use self::kept::ChangeTarget;
 use bellwether::Key;
 use bellwether::StoreError;
+use bellwether::Tags;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Settled, StoreFuture, Target,
 };
 use bellwether::store::{Peek, Renew, Store, Watch};
-use bellwether::{Tag, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -203,13 +203,11 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
-                .await
+            let found = inner.lookup_settled(&key, &tags);
+            inner.operations.counted(StoreOperation::Lookup, found).await
         })
     }
 
@@ -232,75 +230,42 @@ impl Store for RedisStore {
         })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
-                .await
+            let counted = &inner.operations;
+            match end {
+                End::Commit(lease, draft) => {
+                    counted
+                        .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                        .await
+                }
+                End::Fail(lease, failure) => {
+                    let failed = counted.counted(StoreOperation::Fail, inner.fail(&lease, failure));
+                    failed.await.map(|()| Settled::Done)
+                }
+                End::Abandon(claim) => {
+                    let abandoned = counted.counted(StoreOperation::Abandon, inner.abandon(&claim));
+                    abandoned.await.map(|()| Settled::Done)
+                }
+            }
         })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease, failure)).await
-        })
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
-        })
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Key(key.digest());
-            let changed = inner.change(target, Change::Invalidate, Some(&key));
-            inner.operations.counted(StoreOperation::Invalidate, changed).await
-        })
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Key(key.digest());
-            let change = Change::Expire { over: Duration::ZERO };
-            let changed = inner.change(target, change, Some(&key));
-            inner.operations.counted(StoreOperation::Expire, changed).await
-        })
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
-                .await
-        })
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Tag(tag.digest());
-            let changed = inner.change(target, Change::Invalidate, None);
-            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
-        })
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Tag(tag.digest());
-            let change = Change::Expire { over: spread };
-            let changed = inner.change(target, change, None);
-            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
+            let operation = match (&target, change) {
+                (Target::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+                (Target::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+                (Target::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+                (Target::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+            };
+            let (changed, key) = match &target {
+                Target::Key(key) => (ChangeTarget::Key(key.digest()), Some(key)),
+                Target::Tag(tag) => (ChangeTarget::Tag(tag.digest()), None),
+            };
+            inner.operations.counted(operation, inner.change(changed, change, key)).await
         })
     }
 }

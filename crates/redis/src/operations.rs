@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
-use super::kept::Change;
 use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
@@ -19,8 +18,9 @@ use super::reply::{AcquireReply, Acquired, Found};
 use super::tags::Outdated;
 use super::unacknowledged::LeaseCommand;
 use bellwether::adapter::{micros, millis};
+use bellwether::store::Change;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, WATERMARK_TTL,
 };
 use bellwether::store::{OtherLease, Remaining, Renew, Token};
 use bellwether::trace::TraceParent;
@@ -178,7 +178,7 @@ impl Inner {
         self: &Arc<Self>,
         lease: Lease,
         draft: Draft,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
         let key = lease.key();
         let digest = lease.key().digest();
@@ -187,7 +187,7 @@ impl Inner {
         let Some(epochs) = self.epochs_of(&lease, &draft).await? else {
             // The lease blocks the key for nothing.
             let abandoned = self.abandon(lease.claim()).await;
-            return reminder.settle(abandoned.map(|()| Commit::Superseded));
+            return reminder.settle(abandoned.map(|()| Settled::Superseded));
         };
         let args = [
             token(lease.token()),
@@ -199,7 +199,7 @@ impl Inner {
         ];
         let names = self.names(&digest);
         let request = RedisRequest::script(&self.scripts.commit, names, args, "storing the entry");
-        let read = |reply| Some(if is_done(reply)? { Commit::Stored } else { Commit::Superseded });
+        let read = |reply| Some(if is_done(reply)? { Settled::Done } else { Settled::Superseded });
         let committed = self.client.run(&request.of(key).tracked(TRACKED), read).await;
         self.forget(&digest);
         reminder.settle(committed)

@@ -16,7 +16,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::inner::Inner;
-use super::kept::Change;
 use super::lookup_batch::LookupTarget;
 use super::near::{Near, Version};
 use super::reply;
@@ -26,6 +25,7 @@ use bellwether::StoreError;
 use bellwether::Tags;
 use bellwether::adapter::jitter;
 use bellwether::adapter::millis;
+use bellwether::store::Change;
 use bellwether::store::Standing;
 use bellwether::store::{Acquire, Claim, Draft, Entry, Lease, TagEpoch};
 use bellwether_redis_client::{InSlot, RedisRequest, RedisValue, ServerClock, SlotGroup};

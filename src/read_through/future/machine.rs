@@ -193,7 +193,7 @@ where
                 let max_wait = self.core.policy.max_lookup_wait();
                 self.timer.wait_until(max_wait.map(|most| self.waiting_since + most), None);
                 let (key, tags) = (self.key.clone(), self.tags.clone());
-                let answer = self.core.store.lookup_tagged(key, tags);
+                let answer = self.core.store.lookup(key, tags);
                 State::LookingUp { answer, _alone: lookup }
             }
             None => self.join(None),

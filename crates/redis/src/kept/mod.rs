@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use self::table::{Change, ChangeTarget, KeptInvalidation};
+pub(super) use self::table::{ChangeTarget, KeptInvalidation, merged};
 
 use self::table::KeptTable;
 use super::near::Near;
@@ -41,6 +41,7 @@ use super::stats::ReplayStats;
 use crate::keeping_rules::KeepingRules;
 use bellwether::Digest;
 use bellwether::adapter::LogThrottle;
+use bellwether::store::Change;
 use bellwether_redis_client::LossObserver;
 
 /// The invalidations that a store repeats.

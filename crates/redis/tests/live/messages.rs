@@ -1,5 +1,6 @@
 //! Messages to waiters, where the server reports no changes.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Renew, Store, Value};
