@@ -88,12 +88,10 @@ mod tag;
 pub mod trace;
 
 pub use box_future::BoxFuture;
-pub use cache::{Cache, CacheBuilder, ValueCodec};
+pub use cache::{Cache, CacheBuilder};
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
-pub use codec::{
-    AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, InProcess, Json, SerdeValue,
-};
+pub use codec::{Cacheability, Codec, EncodeBuffer, InProcess, Json, RuledCodec, SerdeValue};
 pub use config_error::ConfigError;
 pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
@@ -104,7 +102,7 @@ pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, EntryHandle, read_through};
-pub use read_through::boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
+pub use read_through::boxed::BoxResponseFuture;
 pub use read_through::future::{ResponseFuture, WithStatus};
 pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Cache;
-use super::value_codec::{ClassifyValue, TagsOfValue, ValueCodec};
-use crate::codec::{Cacheability, Codec, InProcess, Json};
+use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::delegate_load_options;
+use crate::delegate_options;
 use crate::error_class::ErrorClass;
 use crate::read_through::client::CacheClient;
 use crate::read_through::layer::ReadThroughLayer;
@@ -21,9 +21,7 @@ use crate::tag::Tag;
 pub struct CacheBuilder<V, C = Json> {
     name: Arc<str>,
     layer: ReadThroughLayer<()>,
-    codec: C,
-    classify: Option<Arc<ClassifyValue<V>>>,
-    tags: Option<Arc<TagsOfValue<V>>>,
+    codec: RuledCodec<V, C>,
 }
 
 impl<V> Cache<V> {
@@ -33,7 +31,7 @@ impl<V> Cache<V> {
     /// a load.
     pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
         let layer = ReadThroughLayer::without_keys(store).name(name);
-        CacheBuilder { name: name.into(), layer, codec: Json, classify: None, tags: None }
+        CacheBuilder { name: name.into(), layer, codec: RuledCodec::new(Json) }
     }
 }
 
@@ -80,50 +78,17 @@ impl<V> Cache<V, InProcess> {
     /// # }
     /// ```
     pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<V, InProcess> {
-        let CacheBuilder { name, layer, classify, tags, .. } = Cache::<V>::builder(name, store);
-        CacheBuilder { name, layer, codec: InProcess, classify, tags }
+        let CacheBuilder { name, layer, codec } = Cache::<V>::builder(name, store);
+        CacheBuilder { name, layer, codec: codec.over(InProcess) }
     }
 }
 
 impl<V, C> CacheBuilder<V, C> {
-    /// As [`ReadThroughLayer::ttl`]: how long a value is fresh.
-    ///
-    /// Default: zero, which stores nothing. How old a value may be depends on your data, so no
-    /// default could be right.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.layer = self.layer.ttl(ttl);
-        self
-    }
-
-    /// As [`ReadThroughLayer::not_found_ttl`]: how long a value that says "there is none" is
-    /// stored. [`classify`](Self::classify) says which values do.
-    ///
-    /// Default: zero, which stores none.
-    #[must_use]
-    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.layer = self.layer.not_found_ttl(ttl);
-        self
-    }
-
-    /// As [`ReadThroughLayer::stale_while_revalidate`]: how long after its ttl a value is served
-    /// while one load replaces it.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
-        self.layer = self.layer.stale_while_revalidate(stale);
-        self
-    }
-
-    /// As [`ReadThroughLayer::stale_if_error`]: how long after its ttl a value is served if no load
-    /// replaces it.
-    ///
-    /// Default: zero.
-    #[must_use]
-    pub fn stale_if_error(mut self, stale: Duration) -> Self {
-        self.layer = self.layer.stale_if_error(stale);
-        self
+    delegate_options! {
+        ttl(ttl: Duration);
+        not_found_ttl(ttl: Duration);
+        stale_while_revalidate(stale: Duration);
+        stale_if_error(stale: Duration);
     }
 
     delegate_load_options!();
@@ -177,7 +142,7 @@ impl<V, C> CacheBuilder<V, C> {
     where
         F: Fn(&V) -> Cacheability + Send + Sync + 'static,
     {
-        self.classify = Some(Arc::new(classify));
+        self.codec = self.codec.classify(classify);
         self
     }
 
@@ -191,17 +156,7 @@ impl<V, C> CacheBuilder<V, C> {
         F: Fn(&V) -> T + Send + Sync + 'static,
         T: IntoIterator<Item = Tag>,
     {
-        self.tags = Some(Arc::new(move |value: &V| tags_of(value).into_iter().collect()));
-        self
-    }
-
-    /// As [`ReadThroughLayer::clearable`]: lets [`Handle::clear`](crate::Handle::clear) remove all
-    /// values at once.
-    ///
-    /// Default: off.
-    #[must_use]
-    pub fn clearable(mut self) -> Self {
-        self.layer = self.layer.clearable();
+        self.codec = self.codec.tags(tags_of);
         self
     }
 
@@ -214,8 +169,8 @@ impl<V, C> CacheBuilder<V, C> {
     where
         D: Codec<V, Kept = V>,
     {
-        let Self { name, layer, classify, tags, .. } = self;
-        CacheBuilder { name, layer, codec, classify, tags }
+        let Self { name, layer, codec: rules } = self;
+        CacheBuilder { name, layer, codec: rules.over(codec) }
     }
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
@@ -224,8 +179,8 @@ impl<V, C> CacheBuilder<V, C> {
     where
         C: Codec<V, Kept = V>,
     {
-        let Self { name, layer, codec, classify, tags } = self;
-        let layer = layer.codec(ValueCodec::new(codec, classify, tags));
+        let Self { name, layer, codec } = self;
+        let layer = layer.codec(codec);
         Cache { client: CacheClient::new(&layer), name, options: RequestOptions::default() }
     }
 }

@@ -5,7 +5,6 @@
 //! everything that is said about requests of a layer holds for its calls.
 
 mod builder;
-mod value_codec;
 
 use std::fmt;
 use std::future::Future;
@@ -14,9 +13,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub use self::builder::CacheBuilder;
-pub use self::value_codec::ValueCodec;
 
-use crate::codec::{Codec, Json};
+use crate::codec::{Codec, Json, RuledCodec};
 use crate::error::{BoxError, CacheError};
 use crate::key::{Key, KeyPart};
 use crate::read_through::client::CacheClient;
@@ -76,7 +74,7 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// Two caches over one store are like two processes, even if they have the same name. So build a
 /// cache once, and clone it.
 pub struct Cache<V, C = Json> {
-    client: CacheClient<ValueCodec<V, C>>,
+    client: CacheClient<RuledCodec<V, C>>,
     name: Arc<str>,
     options: RequestOptions,
 }
@@ -254,7 +252,7 @@ impl<V, C> Cache<V, C> {
         &self,
         part: impl KeyPart,
         load: F,
-    ) -> ResponseFuture<RunRequest, F, ValueCodec<V, C>>
+    ) -> ResponseFuture<RunRequest, F, RuledCodec<V, C>>
     where
         F: FnOnce() -> L + Send + 'static,
         L: Future<Output = Result<V, E>> + Send,

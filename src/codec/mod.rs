@@ -1,11 +1,10 @@
 //! Codecs: how an answer becomes a value that is stored and given to many callers.
 
-mod answer_tags;
-mod classified;
 mod in_process;
 mod json;
 #[cfg(feature = "postcard")]
 mod postcard;
+mod ruled;
 
 use std::fmt;
 use std::io;
@@ -14,12 +13,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::answer_tags::AnswerTags;
-pub use self::classified::Classified;
 pub use self::in_process::InProcess;
 pub use self::json::Json;
 #[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
+pub use self::ruled::RuledCodec;
 
 use crate::error::BoxError;
 use crate::lifetimes::Lifetimes;

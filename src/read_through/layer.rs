@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower::Layer;
+use tower::{Layer, Service};
 
 use super::core::{Core, Loads};
 use super::error_rules::ErrorRules;
@@ -12,11 +12,13 @@ use super::handle::Handle;
 use super::lookup::IntoLookup;
 use super::request_tags::TagRules;
 use super::service::ReadThrough;
-use crate::codec::{Cacheability, Classified, Json};
+use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::{ConfigError, duration_within, number_within, share_within};
+use crate::error::BoxError;
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::stats::{CacheStats, Statistics};
-use crate::store::Store;
+use crate::store::{InProcessStore, Store};
+use crate::tag::Tag;
 use crate::trace::TraceKeys;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -59,6 +61,20 @@ impl<K> ReadThroughLayer<K> {
         let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
         let loads = Loads::shown_in(&statistics, policy.bounds);
         Self { key_of, store, policy, codec, errors, tags, loads, statistics }
+    }
+}
+
+impl<K> ReadThroughLayer<K, InProcess> {
+    /// A layer whose answers are never encoded, over a store of this process alone. They are any
+    /// `Clone` values, such as an `Arc`. As [`new`](Self::new) otherwise; see
+    /// [`Cache::in_process`](crate::Cache::in_process).
+    pub fn in_process<S, Req, R>(store: S, key_of: K) -> Self
+    where
+        S: InProcessStore,
+        K: Fn(&Req) -> R,
+        R: IntoLookup,
+    {
+        ReadThroughLayer::new(store, key_of).codec(InProcess)
     }
 }
 
@@ -285,7 +301,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`Json`], for answers that can be cloned and serialised.
     #[must_use]
     pub fn codec<D>(self, codec: D) -> ReadThroughLayer<K, D> {
-        self.with_codec(Arc::new(codec))
+        // New loads, since outcomes of another codec have another type.
+        let loads = Loads::shown_in(&self.statistics, self.policy.bounds);
+        self.with_loads(codec, loads)
     }
 
     /// Sets a function that classifies answers: whether an answer is stored and for how long, says
@@ -306,36 +324,128 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn classify<T, F>(self, classify: F) -> ReadThroughLayer<K, Classified<C, F>>
+    pub fn classify<T, F>(self, classify: F) -> ReadThroughLayer<K, RuledCodec<T, C>>
     where
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
         let codec = C::clone(&self.codec);
-        self.with_codec(Arc::new(Classified::new(codec, classify)))
+        self.codec(RuledCodec::new(codec).classify(classify))
     }
 
     /// As [`classify`](Self::classify), with the same loads, since the outcomes have the same type.
     #[cfg(feature = "macros")]
-    pub(super) fn classified_alike<T, F>(self, classify: F) -> ReadThroughLayer<K, Classified<C, F>>
+    pub(super) fn classified_alike<T, F>(self, classify: F) -> ReadThroughLayer<K, RuledCodec<T, C>>
     where
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
-        let codec = Arc::new(Classified::new(C::clone(&self.codec), classify));
+        let codec = RuledCodec::new(C::clone(&self.codec)).classify(classify);
         let loads = self.loads.clone();
         self.with_loads(codec, loads)
     }
 
-    pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        // New loads, since outcomes of another codec have another type.
-        let loads = Loads::shown_in(&self.statistics, self.policy.bounds);
-        self.with_loads(codec, loads)
+    fn with_loads<D>(self, codec: D, loads: Loads) -> ReadThroughLayer<K, D> {
+        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
+        let codec = Arc::new(codec);
+        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 
-    fn with_loads<D>(self, codec: Arc<D>, loads: Loads) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
-        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
+    /// Sets a function that gives the tags of a request, which its entry will have: names that
+    /// entries share, to [invalidate](crate::Handle::invalidate_tag) or [expire](crate::Handle::expire_tag) all of
+    /// them at once. At most [`Tags::MOST`](crate::Tags::MOST); a request with more fails with
+    /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
+    ///
+    /// The function must use only what is in the key. Otherwise two requests of one key have
+    /// different tags, and load it again and again: a request finds no entry that lacks one of its
+    /// tags, such as an entry from before the program had tags. These tags are known before the load,
+    /// which gives the strongest guarantee: see the [guide](crate::guide::invalidation). For tags that
+    /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
+    ///
+    /// Default: none. The function is not called for hits in this process.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    /// # struct Item { brand: u64 }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .tags(|sku: &u64| [Tag::of("catalog"), Tag::of("shelf").with(sku / 100)])
+    ///     .answer_tags(|item: &Item| [Tag::of("brand").with(item.brand)]);
+    ///
+    /// let cache = layer.handle();
+    /// cache.invalidate_tag(&Tag::of("shelf").with(7)).await?;
+    /// cache.expire_tag(&Tag::of("catalog")).spread(Duration::from_secs(30)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
+    where
+        K: Fn(&Req) -> L,
+        Req: 'static,
+        F: Fn(&Req) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        self.tags.set(tags_of);
+        self
+    }
+
+    /// Sets a function that gives the tags of an answer, in addition to those of its
+    /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::Tags::MOST) in all is
+    /// shared by the waiters and not stored, which is logged.
+    ///
+    /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
+    /// lookup learns of such tags from the entry, so it takes a second round trip.
+    ///
+    /// Default: none.
+    #[must_use]
+    pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayer<K, RuledCodec<A, C>>
+    where
+        C: Clone,
+        F: Fn(&A) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        let codec = C::clone(&self.codec);
+        self.codec(RuledCodec::new(codec).tags(tags_of))
+    }
+
+    /// Lets [`crate::Handle::clear`] remove all entries of this layer at once: they get a tag that all
+    /// clearable layers over the store share, and that does not count among their tags.
+    ///
+    /// Default: off. The tag costs what another tag costs.
+    #[must_use]
+    pub fn clearable(mut self) -> Self {
+        self.tags.is_clearable = true;
+        self
+    }
+
+    /// Names the layer in metrics and log messages. The layer begins new [statistics](Self::stats)
+    /// with it, so set it before you make services and handles.
+    ///
+    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
+    ///
+    /// Default: `unnamed`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.statistics = Statistics::new(name, self.statistics.trace_keys());
+        self.loads.show_in(&self.statistics);
+        self
+    }
+
+    /// Sets how much of a key is in the [spans](crate::trace) and log messages of the layer. The layer
+    /// begins new [statistics](Self::stats) with it, so set it before you make services and handles.
+    ///
+    /// Default: [`TraceKeys::Kind`]. Keys may be personal data, and traces are read by many people.
+    #[must_use]
+    pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
+        self.statistics = Statistics::new(Arc::clone(self.statistics.name()), keys);
+        self.loads.show_in(&self.statistics);
+        self
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
@@ -364,6 +474,37 @@ impl<K, C> ReadThroughLayer<K, C> {
             loads: self.loads.clone(),
             statistics: Arc::clone(&self.statistics),
         }
+    }
+}
+
+impl<K: Clone, C> ReadThroughLayer<K, C> {
+    /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
+    /// the loader, its answers and the requests are what a cache needs, and says what is missing.
+    ///
+    /// ```
+    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
+    /// use tower::ServiceExt;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("name").with(*sku));
+    /// let load = loader_fn(async |sku: u64| Ok::<_, std::io::Error>(format!("item {sku}")));
+    /// assert_eq!(layer.service(load).oneshot(42).await.unwrap(), "item 42");
+    /// # }
+    /// ```
+    ///
+    /// A [`Batched`](crate::Batched) loader is no service of single requests: `layer` takes it.
+    pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>
+    where
+        S: Service<Req> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
+        Req: Send + 'static,
+        K: Fn(&Req) -> R,
+        R: IntoLookup,
+        C: Codec<S::Response>,
+    {
+        self.layer(loader)
     }
 }
 

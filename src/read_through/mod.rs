@@ -80,7 +80,6 @@
 #[doc(hidden)]
 pub mod attribute;
 pub(crate) mod boxed;
-mod checked;
 pub(crate) mod client;
 mod core;
 mod delegate;
@@ -100,7 +99,6 @@ pub(crate) mod lookup;
 pub(crate) mod many;
 #[cfg(test)]
 mod model;
-mod naming;
 mod not_found;
 mod orphaned;
 mod outcome;
@@ -110,6 +108,5 @@ mod request_tags;
 pub(crate) mod results;
 pub(crate) mod service;
 mod step;
-mod tags;
 mod uncached_load;
 mod uncached_permits;

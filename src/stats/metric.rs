@@ -100,7 +100,9 @@ impl From<HistogramStats> for MetricValue {
 }
 
 /// Takes the values of a metric.
-pub struct MetricValues<'a>(&'a mut dyn FnMut(&[(&'static str, &str)], MetricValue));
+pub struct MetricValues<'a>(&'a mut TakeValue<'a>);
+
+type TakeValue<'a> = dyn FnMut(&[(&'static str, &str)], MetricValue) + 'a;
 
 impl MetricValues<'_> {
     /// The only value.

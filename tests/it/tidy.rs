@@ -35,14 +35,14 @@ const ARROWS: [(&str, &[&str]); 25] = [
         "cache",
         &[
             "codec",
-            // A macro, which lives at the root of the crate.
+            // Macros, which live at the root of the crate.
             "delegate_load_options",
+            "delegate_options",
             "error",
             "error_class",
             "key",
             "read_through",
             "stats",
-            "status",
             "store",
             "tag",
         ],

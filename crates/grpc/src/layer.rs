@@ -97,15 +97,6 @@ impl GrpcCacheLayer {
         self
     }
 
-    /// As [`ReadThroughLayer::clearable`]: lets [`GrpcHandle::clear`] remove all answers.
-    ///
-    /// Default: off. Every entry has one tag more.
-    #[must_use]
-    pub fn clearable(mut self) -> Self {
-        self.layer = self.layer.clearable();
-        self
-    }
-
     delegate_load_options!();
 
     /// A handle to the stored answers of the methods that were named so far, by call and by tag.

@@ -247,15 +247,6 @@ impl<R> HttpCacheLayer<R> {
         self
     }
 
-    /// As [`ReadThroughLayer::clearable`]: lets [`HttpHandle::clear`] remove all responses.
-    ///
-    /// Default: off. Every entry has one tag more.
-    #[must_use]
-    pub fn clearable(mut self) -> Self {
-        self.layer = self.layer.clearable();
-        self
-    }
-
     delegate_load_options!();
 }
 

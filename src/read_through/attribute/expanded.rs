@@ -1,13 +1,12 @@
 //! What the attribute expands to.
 
 use std::future::Future;
-use std::task::{Context, Poll};
 
-use tower::{Layer, Service};
+use tower::Layer;
 
 use super::ByKey;
 use super::entry_handle::EntryHandle;
-use crate::codec::{Cacheability, Classified, Codec};
+use crate::codec::{Cacheability, Codec, RuledCodec};
 use crate::error::BoxError;
 use crate::key::Key;
 use crate::read_through::boxed::BoxResponseFuture;
@@ -86,7 +85,7 @@ pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C
 }
 
 /// A layer of answers that may be `None`.
-type OptionalLayer<V, C> = ReadThroughLayer<ByKey, Classified<C, fn(&V) -> Cacheability>>;
+type OptionalLayer<V, C> = ReadThroughLayer<ByKey, RuledCodec<V, C>>;
 
 /// The same layer, which stores `None` for its `not_found_ttl`.
 pub fn optional<V, C>(layer: ReadThroughLayer<ByKey, C>) -> OptionalLayer<V, C>
@@ -94,9 +93,10 @@ where
     V: AnswerOption,
     C: Codec<V, Kept = V> + Clone,
 {
-    let classify: fn(&V) -> Cacheability =
-        |answer| if answer.is_there() { Cacheability::Keep } else { Cacheability::NotFound };
-    layer.classified_alike(classify)
+    layer.classified_alike(|answer: &V| match answer.is_there() {
+        true => Cacheability::Keep,
+        false => Cacheability::NotFound,
+    })
 }
 
 /// One call of a function.
@@ -112,7 +112,7 @@ where
     F: FnOnce() -> L + Clone + Send + 'static,
     L: Future<Output = Result<T, E>> + Send + 'static,
 {
-    BoxResponseFuture::of(layer.layer(FunctionLoader(load)).request(key))
+    BoxResponseFuture::of(layer.layer(loader_fn(move |_: Key| load())).request(key))
 }
 
 /// One call of a function that loads many answers. `named` gives the key of an item, and its tags
@@ -149,26 +149,4 @@ where
 {
     let tags = layer.tags.told(&key);
     EntryHandle::new(CacheClient::new(&layer), key, tags)
-}
-
-/// The body of a function with its arguments, as a loader.
-#[derive(Clone)]
-struct FunctionLoader<F>(F);
-
-impl<F, L, T, E> Service<Key> for FunctionLoader<F>
-where
-    F: FnOnce() -> L + Clone,
-    L: Future<Output = Result<T, E>>,
-{
-    type Response = T;
-    type Error = E;
-    type Future = L;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Key) -> L {
-        (self.0.clone())()
-    }
 }

@@ -6,8 +6,7 @@ use crate::config_error::{ConfigError, number_within};
 ///
 /// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::BatchResponse). Behind a
 /// layer, [`load`](crate::ReadThrough::load) answers one request as a batch of one. So callers of
-/// one item and callers of a page share one layer, its keys and its loads. As a `Service<Req>`, it
-/// is a [`BoxBatchReadThrough`](crate::BoxBatchReadThrough).
+/// one item and callers of a page share one layer, its keys and its loads.
 ///
 /// To limit how many calls run at once or how long they take, wrap the loader before it goes in
 /// here.

@@ -1,0 +1,117 @@
+//! `RuledCodec`: a codec, and how the program classifies and tags values.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Cacheability, Codec, EncodeBuffer};
+use crate::error::BoxError;
+use crate::status::CacheStatus;
+use crate::tag::Tag;
+
+/// A codec with functions of the program that [classify](crate::ReadThroughLayer::classify) values and
+/// give their [tags](crate::ReadThroughLayer::answer_tags). They are no part of its type.
+pub struct RuledCodec<V, C> {
+    codec: C,
+    classify: Option<Arc<ClassifyValue<V>>>,
+    tags: Option<Arc<TagsOfValue<V>>>,
+}
+
+type ClassifyValue<V> = dyn Fn(&V) -> Cacheability + Send + Sync;
+
+type TagsOfValue<V> = dyn Fn(&V) -> Vec<Tag> + Send + Sync;
+
+impl<V, C> RuledCodec<V, C> {
+    /// What the codec does.
+    pub fn new(codec: C) -> Self {
+        Self { codec, classify: None, tags: None }
+    }
+
+    /// Classifies by a function of the kept value, instead of what the codec says.
+    #[must_use]
+    pub fn classify(self, classify: impl Fn(&V) -> Cacheability + Send + Sync + 'static) -> Self {
+        Self { classify: Some(Arc::new(classify)), ..self }
+    }
+
+    /// Adds tags by a function of the kept value.
+    #[must_use]
+    pub fn tags<T>(self, tags_of: impl Fn(&V) -> T + Send + Sync + 'static) -> Self
+    where
+        T: IntoIterator<Item = Tag>,
+    {
+        let tags_of = move |value: &V| tags_of(value).into_iter().collect();
+        Self { tags: Some(Arc::new(tags_of)), ..self }
+    }
+
+    /// The same functions with another codec.
+    pub(crate) fn over<D>(self, codec: D) -> RuledCodec<V, D> {
+        RuledCodec { codec, classify: self.classify, tags: self.tags }
+    }
+}
+
+impl<Response, V, C> Codec<Response> for RuledCodec<V, C>
+where
+    V: Send + Sync + 'static,
+    C: Codec<Response, Kept = V>,
+{
+    type Kept = V;
+
+    fn id(&self) -> u8 {
+        self.codec.id()
+    }
+
+    fn keep(&self, response: Response) -> V {
+        self.codec.keep(response)
+    }
+
+    fn restore(&self, kept: &V, status: &CacheStatus) -> Response {
+        self.codec.restore(kept, status)
+    }
+
+    fn restore_owned(&self, kept: V, status: &CacheStatus) -> Response {
+        self.codec.restore_owned(kept, status)
+    }
+
+    fn classify(&self, kept: &V) -> Cacheability {
+        match &self.classify {
+            Some(classify) => classify(kept),
+            None => self.codec.classify(kept),
+        }
+    }
+
+    fn tags(&self, kept: &V) -> Vec<Tag> {
+        let mut tags = self.codec.tags(kept);
+        tags.extend(self.tags.iter().flat_map(|tags_of| tags_of(kept)));
+        tags
+    }
+
+    fn encode(&self, kept: &V, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
+        self.codec.encode(kept, buffer)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<V, BoxError> {
+        self.codec.decode(bytes)
+    }
+
+    fn settle(&self, kept: V, encoded: &Bytes) -> V {
+        self.codec.settle(kept, encoded)
+    }
+
+    fn weight(&self, kept: &V, encoded: &Bytes) -> usize {
+        self.codec.weight(kept, encoded)
+    }
+}
+
+impl<V, C: Clone> Clone for RuledCodec<V, C> {
+    fn clone(&self) -> Self {
+        let Self { codec, classify, tags } = self;
+        Self { codec: codec.clone(), classify: classify.clone(), tags: tags.clone() }
+    }
+}
+
+impl<V, C: fmt::Debug> fmt::Debug for RuledCodec<V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuledCodec").field("codec", &self.codec).finish_non_exhaustive()
+    }
+}
