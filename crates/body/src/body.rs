@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::oneshot;
 
 use super::observer::BodyObserver;
 
@@ -20,30 +19,12 @@ enum BodySource<B> {
         data: Bytes,
         trailers: Option<HeaderMap>,
     },
-    /// What was read already, the rest, and what observes it.
+    /// What was read already, the rest, and those that see every frame.
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
-        observer: Option<ObserverKind>,
+        observers: Vec<BodyObserver>,
     },
-}
-
-/// What observes a body that passes through.
-enum ObserverKind {
-    /// They see every frame.
-    Full(Vec<BodyObserver>),
-    /// It is told only whether the body ends after the part that was read.
-    End(oneshot::Sender<BodyEnd>),
-}
-
-/// How a body continues after the part that was read.
-#[allow(clippy::exhaustive_enums, reason = "a body ends there or it does not")]
-#[derive(Debug)]
-pub enum BodyEnd {
-    /// It ends there, with these trailers.
-    Ended(Option<HeaderMap>),
-    /// More data follows.
-    Continues,
 }
 
 impl<B> CacheBody<B> {
@@ -64,37 +45,15 @@ impl<B> CacheBody<B> {
 
     /// A body that passes through, of which `begun` was read: it begins with that.
     pub fn resumed(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(BodySource::Passing { begun, rest, observer: None })
+        Self(BodySource::Passing { begun, rest, observers: Vec::new() })
     }
 
     /// The same body with one more observer. Without effect on a stored body.
     pub fn observed_by(mut self, by: BodyObserver) -> Self {
-        if let BodySource::Passing { observer, .. } = &mut self.0 {
-            match observer {
-                Some(ObserverKind::Full(observers)) => observers.push(by),
-                _ => *observer = Some(ObserverKind::Full(vec![by])),
-            }
+        if let BodySource::Passing { observers, .. } = &mut self.0 {
+            observers.push(by);
         }
         self
-    }
-
-    /// As [`resumed`](Self::resumed). Sends on `end` whether more data follows `begun`, as soon as
-    /// the reader of the body gets that far. Sends nothing if the body fails there.
-    pub fn observed(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<BodyEnd>) -> Self {
-        Self(BodySource::Passing { begun, rest, observer: Some(ObserverKind::End(end)) })
-    }
-}
-
-/// How a body continues, if the next frame tells. An empty frame does not.
-fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<BodyEnd> {
-    match next {
-        None => Some(BodyEnd::Ended(None)),
-        Some(Ok(frame)) => match frame.data_ref() {
-            Some(data) if data.is_empty() => None,
-            Some(_) => Some(BodyEnd::Continues),
-            None => Some(BodyEnd::Ended(frame.trailers_ref().cloned())),
-        },
-        Some(Err(_)) => None,
     }
 }
 
@@ -116,20 +75,13 @@ where
             BodySource::Stored { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            BodySource::Passing { begun, rest, observer } => {
-                let was_read = !begun.is_empty();
-                let polled = match was_read {
-                    true => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
-                    false => rest.as_mut().poll_frame(cx),
+            BodySource::Passing { begun, rest, observers } => {
+                let polled = match begun.is_empty() {
+                    true => rest.as_mut().poll_frame(cx),
+                    false => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
                 };
-                match observer {
-                    Some(ObserverKind::Full(observers)) => {
-                        let is_end = rest.is_end_stream();
-                        observers.iter_mut().for_each(|it| observe(it, &polled, is_end, cx));
-                    }
-                    Some(ObserverKind::End(_)) if !was_read => tell_end(observer, &polled),
-                    _ => {}
-                }
+                let is_end = rest.is_end_stream();
+                observers.iter_mut().for_each(|it| observe(it, &polled, is_end, cx));
                 polled
             }
         }
@@ -164,20 +116,6 @@ where
                 hint
             }
         }
-    }
-}
-
-/// Sends how the body continues, if that is known by now.
-fn tell_end<E>(
-    observer: &mut Option<ObserverKind>,
-    polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
-) {
-    if let Poll::Ready(next) = polled
-        && let Some(end) = end_by(next.as_ref())
-        && let Some(ObserverKind::End(sender)) = observer.take()
-    {
-        // The receiver may be gone.
-        _ = sender.send(end);
     }
 }
 

@@ -12,7 +12,6 @@ mod joined;
 mod observer;
 mod unreachable;
 
-pub use body::BodyEnd;
 pub use body::CacheBody;
 pub use budget::{BodyBudget, BudgetShare};
 pub use buffered_response::{BufferedResponse, Undecodable};

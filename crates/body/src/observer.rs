@@ -22,14 +22,14 @@ pub struct BodyObserver {
     left: usize,
     /// By when it has to be complete.
     deadline: Pin<Box<Sleep>>,
-    /// The frames so far, if a copy was requested.
+    /// The data so far, if a copy was requested.
     copy: Option<TimedCopy>,
+    trailers: Option<HeaderMap>,
     on_end: Option<OnEnd>,
 }
 
 struct BodyCopy {
     data: JoinedFrames,
-    trailers: Option<HeaderMap>,
     share: BudgetShare,
 }
 
@@ -43,7 +43,7 @@ struct TimedCopy {
 impl TimedCopy {
     fn new(budget: &BodyBudget, deadline: Instant) -> Self {
         let (data, share) = (JoinedFrames::default(), budget.share());
-        let copy = Arc::new(Mutex::new(Some(BodyCopy { data, trailers: None, share })));
+        let copy = Arc::new(Mutex::new(Some(BodyCopy { data, share })));
         let timed = Arc::downgrade(&copy);
         let timer = tokio::spawn(async move {
             sleep_until(deadline).await;
@@ -54,21 +54,15 @@ impl TimedCopy {
         Self { copy, timer: timer.abort_handle() }
     }
 
-    /// Adds a frame. Returns whether it was in time, and within the budget.
-    fn add(&self, frame: &Frame<Bytes>) -> bool {
+    /// Adds data. Returns whether it was in time, and within the budget.
+    fn add(&self, data: &Bytes) -> bool {
         let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(copy) = &mut *copy else { return false };
-        let length = frame.data_ref().map_or(0, Bytes::len);
-        if !copy.share.grow_to(copy.data.len() + length) {
-            return false;
-        }
-        if let Some(data) = frame.data_ref() {
+        let has_room = copy.share.grow_to(copy.data.len() + data.len());
+        if has_room {
             copy.data.push(data.clone(), 0);
         }
-        if let Some(more) = frame.trailers_ref() {
-            copy.trailers.get_or_insert_default().extend(more.clone());
-        }
-        true
+        has_room
     }
 
     fn take(&self) -> Option<BodyCopy> {
@@ -90,7 +84,7 @@ pub enum ObservedBody {
     Complete {
         /// Its data. Empty if no copy was requested.
         data: Bytes,
-        /// Its trailer fields. `None` if no copy was requested.
+        /// Its trailer fields.
         trailers: Option<HeaderMap>,
     },
     /// It is too large, or takes too long, or a copy is beyond the budget.
@@ -111,7 +105,7 @@ impl BodyObserver {
         on_end: impl FnOnce(ObservedBody) + Send + Sync + 'static,
     ) -> Self {
         let deadline = Box::pin(sleep_until(deadline));
-        Self { left: most, deadline, copy: None, on_end: Some(Box::new(on_end)) }
+        Self { left: most, deadline, copy: None, trailers: None, on_end: Some(Box::new(on_end)) }
     }
 
     /// Also copies the body, for [`ObservedBody::Complete`]. A body beyond the budget is
@@ -127,26 +121,28 @@ impl BodyObserver {
 
     /// Counts and copies a frame that the caller gets.
     pub(super) fn saw(&mut self, frame: &Frame<Bytes>) {
-        let length = frame.data_ref().map_or(0, Bytes::len);
-        match self.left.checked_sub(length) {
-            Some(left) => self.left = left,
-            None => return self.finish(ObservedBody::Unfinished),
+        if let Some(more) = frame.trailers_ref() {
+            self.trailers.get_or_insert_default().extend(more.clone());
         }
-        if self.copy.as_ref().is_some_and(|copy| !copy.add(frame)) {
+        let Some(data) = frame.data_ref() else { return };
+        let left = self.left.checked_sub(data.len());
+        self.left = left.unwrap_or_default();
+        if left.is_none() || self.copy.as_ref().is_some_and(|copy| !copy.add(data)) {
             self.finish(ObservedBody::Unfinished);
         }
     }
 
     /// Reports that the body has ended.
     pub(super) fn ended(&mut self) {
-        let observed = match self.copy.take().map(|copy| copy.take()) {
-            None => ObservedBody::Complete { data: Bytes::new(), trailers: None },
-            Some(None) => ObservedBody::Unfinished,
-            Some(Some(BodyCopy { data, trailers, .. })) => {
-                ObservedBody::Complete { data: data.into_bytes(), trailers }
-            }
+        let trailers = self.trailers.take();
+        let data = match self.copy.take() {
+            None => Some(Bytes::new()),
+            Some(copy) => copy.take().map(|copy| copy.data.into_bytes()),
         };
-        self.finish(observed);
+        self.finish(match data {
+            Some(data) => ObservedBody::Complete { data, trailers },
+            None => ObservedBody::Unfinished,
+        });
     }
 
     /// Checks the deadline, and has it wake the task while no frame comes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::{Cacheability, Lookup, Tag};
-use bellwether_body::{BodyBudget, BodyEnd, BufferedResponse, CacheBody};
+use bellwether_body::{BodyBudget, BodyObserver, BufferedResponse, CacheBody, ObservedBody};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
@@ -16,7 +16,7 @@ use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use http_body_util::Full;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
@@ -124,11 +124,18 @@ where
             GrpcAnswer::passing(Some(response), Cacheability::PrivateOnce)
         }
         ReadBody::Pauses { begun, rest } => {
-            let (watch, end) = oneshot::channel();
-            let body = CacheBody::observed(begun.clone(), rest, watch);
+            let (sender, end) = oneshot::channel();
+            // The caller may be gone.
+            let on_end = move |observed| _ = sender.send(observed);
+            let observer = BodyObserver::new(begun.len(), Instant::now() + PAUSE, on_end);
+            let body = CacheBody::resumed(begun.clone(), rest).observed_by(observer);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
-                Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(BodyEnd::Continues) => GrpcAnswer::passing(None, Cacheability::PrivateKey),
+                Some(ObservedBody::Complete { trailers, .. }) => {
+                    whole(head, begun, trailers, true, method)
+                }
+                Some(ObservedBody::Unfinished) => {
+                    GrpcAnswer::passing(None, Cacheability::PrivateKey)
+                }
                 None => GrpcAnswer::passing(None, Cacheability::PrivateOnce),
             }
         }
@@ -160,8 +167,8 @@ fn whole<B>(
 async fn end_of<B>(
     response: Response<CacheBody<B>>,
     early: EarlyAnswer,
-    end: oneshot::Receiver<BodyEnd>,
-) -> Option<BodyEnd>
+    end: oneshot::Receiver<ObservedBody>,
+) -> Option<ObservedBody>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
 {
@@ -174,7 +181,7 @@ where
         }
         end.await.ok()
     });
-    ended.await.unwrap_or(Some(BodyEnd::Continues))
+    ended.await.unwrap_or(Some(ObservedBody::Unfinished))
 }
 
 /// How long the trailers may take after the message. A server sends them with the message or right

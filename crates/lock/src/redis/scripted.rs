@@ -117,10 +117,7 @@ impl Scripted {
         Box::pin(async move {
             let script = &lock.scripts.acquire;
             let request = RedisRequest::script(script, names, args, "taking the lock");
-            lock.client
-                .run(&request.of(claim.key()).tracked(1), reply::attempt)
-                .await
-                .map_err(LockError::from)
+            lock.run(request.of(claim.key()).tracked(1), reply::attempt).await
         })
     }
 
@@ -128,11 +125,11 @@ impl Scripted {
         let lock = Arc::clone(self);
         let claim = claim.clone();
         Box::pin(async move {
-            let script = &lock.scripts.renew;
-            let names = [lock.name(claim.key())];
             let args = [token(&claim), millis(lease)];
+            let names = [lock.name(claim.key())];
+            let script = &lock.scripts.renew;
             let request = RedisRequest::script(script, names, args, "renewing the lock");
-            lock.client.run(&request.of(claim.key()), reply::renew).await.map_err(LockError::from)
+            lock.run(request.of(claim.key()), reply::renew).await
         })
     }
 
@@ -141,11 +138,10 @@ impl Scripted {
         let lock = Arc::clone(self);
         let claim = claim.clone();
         Some(Box::pin(async move {
+            let (names, args) = ([lock.name(claim.key())], [token(&claim)]);
             let script = &lock.scripts.verify;
-            let names = [lock.name(claim.key())];
-            let request =
-                RedisRequest::script(script, names, [token(&claim)], "verifying the lock");
-            lock.client.run(&request.of(claim.key()), reply::renew).await.map_err(LockError::from)
+            let request = RedisRequest::script(script, names, args, "verifying the lock");
+            lock.run(request.of(claim.key()), reply::renew).await
         }))
     }
 
@@ -159,11 +155,16 @@ impl Scripted {
         Box::pin(async move {
             let script = &lock.scripts.release;
             let request = RedisRequest::script(script, names, [token(&claim)], "freeing the lock");
-            lock.client
-                .run(&request.of(claim.key()).tracked(1).once(), reply::released)
-                .await
-                .map_err(LockError::from)
+            lock.run(request.of(claim.key()).tracked(1).once(), reply::released).await
         })
+    }
+
+    async fn run<T>(
+        &self,
+        request: RedisRequest<'_>,
+        read: impl FnOnce(RedisValue) -> Option<T>,
+    ) -> Result<T, LockError> {
+        self.client.run(&request, read).await.map_err(LockError::from)
     }
 
     /// Runs a script of this kind of lock only.
@@ -174,7 +175,7 @@ impl Scripted {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, LockError> {
         let request = RedisRequest::script(script, [self.name(key)], [], "reading the lock");
-        self.client.run(&request.of(key), read).await.map_err(LockError::from)
+        self.run(request.of(key), read).await
     }
 }
 
