@@ -3,11 +3,9 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{
-    Error, FnArg, Pat, PatIdent, PatType, Receiver, ReceiverKind, Result, Signature, Type,
-    parse_quote, parse_quote_spanned,
-};
+use syn::{Error, FnArg, ReceiverKind, Result, Signature, Type, parse_quote, parse_quote_spanned};
 
+use crate::function::name_of;
 use crate::options::Options;
 use crate::returned::expanded_at;
 
@@ -45,25 +43,16 @@ impl Argument {
     }
 
     fn read(input: &FnArg) -> Result<Self> {
+        let name = name_of(input)?;
         match input {
-            FnArg::Receiver(receiver) => Self::of_receiver(receiver),
-            FnArg::Typed(PatType { pat, ty, .. }) => {
-                let Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) = &**pat else {
-                    return Err(Error::new(pat.span(), "give this argument a name of its own"));
-                };
-                Self::of(ident.clone(), ty)
-            }
-        }
-    }
-
-    fn of_receiver(receiver: &Receiver) -> Result<Self> {
-        let name = Ident::new("self", receiver.self_token.span());
-        match &receiver.kind {
-            ReceiverKind::Reference(and, _, mutability) => {
-                Self::of(name, &parse_quote_spanned!(and.span()=> &#mutability Self))
-            }
-            ReceiverKind::Typed(_, ty) => Self::of(name, ty),
-            _ => Self::of(name, &parse_quote!(Self)),
+            FnArg::Typed(typed) => Self::of(name, &typed.ty),
+            FnArg::Receiver(receiver) => match &receiver.kind {
+                ReceiverKind::Reference(and, _, mutability) => {
+                    Self::of(name, &parse_quote_spanned!(and.span()=> &#mutability Self))
+                }
+                ReceiverKind::Typed(_, ty) => Self::of(name, ty),
+                _ => Self::of(name, &parse_quote!(Self)),
+            },
         }
     }
 

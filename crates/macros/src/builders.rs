@@ -2,9 +2,9 @@
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{FnArg, ItemFn, Pat, Signature, Type, parse_quote};
+use syn::{FnArg, ItemFn, Signature, Type, parse_quote};
 
-use crate::function::unmute;
+use crate::function::{name_of, unmute};
 use crate::options::Options;
 use crate::returned::expanded_at;
 use crate::template::Template;
@@ -72,7 +72,7 @@ impl Builders<'_> {
         let mut signature = Signature { ident: name.clone(), asyncness: None, ..written.clone() };
         signature.output = parse_quote!(-> #output);
         let inputs = written.inputs.iter().map(|input| self.one(input));
-        signature.inputs = inputs.filter(|input| is_needed(&name_of(input))).collect();
+        signature.inputs = inputs.filter(|input| is_named(input, &is_needed)).collect();
         signature.inputs.iter_mut().for_each(unmute);
         signature
     }
@@ -80,7 +80,7 @@ impl Builders<'_> {
     /// The argument, or one item of it.
     fn one(&self, input: &FnArg) -> FnArg {
         match (&self.options.each, self.item) {
-            (Some(each), Some(ty)) if each.of == name_of(input) => {
+            (Some(each), Some(ty)) if is_named(input, |name| each.of == name) => {
                 let item = &each.item;
                 parse_quote!(#item: #ty)
             }
@@ -89,15 +89,9 @@ impl Builders<'_> {
     }
 }
 
-/// The name of an argument. It has one: that was checked.
-fn name_of(input: &FnArg) -> String {
-    match input {
-        FnArg::Receiver(_) => "self".to_owned(),
-        FnArg::Typed(typed) => match &*typed.pat {
-            Pat::Ident(pattern) => pattern.ident.to_string(),
-            _ => String::new(),
-        },
-    }
+/// Whether this is the name of an argument.
+fn is_named(input: &FnArg, is_it: impl Fn(&str) -> bool) -> bool {
+    name_of(input).is_ok_and(|name| is_it(&name.to_string()))
 }
 
 /// Whether an expression names an argument. A field or an item of a path with that name is none.

@@ -5,7 +5,8 @@ use quote::quote;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    FnArg, GenericParam, Ident, ItemFn, Pat, Signature, Token, parse_quote, parse_quote_spanned,
+    Error, FnArg, GenericParam, Ident, ItemFn, Pat, PatIdent, PatType, Result, Signature, Token,
+    parse_quote, parse_quote_spanned,
 };
 
 /// The function to call, with the written one hidden inside or beside it.
@@ -41,6 +42,17 @@ pub(crate) fn called(function: &ItemFn, output: &TokenStream, does: &TokenStream
     called.sig.output = parse_quote!(-> #output);
     called.block = parse_quote_spanned!(output.span()=> { #does });
     called
+}
+
+/// The name of an argument.
+pub(crate) fn name_of(input: &FnArg) -> Result<Ident> {
+    match input {
+        FnArg::Receiver(receiver) => Ok(Ident::new("self", receiver.self_token.span())),
+        FnArg::Typed(PatType { pat, .. }) => match &**pat {
+            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) => Ok(ident.clone()),
+            _ => Err(Error::new(pat.span(), "give this argument a name of its own")),
+        },
+    }
 }
 
 /// Removes `mut` from an argument, since only the load changes it.

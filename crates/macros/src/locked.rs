@@ -2,15 +2,14 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatIdent, PatType, Result, Token};
+use syn::{Error, Expr, Ident, ItemFn, Result};
 
-use crate::function::{around, called, path, written};
+use crate::function::{around, called, name_of, path, written};
 use crate::returned::ReturnedResult;
 use crate::template::Template;
-use crate::values::{KEY, milliseconds, text, value};
+use crate::values::{KEY, each_option, milliseconds, text, value};
 
 /// The options of the attribute.
 pub(crate) struct Options {
@@ -22,28 +21,20 @@ pub(crate) struct Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut key = None;
-        let mut locks = None;
-        let mut wait = None;
-        while !input.is_empty() {
-            let name = input.call(Ident::parse_any)?;
-            let is_new = match name.to_string().as_str() {
-                "key" => key.replace(Template::of_key(&text(input, "key", KEY)?)?).is_none(),
-                "locks" => locks.replace(value(input)?).is_none(),
-                "wait" => wait.replace(milliseconds(input, "wait")?).is_none(),
+        let (mut key, mut locks, mut wait) = (None, None, None);
+        each_option(input, |option| {
+            match option.to_string().as_str() {
+                "key" => key = Some(Template::read(&text(input, "key", KEY)?, "key")?),
+                "locks" => locks = Some(value(input)?),
+                "wait" => wait = Some(milliseconds(input, "wait")?),
                 unknown => {
                     let message =
                         format!("no such option: `{unknown}`; there are `key`, `locks` and `wait`");
-                    return Err(Error::new(name.span(), message));
+                    return Err(Error::new(option.span(), message));
                 }
-            };
-            if !is_new {
-                return Err(Error::new(name.span(), format!("`{name}` is said twice")));
             }
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
-        }
+            Ok(())
+        })?;
         let missing = |what| Error::new(Span::call_site(), what);
         let key = key.ok_or_else(|| missing("what is locked? say `key = \"kind/{argument}\"`"))?;
         let locks =
@@ -61,7 +52,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     }
     let wrong = "what is run under a lock returns a `Result<T, E>`: the lock can fail";
     let answer = ReturnedResult::of(&signature.output, wrong)?;
-    let arguments = signature.inputs.iter().map(name).collect::<Result<Vec<_>>>()?;
+    let arguments = signature.inputs.iter().map(name_of).collect::<Result<Vec<_>>>()?;
     let mut named = options.key.arguments();
     if let Some(name) = named.find(|name| !arguments.iter().any(|argument| argument == name)) {
         let message = format!("`{name}` is no argument of `{}`", signature.ident);
@@ -87,16 +78,5 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
         let __key = #key;
         let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
         ::bellwether_lock::attribute::run(&__locks, &__key, #inner(#(#arguments),*)).await
-    }
-}
-
-/// The name of an argument.
-fn name(input: &FnArg) -> Result<Ident> {
-    match input {
-        FnArg::Receiver(receiver) => Ok(Ident::new("self", receiver.self_token.span())),
-        FnArg::Typed(PatType { pat, .. }) => match &**pat {
-            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) => Ok(ident.clone()),
-            _ => Err(Error::new(pat.span(), "give this argument a name of its own")),
-        },
     }
 }

@@ -9,7 +9,7 @@ use syn::{Error, Expr, Ident, LitStr, Result, Token, bracketed, parenthesized};
 
 use crate::each::Each;
 use crate::template::Template;
-use crate::values::{KEY, milliseconds, name, text, value};
+use crate::values::{KEY, each_option, milliseconds, name, text, value};
 
 /// The options in the brackets of the attribute.
 pub(crate) struct Options {
@@ -75,71 +75,35 @@ impl Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut given = Given::default();
-        while !input.is_empty() {
-            given.read_one(input)?;
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
+        let (mut key, mut layer, mut key_fn, mut entry_fn, mut each) = Default::default();
+        let (mut skip, mut windows, mut tags) = (Vec::new(), Vec::new(), Vec::new());
+        each_option(input, |option| {
+            match option.to_string().as_str() {
+                "skip" => skip = names(input)?,
+                "key" => key = Some(Template::read(&text(input, "key", KEY)?, "key")?),
+                "key_fn" => key_fn = Some(name(input, "key_fn", "item_key")?),
+                "entry_fn" => entry_fn = Some(name(input, "entry_fn", "item_entry")?),
+                "each" => each = Some(input.parse()?),
+                "layer" => layer = Some(value(input)?),
+                "tags" => tags = templates(input)?,
+                window if WINDOWS.contains(&window) => {
+                    windows.push((option.clone(), milliseconds(input, window)?));
+                }
+                unknown => {
+                    let message = format!("no such option: `{unknown}`; there are {KNOWN}");
+                    return Err(Error::new(option.span(), message));
+                }
             }
-        }
+            Ok(())
+        })?;
         let missing = |what| Error::new(Span::call_site(), what);
-        let options = Self {
-            key: given
-                .key
-                .ok_or_else(|| missing("what is the key? say `key = \"kind/{argument}\"`"))?,
-            layer: given.layer.ok_or_else(|| {
-                missing("read through what? say `layer = ..`, a `ReadThroughLayer<ByKey>`")
-            })?,
-            key_fn: given.key_fn,
-            entry_fn: given.entry_fn,
-            each: given.each,
-            skip: given.skip,
-            windows: given.windows,
-            tags: given.tags,
-        };
+        let key = key.ok_or_else(|| missing("what is the key? say `key = \"kind/{argument}\"`"))?;
+        let layer = layer.ok_or_else(|| {
+            missing("read through what? say `layer = ..`, a `ReadThroughLayer<ByKey>`")
+        })?;
+        let options = Self { key, layer, key_fn, entry_fn, each, skip, windows, tags };
         options.check_tags()?;
         Ok(options)
-    }
-}
-
-/// What has been read so far.
-#[derive(Default)]
-struct Given {
-    names: Vec<Ident>,
-    key: Option<Template>,
-    layer: Option<Expr>,
-    key_fn: Option<Ident>,
-    entry_fn: Option<Ident>,
-    each: Option<Each>,
-    skip: Vec<Ident>,
-    windows: Vec<(Ident, u64)>,
-    tags: Vec<TagTemplate>,
-}
-
-impl Given {
-    fn read_one(&mut self, input: ParseStream<'_>) -> Result<()> {
-        let option = input.call(Ident::parse_any)?;
-        if self.names.contains(&option) {
-            return Err(Error::new(option.span(), format!("`{option}` is said twice")));
-        }
-        match option.to_string().as_str() {
-            "skip" => self.skip = names(input)?,
-            "key" => self.key = Some(Template::of_key(&text(input, "key", KEY)?)?),
-            "key_fn" => self.key_fn = Some(name(input, "key_fn", "item_key")?),
-            "entry_fn" => self.entry_fn = Some(name(input, "entry_fn", "item_entry")?),
-            "each" => self.each = Some(input.parse()?),
-            "layer" => self.layer = Some(value(input)?),
-            "tags" => self.tags = templates(input)?,
-            window if WINDOWS.contains(&window) => {
-                self.windows.push((option.clone(), milliseconds(input, window)?));
-            }
-            unknown => {
-                let message = format!("no such option: `{unknown}`; there are {KNOWN}");
-                return Err(Error::new(option.span(), message));
-            }
-        }
-        self.names.push(option);
-        Ok(())
     }
 }
 
@@ -160,7 +124,7 @@ impl Parse for TagTemplate {
         if !input.peek(LitStr) {
             return Err(input.error(NO_LIST_OF_TAGS));
         }
-        let template = Template::of_tag(&input.parse()?)?;
+        let template = Template::read(&input.parse()?, "tag")?;
         if !input.peek(Token![as]) {
             return Ok(Self { template, tag_fn: None });
         }

@@ -3,7 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
-use syn::{Error, GenericArgument, Path, PathArguments, Result, ReturnType, Type};
+use syn::{Error, GenericArgument, PathArguments, Result, ReturnType, Type};
 
 /// What the function returns: a `Result`.
 pub(crate) struct ReturnedResult {
@@ -53,11 +53,7 @@ pub(crate) fn expanded_at(written: &impl Spanned) -> Span {
 /// The types in the brackets of a path that ends in this name.
 pub(crate) fn arguments_of(ty: &Type, name: &str) -> Option<Vec<Type>> {
     let Type::Path(path) = ty else { return None };
-    in_brackets(&path.path, name)
-}
-
-fn in_brackets(path: &Path, name: &str) -> Option<Vec<Type>> {
-    let last = path.segments.last().filter(|last| last.ident == name)?;
+    let last = path.path.segments.last().filter(|last| last.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return Some(Vec::new());
     };

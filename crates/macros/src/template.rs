@@ -21,18 +21,8 @@ pub(crate) enum Segment {
 }
 
 impl Template {
-    /// The template of a key.
-    pub(crate) fn of_key(literal: &LitStr) -> Result<Self> {
-        Self::read(literal, "key")
-    }
-
-    /// The template of a tag.
-    pub(crate) fn of_tag(literal: &LitStr) -> Result<Self> {
-        Self::read(literal, "tag")
-    }
-
-    /// `what` is what error messages call it.
-    fn read(literal: &LitStr, what: &str) -> Result<Self> {
+    /// The template of a key or of a tag: `what` is what error messages call it.
+    pub(crate) fn read(literal: &LitStr, what: &str) -> Result<Self> {
         let (kind, segments) =
             read(&literal.value(), what).map_err(|message| Error::new(literal.span(), message))?;
         Ok(Self { kind, segments, span: literal.span() })

@@ -1,7 +1,29 @@
 //! The values of options: durations, names and templates, and what is said if one is wrong.
 
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitStr, Result, Token};
+
+/// Reads options between commas, each of which is said once. `read` gets the name of each, and reads
+/// the rest.
+pub(crate) fn each_option(
+    input: ParseStream<'_>,
+    mut read: impl FnMut(&Ident) -> Result<()>,
+) -> Result<()> {
+    let mut names: Vec<Ident> = Vec::new();
+    while !input.is_empty() {
+        let name = input.call(Ident::parse_any)?;
+        if names.contains(&name) {
+            return Err(Error::new(name.span(), format!("`{name}` is said twice")));
+        }
+        read(&name)?;
+        names.push(name);
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(())
+}
 
 /// `= value`
 pub(crate) fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
