@@ -1,6 +1,5 @@
 //! `GrpcAnswer` and `GrpcCodec`: what a load returns, and how answers are stored.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bellwether::BoxError;
@@ -70,18 +69,6 @@ fn note_status<B>(response: &mut Response<CacheBody<B>>) {
     fields.remove(CONTENT_TYPE);
     if let Some(status) = Status::from_header_map(&fields) {
         response.extensions_mut().insert(status);
-    }
-}
-
-/// Shows no content.
-impl<B> fmt::Debug for GrpcAnswer<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Complete(kept, cacheability) => {
-                write!(f, "GrpcAnswer(complete, {} bytes, {cacheability:?})", kept.body.len())
-            }
-            Self::TakeOnce(_, cacheability) => write!(f, "GrpcAnswer(passing, {cacheability:?})"),
-        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! `CacheRequest`: a request to the cache, and `FetchRequest`: a load on its behalf.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -81,17 +80,6 @@ impl CacheRequest {
     }
 }
 
-/// Shows no header fields: they may hold secrets.
-impl fmt::Debug for CacheRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { parts, primary, .. } = self;
-        f.debug_struct("CacheRequest")
-            .field("method", &parts.method)
-            .field("primary", primary)
-            .finish()
-    }
-}
-
 /// One load: the request it is for, and the key that its response is stored under.
 pub(super) struct FetchRequest<ReqB> {
     pub(super) cache_request: Arc<CacheRequest>,
@@ -126,14 +114,5 @@ impl<ReqB> FetchRequest<ReqB> {
             is_alone: false,
             body: PhantomData,
         }
-    }
-}
-
-impl<ReqB> fmt::Debug for FetchRequest<ReqB> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FetchRequest")
-            .field("cache_request", &self.cache_request)
-            .field("key", &self.key)
-            .finish()
     }
 }

@@ -1,6 +1,5 @@
 //! `HttpCodec`: what a load returns, what its waiters share, and how responses are stored.
 
-use std::fmt;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -250,27 +249,6 @@ const CACHED_RESPONSE: u8 = 1;
 /// How many header fields are added to a stored response when it is served: `Age` and
 /// `Cache-Status`. Their capacity is reserved, so that no copy has to grow.
 const ADDED: usize = 2;
-
-impl<B> fmt::Debug for CacheAnswer<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CachedResponse(cached) => cached.fmt(f),
-            Self::VaryIndex(vary_index) => vary_index.fmt(f),
-            Self::Passthrough(passing) => write!(f, "Passthrough({})", passing.why),
-            Self::Retry => f.write_str("Retry"),
-        }
-    }
-}
-
-/// Shows neither headers nor body.
-impl fmt::Debug for CachedResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedResponse")
-            .field("status", &self.response.status)
-            .field("disposition", &self.disposition)
-            .finish_non_exhaustive()
-    }
-}
 
 /// An empty body of any kind, as a 304 has.
 pub(super) fn no_body<B>() -> CacheBody<B> {

@@ -27,7 +27,7 @@ use super::vary_index::VaryIndex;
 use super::{answer, bypass, refusal};
 
 /// One request through the cache.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Exchange<S> {
     pub(super) fetch: OriginFetch<S>,
     pub(super) cache_request: Arc<CacheRequest>,
@@ -45,7 +45,7 @@ pub(super) struct Exchange<S> {
 }
 
 /// A stored response, and for how long it was stale when it was found.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Fallback {
     cached: Arc<CachedResponse>,
     stale_for: Duration,

@@ -1,6 +1,5 @@
 //! `OriginFetch`: the loader of the cache, which asks the origin.
 
-use std::fmt;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -51,12 +50,6 @@ where
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(fetch(inner, self.shared.clone(), fetch_request))
-    }
-}
-
-impl<S> fmt::Debug for OriginFetch<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OriginFetch").finish_non_exhaustive()
     }
 }
 

@@ -26,7 +26,7 @@ use super::variants::Variants;
 use super::vary_index::VaryIndex;
 
 /// What all services of a layer share: the cache, the rules, and what was learned about targets.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct LayerState {
     pub(super) client: CacheClient<HttpCodec>,
     pub(super) mode: Arc<Mode>,
@@ -47,7 +47,6 @@ pub(super) struct LayerState {
 }
 
 /// A response that was found in the store.
-#[derive(Debug)]
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,

@@ -1,7 +1,6 @@
 //! `SharedRuns`: callers that want the same done for a key share a run of it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -116,12 +115,6 @@ impl<T> Clone for SharedRuns<T> {
 impl<T> Default for SharedRuns<T> {
     fn default() -> Self {
         Self(Arc::default())
-    }
-}
-
-impl<T> fmt::Debug for SharedRuns<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedRuns").field("keys", &self.table().len()).finish()
     }
 }
 

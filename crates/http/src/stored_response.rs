@@ -13,7 +13,6 @@ use super::rules::{self, Demand};
 use super::shared::{LayerState, Located};
 
 /// What the store has for a key when the origin is asked.
-#[derive(Debug)]
 pub(super) struct StoredResponse {
     entry: Option<Entry>,
     /// For how long that response replaces an error of the origin.

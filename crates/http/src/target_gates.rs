@@ -1,7 +1,6 @@
 //! `TargetGates`: how many requests for one target ask the origin at once, each for itself.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bellwether::Digest;
@@ -62,18 +61,6 @@ impl Drop for TargetPermit {
         if Arc::strong_count(&self.gate) == 2 {
             gates.remove(&self.target);
         }
-    }
-}
-
-impl fmt::Debug for TargetGates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetGates").field("most", &self.most).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for TargetPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetPermit").finish_non_exhaustive()
     }
 }
 

@@ -206,7 +206,7 @@ impl<D: Database> Clone for Sessions<D> {
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
-            .field("pool", &self.context.pool)
+            .field("database", &self.context.pool.database)
             .field("settings", &self.context.settings)
             .field("claims", &self.claims.len())
             .finish()

@@ -1,6 +1,5 @@
 //! The pool of sessions: those in use, those that are idle, and how many there may be.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -166,14 +165,4 @@ impl<L> IdleSessions<L> {
 
 fn lock<L>(idle: &Mutex<IdleSessions<L>>) -> MutexGuard<'_, IdleSessions<L>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<D: Database> fmt::Debug for SessionPool<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionPool")
-            .field("database", &self.database)
-            .field("idle", &lock(&self.idle).sessions.len())
-            .field("permits", &self.permits.available_permits())
-            .finish_non_exhaustive()
-    }
 }

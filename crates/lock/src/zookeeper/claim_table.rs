@@ -174,7 +174,8 @@ impl ClaimTable {
         to_release.collect()
     }
 
-    pub(super) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.claims().len()
     }
 

@@ -1,6 +1,5 @@
 //! One session with a server, from its beginning to its end.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -72,16 +71,6 @@ impl ServerSession {
     /// Reports the end of the session, and when it may have ended by the clock.
     pub(super) fn liveness(&self) -> Session {
         Session::new(self.ended.clone()).alive_until(self.until.clone())
-    }
-}
-
-impl fmt::Debug for ServerSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerSession")
-            .field("granted", &self.granted)
-            .field("claims", &self.claims.len())
-            .field("has_ended", &self.client().is_none())
-            .finish_non_exhaustive()
     }
 }
 
