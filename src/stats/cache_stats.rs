@@ -285,26 +285,9 @@ counters! {
         /// It was dropped before it ended: its callers had left, or the runtime went down.
         cancelled: Cancelled,
     }
-}
 
-time_histograms! {
     /// How long loads took, by their result.
-    pub struct LoadTimeStats by LoadResult {
-        /// Those that ended with an answer that can be shared.
-        succeeded: Succeeded,
-        /// Those that ended with the answer that there is none.
-        not_found: NotFound,
-        /// Those that ended with an answer that is private to its caller.
-        private: Private,
-        /// Those that ended with an error, or with an answer that counts as a failure.
-        failed: Failed,
-        /// Those that reached the limit.
-        timed_out: TimedOut,
-        /// Those that panicked.
-        panicked: Panicked,
-        /// Those that were dropped before they ended.
-        cancelled: Cancelled,
-    }
+    timed by LoadTimeStats;
 }
 
 /// Where the load ran that a caller waited for.

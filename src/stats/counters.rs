@@ -32,8 +32,25 @@ pub(crate) trait CountedEvent {
     fn field(self) -> &'static str;
 }
 
-/// Defines a snapshot and the events that it counts: a field and a variant for each.
+/// Defines a snapshot and the events that it counts: a field and a variant for each. With `timed by`, it
+/// defines a snapshot with a histogram of times for each event, too.
 macro_rules! counters {
+    (
+        $(#[$of_stats:meta])*
+        pub struct $Stats:ident counts $vis:vis $Event:ident { $($fields:tt)* }
+
+        $(#[$of_times:meta])*
+        timed by $Times:ident;
+    ) => {
+        $crate::stats::counters::counters! {
+            $(#[$of_stats])*
+            pub struct $Stats counts $vis $Event { $($fields)* }
+        }
+        $crate::stats::histogram::time_histograms! {
+            $(#[$of_times])*
+            pub struct $Times by $Event { $($fields)* }
+        }
+    };
     (
         $(#[$of_stats:meta])*
         pub struct $Stats:ident counts $vis:vis $Event:ident {

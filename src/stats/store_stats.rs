@@ -1,7 +1,7 @@
 //! The statistics of stores.
 
 use super::counters::counters;
-use super::histogram::{HistogramStats, time_histograms};
+use super::histogram::HistogramStats;
 use crate::error::StoreErrorKind;
 use crate::metric_table;
 
@@ -50,32 +50,9 @@ counters! {
         /// Expirations of a tag.
         expire_tag: ExpireTag,
     }
-}
 
-time_histograms! {
     /// How long operations of a store took, successful or not, with all their requests.
-    pub struct OperationTimeStats by StoreOperation {
-        /// Reads of an entry. Copies of the near tier are not timed.
-        lookup: Lookup,
-        /// Requests for a lease.
-        acquire: Acquire,
-        /// Renewals of a lease.
-        renew: Renew,
-        /// Writes of an entry.
-        commit: Commit,
-        /// Reports of a failed load.
-        fail: Fail,
-        /// Releases of a lease without an entry.
-        abandon: Abandon,
-        /// Invalidations of a key.
-        invalidate: Invalidate,
-        /// Expirations of a key.
-        expire: Expire,
-        /// Invalidations of a tag.
-        invalidate_tag: InvalidateTag,
-        /// Expirations of a tag.
-        expire_tag: ExpireTag,
-    }
+    timed by OperationTimeStats;
 }
 
 counters! {
