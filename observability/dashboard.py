@@ -176,7 +176,7 @@ ROWS = [
         ("Connection attempts", "cps", False, per_second("store_connects_total", STORE, "store"),
          "{{store}}", "Many mean that connections break."),
         ("How waiters are woken", "none", True, "sum by (by) (%s)" % metric("store_wake_ups", STORE), "{{by}}",
-         "How many stores are told by client tracking, by messages, or not at all: then their waiters poll."),
+         "How many stores are told by messages, or not at all: then their waiters poll."),
         ("Push messages", "cps", False, per_second("store_pushes_total", STORE, "store"), "{{store}}",
          "Messages about changes, for waiters and for near copies."),
         ("Invalidations to repeat", "none", False, "sum by (store) (%s)" % metric("store_invalidations_pending", STORE),

@@ -8,7 +8,7 @@ use super::abandoned::CancelledLoad;
 use super::leader::Leader;
 use super::state::lock;
 use super::table::{Flights, Full, Shard, Slot};
-use super::waiter::Waiter;
+use super::waiter::{Joining, Waiter};
 use crate::key::{Digest, Key};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
@@ -50,10 +50,14 @@ impl<L> Flights<L> {
     /// Joins the flight of this key, or opens one for requests with these tags. A waiter that
     /// `fails_fast` is also woken when the phase of the flight changes. The span of a waiter is
     /// linked to the load that it waits for.
+    ///
+    /// A caller that has looked up alone gives the [number](LoneLookup::number) of that. It has asked
+    /// before a flight that was opened since, so each answer of that flight is for it.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
         tags: &Tags,
+        looked_up: Option<u64>,
         fails_fast: bool,
         span: &CallerSpan,
     ) -> Role<L> {
@@ -61,7 +65,9 @@ impl<L> Flights<L> {
         let mut shard = self.shard(&digest);
         if let Some(Slot::Flight(flight)) = shard.slots.get(&digest) {
             let most = self.bounds.waiters;
-            let joined = Waiter::register(flight, tags, fails_fast, false, most, span);
+            let is_first = looked_up.is_some_and(|lookup| lookup <= flight.opened_after);
+            let as_who = if is_first { Joining::Before } else { Joining::Now };
+            let joined = Waiter::register(flight, tags, fails_fast, as_who, most, span);
             drop(shard);
             let Some((waiter, load)) = joined else { return Role::Refused(Full::Waiters) };
             load.inspect(|load| load.link(span));
@@ -70,7 +76,8 @@ impl<L> Flights<L> {
         let Some((flight, cancelled)) = self.open(&mut shard, digest, tags) else {
             return Role::Refused(Full::Flights);
         };
-        let waiter = Waiter::register(&flight, tags, fails_fast, true, self.bounds.waiters, span);
+        let most = self.bounds.waiters;
+        let waiter = Waiter::register(&flight, tags, fails_fast, Joining::Opener, most, span);
         drop(shard);
         cancelled.into_iter().for_each(CancelledLoad::tell);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
@@ -107,6 +114,13 @@ pub(crate) struct LoneLookup<L> {
     digest: Digest,
     /// `None`: a flight has the slot.
     id: Option<u64>,
+}
+
+impl<L> LoneLookup<L> {
+    /// Its number, unless a flight has the slot.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.id
+    }
 }
 
 impl<L> Drop for LoneLookup<L> {

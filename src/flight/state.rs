@@ -28,6 +28,8 @@ pub(super) struct Flight<L> {
     pub(super) abandoned_loads: Arc<AbandonedLoads>,
     /// What its requests to the store name.
     pub(super) tags: Tags,
+    /// The last lone lookup of its shard that began before it was opened.
+    pub(super) opened_after: u64,
 }
 
 /// What the lock of a flight guards.
@@ -137,6 +139,7 @@ impl<L> Flight<L> {
         open: Arc<AtomicUsize>,
         abandoned_loads: Arc<AbandonedLoads>,
         tags: Tags,
+        opened_after: u64,
     ) -> Self {
         let state = FlightState {
             generations: 0,
@@ -157,7 +160,15 @@ impl<L> Flight<L> {
             slots: Slab::new(),
         };
         let (abandoned, joined) = Default::default();
-        Self { state: Mutex::new(state), abandoned, joined, open, abandoned_loads, tags }
+        Self {
+            state: Mutex::new(state),
+            abandoned,
+            joined,
+            open,
+            abandoned_loads,
+            tags,
+            opened_after,
+        }
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.

@@ -108,7 +108,7 @@ impl<L> Flights<L> {
             return None;
         }
         let (open, abandoned) = (Arc::clone(&self.open), Arc::clone(&self.abandoned_loads));
-        let flight = Arc::new(Flight::new(open, abandoned, tags.clone()));
+        let flight = Arc::new(Flight::new(open, abandoned, tags.clone(), shard.lookups));
         shard.slots.insert(digest, Slot::Flight(Arc::clone(&flight)));
         Some((flight, cancelled))
     }

@@ -20,6 +20,16 @@ pub(crate) struct Waiter<L> {
     opener: bool,
 }
 
+/// How a caller comes to a flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joining {
+    /// It opens the flight.
+    Opener,
+    /// It had asked before the flight was opened.
+    Before,
+    Now,
+}
+
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion<L> {
@@ -36,7 +46,7 @@ impl<L> Waiter<L> {
         flight: &Arc<Flight<L>>,
         tags: &Tags,
         fails_fast: bool,
-        opener: bool,
+        joining: Joining,
         most: usize,
         span: &CallerSpan,
     ) -> Option<(Self, Option<LoadTrace>)> {
@@ -44,10 +54,12 @@ impl<L> Waiter<L> {
         if state.slots.len() >= most {
             return None;
         }
-        let joined = match tags.are_among(&flight.tags) {
-            true => state.generations,
-            false => OF_OTHER_TAGS,
+        let joined = match joining {
+            _ if !tags.are_among(&flight.tags) => OF_OTHER_TAGS,
+            Joining::Opener | Joining::Before => 0,
+            Joining::Now => state.generations,
         };
+        let opener = joining == Joining::Opener;
         let span = span.clone();
         let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None, span };
         let slot = state.slots.insert(slot);

@@ -20,7 +20,7 @@ use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::stats::{CacheStats, RequestEvent, RequestRecord, StoreFailure};
 use crate::status::CacheStatus;
-use crate::store::{Accept, Acquire, Claim, Draft, End, Entry, Lease, Peek, Settled, Store, Value};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Store, Value};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -176,7 +176,7 @@ impl<C> CacheClient<C> {
             }
             Peeked::Entry(entry) => (Some(entry), RequestEvent::HitLocal),
             Peeked::Miss => (None, RequestEvent::Missed),
-            Peeked::Unknown => match self.0.store.lookup(key.clone(), tags.clone()).await {
+            Peeked::Unknown => match self.0.store.lookup_tagged(key.clone(), tags.clone()).await {
                 Ok(found) => (found, RequestEvent::HitStore),
                 Err(error) => {
                     request.count(RequestEvent::FailedStore);
@@ -222,7 +222,7 @@ impl<C> CacheClient<C> {
         match self.0.store.peek(key) {
             Peek::Found(entry) => Some(entry),
             Peek::Gone => None,
-            Peek::Unknown => match self.0.store.lookup(key.clone(), Tags::none()).await {
+            Peek::Unknown => match self.0.store.lookup(key.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
                     self.0.statistics.store_failed(StoreFailure::Lookup, &error);
@@ -321,11 +321,11 @@ impl<C> CacheClient<C> {
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> impl Future<Output = bool> + use<C> {
-        let committed = self.0.store.settle(End::Commit(lease, draft));
+        let committed = self.0.store.commit(lease, draft);
         let statistics = Arc::clone(&self.0.statistics);
         async move {
             match committed.await {
-                Ok(outcome) => outcome == Settled::Done,
+                Ok(outcome) => outcome == Commit::Stored,
                 Err(error) => {
                     statistics.store_failed(StoreFailure::Replacement, &error);
                     false
@@ -335,7 +335,7 @@ impl<C> CacheClient<C> {
     }
 
     async fn abandon(&self, lease: Lease) {
-        if let Err(error) = self.0.store.settle(End::Abandon(lease.into_claim())).await {
+        if let Err(error) = self.0.store.abandon(lease.into_claim()).await {
             tracing::debug!(target: "bellwether::load", cache = &**self.0.statistics.name(), %error, "a lease is not released: it ends when it lapses");
         }
     }

@@ -7,7 +7,7 @@ use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};
 use crate::key::Key;
 use crate::stats::InvalidationEvent;
-use crate::store::{Accept, Acquire, Change, Claim, Draft, End, Lease, Settled, Target, Value};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Value};
 use crate::tag::Tags;
 
 impl<C> CacheClient<C> {
@@ -40,11 +40,7 @@ impl<C> CacheClient<C> {
         let put = match stored {
             Ok(Put::Stored) => Ok(true),
             // What is stored may be older, or written by a caller that came before.
-            Ok(Put::Refused) => self
-                .store()
-                .change(Target::Key(key.clone()), Change::Invalidate)
-                .await
-                .map(|_| false),
+            Ok(Put::Refused) => self.store().invalidate(key.clone()).await.map(|_| false),
             Err(error) => Err(self.remove_after(&key, error).await),
         };
         let counted = self.core().statistics.changed(InvalidationEvent::Put, put);
@@ -81,26 +77,26 @@ impl<C> CacheClient<C> {
             None => {
                 // A load may have read the source before it changed. Ending its lease refuses its
                 // answer.
-                self.store().change(Target::Key(key.clone()), Change::Invalidate).await?;
+                self.store().invalidate(key.clone()).await?;
                 match self.take_lease(key).await? {
                     Some(lease) => lease,
                     None => return Ok(Put::Refused),
                 }
             }
         };
-        match self.store().settle(End::Commit(lease, draft)).await? {
-            Settled::Done => {
+        match self.store().commit(lease, draft).await? {
+            Commit::Stored => {
                 self.note_put(key);
                 Ok(Put::Stored)
             }
-            Settled::Superseded => Ok(Put::Refused),
+            Commit::Superseded => Ok(Put::Refused),
         }
     }
 
     /// Removes what is older than an answer that could not be stored. Returns the error of that if
     /// the store keeps and repeats it.
     async fn remove_after(&self, key: &Key, error: StoreError) -> StoreError {
-        match self.store().change(Target::Key(key.clone()), Change::Invalidate).await {
+        match self.store().invalidate(key.clone()).await {
             Err(kept) if kept.is_kept() => kept,
             _ => error,
         }

@@ -96,7 +96,7 @@ impl Draft {
 
     /// Whether storing it expires what its key stood for before, as an index of entries that are stale
     /// from now on does. A store that repeats lost expiries treats the commit like an
-    /// [expiry](crate::store::Change::Expire) of the key. The default is `false`.
+    /// [`expire`](crate::store::Store::expire) of the key. The default is `false`.
     pub fn is_expiry(&self) -> bool {
         self.is_expiry
     }

@@ -9,14 +9,14 @@ use crate::key::Key;
 
 /// The right to load a key for a while.
 ///
-/// It is spent by [`End::Commit`](super::End::Commit) or, after [`into_claim`](Lease::into_claim), by
-/// [`End::Abandon`](super::End::Abandon), and cannot be spent twice:
+/// It is spent by [`commit`](super::Store::commit) or, after [`into_claim`](Lease::into_claim), by
+/// [`abandon`](super::Store::abandon), and cannot be spent twice:
 ///
 /// ```compile_fail,E0382
 /// # fn twice(store: &dyn bellwether::store::Store, lease: bellwether::store::Lease,
 /// #     one: bellwether::store::Draft, two: bellwether::store::Draft) {
-/// let first = store.settle(End::Commit(lease, one));
-/// let second = store.settle(End::Commit(lease, two));
+/// let first = store.commit(lease, one);
+/// let second = store.commit(lease, two);
 /// # }
 /// ```
 #[derive(Debug)]
@@ -97,10 +97,15 @@ impl OtherLease {
         Self { fence: None, epochs: Vec::new() }
     }
 
-    /// The lease with this fencing token. The epochs are those of the tags of the claim that asked,
-    /// read when it asked.
-    pub fn new(fence: u64, epochs: Vec<TagEpoch>) -> Self {
-        Self { fence: Some(fence), epochs }
+    /// The lease with this fencing token, for a claim without tags.
+    pub fn new(fence: u64) -> Self {
+        Self { fence: Some(fence), epochs: Vec::new() }
+    }
+
+    /// Sets the epochs of the [tags of the claim](Claim::tags) that asked. They were read after it
+    /// began to ask.
+    pub fn seen_under(self, epochs: Vec<TagEpoch>) -> Self {
+        Self { epochs, ..self }
     }
 
     /// Whether an entry was stored under this lease, and is as new to the claim that asked as one that

@@ -225,3 +225,40 @@ impl fmt::Debug for Registry {
         f.debug_struct("Registry").field("watched", &self.keys().len()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::key::Key;
+    use crate::lifetimes::Lifetimes;
+    use crate::store::{Draft, Remaining, Value};
+
+    fn entry(fence: u64) -> Entry {
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60));
+        let draft = Draft::new(Value::new(vec![].into()), 1, lifetimes);
+        draft.into_entry(fence, 0, Remaining::Fresh)
+    }
+
+    /// The other change may have been an invalidation, or one that is repeated.
+    #[test]
+    fn an_entry_is_given_only_if_it_is_the_only_change() {
+        let watchers = Watchers::default();
+        let key = Key::of("item").digest();
+        let mut watch = watchers.watch(key);
+        let mut next = || watch.changed().now_or_never().map(|entry| entry.map(|it| it.fence()));
+        assert_eq!(next(), None);
+        watchers.tell_stored(&key, entry(1));
+        assert_eq!(next(), Some(Some(1)));
+        watchers.tell_stored(&key, entry(2));
+        watchers.tell(&key);
+        assert_eq!(next(), Some(None));
+        watchers.tell_all();
+        watchers.tell_stored(&key, entry(3));
+        assert_eq!(next(), Some(None));
+        assert_eq!(next(), None);
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
-use bellwether::store::{Change, Entry, Peek, Target};
+use bellwether::store::{Entry, Peek};
 use bellwether::{Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::{join, join_all};
@@ -296,12 +296,8 @@ impl LayerState {
     /// the request that caused this has its response already.
     pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
         let store = self.client.store();
-        let keys = join_all(
-            keys.into_iter().map(|key| store.change(Target::Key(key), Change::Invalidate)),
-        );
-        let tags = join_all(
-            tags.into_iter().map(|tag| store.change(Target::Tag(tag), Change::Invalidate)),
-        );
+        let keys = join_all(keys.into_iter().map(|key| store.invalidate(key)));
+        let tags = join_all(tags.into_iter().map(|tag| store.invalidate_tag(tag)));
         let (of_keys, of_tags) = join(keys, tags).await;
         let errors = of_keys.into_iter().filter_map(Result::err);
         for error in errors.chain(of_tags.into_iter().filter_map(Result::err)) {
@@ -323,7 +319,7 @@ impl LayerState {
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
-        if let Err(error) = self.client.store().change(Target::Key(key), Change::EXPIRE).await {
+        if let Err(error) = self.client.store().expire(key).await {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }

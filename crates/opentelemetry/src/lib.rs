@@ -63,7 +63,7 @@
 //! | `store.operation.duration` | histogram | `s` | `store`, `operation` | how long operations of a `RedisStore` took |
 //! | `store.up` | gauge | `{store}` | `store` | 0 while the circuit breaker is open |
 //! | `store.connects`, `store.outages`, `store.pushes`, `store.unreadable` | counter | `{connection}`, `{outage}`, `{message}`, `{entry}` | `store` | `RedisStats` |
-//! | `store.wake_ups` | gauge | `{way}` | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+//! | `store.wake_ups` | gauge | `{way}` | `store`, `by` | 1 for the way in which waiters are woken: `messages` or `polling` |
 //! | `store.node.up` | gauge | `{node}` | `store`, `node` | 0 while the circuit breaker of a server is open; the attribute is its address |
 //! | `store.node.requests`, `store.node.redirections`, `store.node.connects`, `store.node.outages` | counter | `{request}`, `{request}`, `{connection}`, `{outage}` | `store`, `node` | `RedisNodeStats` |
 //! | `store.node.errors` | counter | `{error}` | `store`, `node`, `error` | requests that have failed there |

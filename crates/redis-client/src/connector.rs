@@ -81,19 +81,19 @@ impl Connector {
         if let Some(clock) = &self.clock {
             read_clock(&mut connection.socket, clock).await?;
         }
-        let Some(handler) = &self.handler else {
-            return Ok(Made { connection, tracked_at: None });
-        };
-        let tracked_at = match protocol {
-            ProtocolVersion::RESP3 => track(&mut connection, handler).await?,
+        let tracked_at = match (&self.handler, protocol) {
+            (Some(handler), ProtocolVersion::RESP3) => track(&mut connection, handler).await?,
             // Over RESP2 the server may accept tracking, but cannot send the messages.
-            _ => {
+            (Some(handler), _) => {
                 handler.is_tracked.store(false, Ordering::Relaxed);
                 None
             }
+            (None, _) => None,
         };
         // A user without the permission to load scripts still runs them by their text.
-        if let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await {
+        if !self.scripts.is_empty()
+            && let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await
+        {
             tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
         Ok(Made { connection, tracked_at })
@@ -184,7 +184,7 @@ async fn track(
         warn_throttled!(
             target: "bellwether::store",
             %error,
-            "redis refuses client tracking: waiters are told by messages"
+            "redis refuses client tracking"
         );
         return Ok(None);
     }

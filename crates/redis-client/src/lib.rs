@@ -30,8 +30,8 @@
 //!  of a cluster        connection     once more if lost          end of the connection
 //! ```
 //!
-//! A node has one connection with client tracking, and perhaps plain ones. In a cluster, the node
-//! of a request is the owner of the slot of its names.
+//! A node has one connection, and perhaps more for lookups. In a cluster, the node of a request is
+//! the owner of the slot of its names.
 //!
 //! # Features
 //! | feature | default | what it adds |
@@ -101,6 +101,7 @@ pub use self::routing::SlotGroup;
 pub use self::server_clock::{ServerClock, ServerTime};
 pub use self::slot::{InSlot, Ownership, SlotOwners};
 pub use self::stats::RedisNodeStats;
+pub use self::subscriber::MessageReader;
 pub use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
@@ -140,6 +141,8 @@ struct ClientState {
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
+    /// Whether that is for the watches.
+    tracks_watches: bool,
     routing: Routing,
     subscriber: Subscriber,
     attempts: Arc<AtomicU64>,
@@ -151,18 +154,32 @@ struct ClientState {
 pub struct ClientSetup {
     /// The scripts that are loaded on connecting.
     pub scripts: Arc<[RedisScript]>,
-    /// Notified of every change that the server reports.
+    /// Notified of the messages of scripts.
     pub watchers: Watchers,
-    /// Learns what the server reports.
-    pub observer: Option<Arc<dyn TrackingObserver>>,
+    /// Reads what a message says beyond a name.
+    pub reader: Option<Arc<dyn MessageReader>>,
+    /// What the server is to report changes for.
+    pub tracking: Tracking,
     /// Told when a server may have lost writes.
     pub losses: Option<Arc<dyn LossObserver>>,
     /// Whether the server's time is read on connecting.
     pub reads_clock: bool,
-    /// The number of connections without tracking.
-    pub plain: u32,
+    /// The number of connections for lookups only.
+    pub lookups: u32,
     /// The table of the owners of slots, if the observer reads it.
     pub owners: Option<Arc<SlotOwners>>,
+}
+
+/// What the server is to report changes for (client tracking).
+#[derive(Debug, Default)]
+pub enum Tracking {
+    /// For nothing.
+    #[default]
+    Nothing,
+    /// For copies of what was read.
+    Copies(Arc<dyn TrackingObserver>),
+    /// For watches of the names that scripts have read.
+    Watches,
 }
 
 impl RedisClient {
@@ -174,18 +191,35 @@ impl RedisClient {
         watchers: Watchers,
     ) -> Self {
         let scripts = scripts.into_iter().collect();
-        Self::with(options, ClientSetup { scripts, watchers, ..ClientSetup::default() })
+        let tracking = Tracking::Watches;
+        Self::with(options, ClientSetup { scripts, watchers, tracking, ..ClientSetup::default() })
     }
 
     /// A client of these parts.
     pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
-        let ClientSetup { scripts, watchers, observer, losses, reads_clock, plain, owners } = setup;
+        let ClientSetup {
+            scripts,
+            watchers,
+            reader,
+            tracking,
+            losses,
+            reads_clock,
+            lookups,
+            owners,
+        } = setup;
         let names = Names::new(options.namespace());
-        let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
+        let tracks_watches = matches!(tracking, Tracking::Watches);
+        let tracks = options.is_tracked() && !matches!(tracking, Tracking::Nothing);
+        let is_tracked = Arc::new(AtomicBool::new(tracks));
+        let (observer, tracked) = match tracking {
+            Tracking::Nothing => (None, Watchers::default()),
+            Tracking::Copies(observer) => (Some(observer), Watchers::default()),
+            Tracking::Watches => (None, watchers.clone()),
+        };
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
         let handler = PushHandler {
             names: names.clone(),
-            watchers: watchers.clone(),
+            watchers: tracked,
             node: 0,
             owners: options
                 .is_cluster()
@@ -200,19 +234,21 @@ impl RedisClient {
         let factory = NodeFactory {
             connector,
             handler,
+            tracks,
             rules: options.rules(jitter()),
             outages: outages.clone(),
             losses,
-            plain,
+            lookups,
         };
         let routing = Routing::new(factory.clone(), &options);
-        let subscriber = Subscriber::new(&factory, &routing);
+        let subscriber = Subscriber::new(&factory, &routing, watchers.clone(), reader);
         let state = ClientState {
             options,
             outages,
             names,
             watchers,
             is_tracked,
+            tracks_watches,
             routing,
             subscriber,
             attempts,
@@ -292,10 +328,10 @@ impl RedisClient {
         self.0.routing.with_clock(name, then)
     }
 
-    /// Hints that a name of a key has changed which a script has read. Without client tracking it is
-    /// silent, unless there is a subscription to the messages of scripts: see [`mark`](Self::mark).
+    /// Hints that a key has changed: by the messages of scripts, see [`mark`](Self::mark), or because
+    /// the server reports changes of the names that scripts have read. It is silent without both.
     pub fn watch(&self, digest: Digest) -> Watch {
-        if self.is_tracked() || self.is_subscribed() {
+        if self.is_subscribed() || self.0.tracks_watches && self.is_tracked() {
             self.0.watchers.watch(digest)
         } else {
             Watch::interrupted()

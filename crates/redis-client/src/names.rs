@@ -40,13 +40,18 @@ impl Names {
 
     /// The key that a name belongs to, if it is one of ours.
     pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
+        self.read(name).map(|(digest, _)| digest)
+    }
+
+    /// The same, and what follows the digest.
+    pub(super) fn read<'a>(&self, name: &'a [u8]) -> Option<(Digest, &'a [u8])> {
         Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
     }
 
     /// The tag that a name belongs to, if it is one of ours.
     pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
         let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG)?;
-        Self::read_digest(name.strip_prefix(b":")?)
+        Some(Self::read_digest(name.strip_prefix(b":")?)?.0)
     }
 
     /// The name of a tag. It is in a slot of its own.
@@ -59,13 +64,14 @@ impl Names {
         format!("{}waiter:{mark}", self.prefix)
     }
 
-    fn read_digest(rest: &[u8]) -> Option<Digest> {
-        let hex = rest.strip_prefix(b"{")?.first_chunk::<{ Digest::BYTES * 2 }>()?;
+    fn read_digest(braced: &[u8]) -> Option<(Digest, &[u8])> {
+        let (hex, rest) =
+            braced.strip_prefix(b"{")?.split_first_chunk::<{ Digest::BYTES * 2 }>()?;
         let mut digest = [0; Digest::BYTES];
         for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
             *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
         }
-        Some(digest.into())
+        Some((digest.into(), rest.strip_prefix(b"}")?))
     }
 }
 

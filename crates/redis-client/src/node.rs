@@ -37,8 +37,8 @@ pub(super) struct RedisNode {
     pub(super) record: Arc<NodeRecord>,
     /// Counted on to replace all connections.
     failovers: Arc<Failovers>,
-    tracked: SharedConnection,
-    plain: Box<[SharedConnection]>,
+    first: SharedConnection,
+    lookups: Box<[SharedConnection]>,
     losses: Arc<NodeLosses>,
     /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
@@ -51,11 +51,13 @@ pub(super) struct NodeFactory {
     /// failovers of their own.
     pub(super) connector: Connector,
     pub(super) handler: PushHandler,
+    /// Whether the server is to report changes.
+    pub(super) tracks: bool,
     pub(super) rules: BreakerRules,
     pub(super) outages: Outages,
     pub(super) losses: Option<Arc<dyn LossObserver>>,
-    /// The number of connections without tracking.
-    pub(super) plain: u32,
+    /// The number of connections for lookups only.
+    pub(super) lookups: u32,
 }
 
 /// Why a node gave no usable reply.
@@ -91,18 +93,20 @@ impl NodeFactory {
 
     fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
         let owners = self.handler.owners.clone();
-        let plain = self.plain as usize;
-        let losses = NodeLosses::new(self.losses.clone(), place, owners, 1 + plain);
+        let lookups = self.lookups as usize;
+        let losses = NodeLosses::new(self.losses.clone(), place, owners, 1 + lookups);
         let losses = Arc::new(losses);
         let connect = |number, handler| {
             let backoff = ReconnectBackoff::new(connector.backoff.longest());
-            let connector = Connector { backoff, handler, ..connector.clone() };
+            let scripts = if number == 0 { Arc::clone(&connector.scripts) } else { Arc::default() };
+            let connector = Connector { backoff, handler, scripts, ..connector.clone() };
             SharedConnection::new(connector, number, Arc::clone(&losses))
         };
         let clock = connector.clock.clone().unwrap_or_default();
         let failovers = Arc::clone(&connector.failovers);
-        let plain = (1..=plain).map(|number| connect(number, None)).collect();
-        let tracked = connect(0, Some(PushHandler { node: place, ..self.handler.clone() }));
+        let lookups = (1..=lookups).map(|number| connect(number, None)).collect();
+        let handler = self.tracks.then(|| PushHandler { node: place, ..self.handler.clone() });
+        let first = connect(0, handler);
         RedisNode {
             health: Health::new(self.rules, self.outages.clone()),
             is_of_cluster: self.handler.owners.is_some(),
@@ -112,8 +116,8 @@ impl NodeFactory {
             place,
             clock,
             failovers,
-            tracked,
-            plain,
+            first,
+            lookups,
             losses,
         }
     }
@@ -193,7 +197,7 @@ impl RedisNode {
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let all = self.plain.iter().chain([&self.tracked]);
+        let all = self.lookups.iter().chain([&self.first]);
         let opened = try_join_all(all.map(|connection| connection.open(deadline))).await;
         opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
         Ok(())
@@ -232,8 +236,8 @@ impl RedisNode {
 
     fn connection(&self, route: Route) -> &SharedConnection {
         match route {
-            Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
-            Route::Tracked => &self.tracked,
+            Route::Lookups(number) => self.lookups.get(number).unwrap_or(&self.first),
+            Route::First => &self.first,
         }
     }
 }

@@ -201,13 +201,11 @@ impl RedisClientOptions {
         Ok(Self { probe_every, ..self })
     }
 
-    /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes.
-    /// Instead, the script that ends a lease or frees a lock publishes a message to the processes that
-    /// wait for it, and each store or lock has one more connection for these. If the server refuses
-    /// that, too, waiters poll. Those of a `Redlock` always poll then.
+    /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes: a near
+    /// cache keeps no copies, and the waiters for a lock are told by messages, as those of a store always
+    /// are. Those of a `Redlock` poll then.
     ///
-    /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option. It saves
-    /// the refused command of each connect.
+    /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option.
     #[must_use]
     pub fn resp2(self) -> Self {
         Self { tracking: false, ..self }

@@ -9,17 +9,6 @@ local function read(command, ...)
   error(value.err)
 end
 
--- A string, read without subscribing the caller to its next change: GETEX counts as a write, which
--- client tracking does not register. False if nothing is there.
-local function peek(name)
-  return read('GETEX', name)
-end
-
--- Subscribes the caller to the next change of a name, even if nothing is there.
-local function watch(name)
-  read('GET', name)
-end
-
 -- The fence in the 8 bytes at an offset. Zero if it is above 2^53: a script cannot count further,
 -- so no such fence was ever given, and damaged bytes must not block their key.
 local function fence_at(bytes, offset)
@@ -42,12 +31,12 @@ local function add_mark(marks, mark)
   return marks .. mark
 end
 
--- Tells the processes that have left these marks at a name that it has changed. Without the permission
--- to publish, they poll.
-local function tell(name, marks)
+-- Tells the processes that have left these marks at a name that it has changed. The message is the name,
+-- or begins with one of the same key. Without the permission to publish, they poll.
+local function tell(name, marks, message)
   local channel = string.match(name, '^bw:[^:]+:') .. 'waiter:'
   for mark in string.gmatch(marks, string.rep('%x', mark_length)) do
-    redis.pcall('PUBLISH', channel .. mark, name)
+    redis.pcall('PUBLISH', channel .. mark, message or name)
   end
 end
 

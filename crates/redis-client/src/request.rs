@@ -59,10 +59,10 @@ impl fmt::Debug for Label<'_> {
 /// The connection to a node over which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// The connection with client tracking.
-    Tracked,
-    /// A plain connection, by its number.
-    Plain(usize),
+    /// The first connection. With client tracking, it is the tracked one.
+    First,
+    /// A connection for lookups only, by its number.
+    Lookups(usize),
 }
 
 /// What is sent over a connection at once.
@@ -94,7 +94,7 @@ pub(super) enum ScriptForm {
 
 impl<'a> RedisRequest<'a> {
     fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
-        let route = Route::Tracked;
+        let route = Route::First;
         let form = ScriptForm::Hash;
         Self {
             payload,

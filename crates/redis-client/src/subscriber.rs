@@ -1,5 +1,4 @@
-//! The subscriber: receives the messages that scripts publish where the server reports no changes
-//! (client tracking).
+//! The subscriber: receives the messages that scripts publish to the processes that wait.
 //!
 //! ```text
 //! a script finds a lease or lock busy ──► the mark of the client, at the lease or lock
@@ -14,6 +13,7 @@
 //! be taken for the reply to one. In a cluster it leads to any node, because the nodes pass messages
 //! on to each other.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,9 +35,11 @@ use super::names::Names;
 use super::node::NodeFactory;
 use super::reconnect::Failovers;
 use super::routing::Routing;
+use super::server_clock::{ServerClock, ServerTime};
+use super::slot::InSlot;
 use bellwether::adapter::jitter;
-use bellwether::store::Watchers;
-use bellwether::warn_throttled;
+use bellwether::store::{Entry, Watchers};
+use bellwether::{Digest, warn_throttled};
 
 /// The subscription of a client. It ends when this is dropped.
 pub(super) struct Subscriber {
@@ -57,6 +59,13 @@ enum SubscriptionState {
     Failed,
 }
 
+/// Reads what a message says beyond a name. The task of the subscription calls it, so it must not block.
+pub trait MessageReader: fmt::Debug + Send + Sync {
+    /// The entry that a message about a key carries, if it can be used at this time of the server:
+    /// `more` is what follows the digest of the key.
+    fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
+}
+
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
@@ -70,6 +79,9 @@ struct SubscriberTask {
     channel: String,
     names: Names,
     watchers: Watchers,
+    reader: Option<Arc<dyn MessageReader>>,
+    /// Of a single server.
+    clock: Option<Arc<ServerClock>>,
     /// The number of messages so far.
     pushes: Arc<AtomicU64>,
     state: Arc<watch::Sender<SubscriptionState>>,
@@ -77,7 +89,12 @@ struct SubscriberTask {
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
-    pub(super) fn new(factory: &NodeFactory, routing: &Routing) -> Self {
+    pub(super) fn new(
+        factory: &NodeFactory,
+        routing: &Routing,
+        watchers: Watchers,
+        reader: Option<Arc<dyn MessageReader>>,
+    ) -> Self {
         let NodeFactory { connector, handler, .. } = factory;
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
@@ -89,7 +106,9 @@ impl Subscriber {
             timeout: connector.connect_timeout,
             channel: handler.names.waiter_channel(&mark),
             names: handler.names.clone(),
-            watchers: handler.watchers.clone(),
+            watchers,
+            reader,
+            clock: connector.clock.clone(),
             pushes: Arc::clone(&handler.pushes),
             state: Arc::new(watch::Sender::new(SubscriptionState::Connecting)),
         };
@@ -175,13 +194,11 @@ impl SubscriberTask {
     /// Receives messages until the connection ends or another server is the primary.
     async fn receive(&self, mut messages: PubSubStream, begun_after: u64) {
         let subscribed = Subscribed::begin(self);
-        let names = self.names.clone();
-        let watchers = self.watchers.clone();
-        let pushes = Arc::clone(&self.pushes);
+        let task = self.clone();
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                pushes.fetch_add(1, Ordering::Relaxed);
-                tell(&message, &names, &watchers);
+                task.pushes.fetch_add(1, Ordering::Relaxed);
+                task.tell(&message);
             }
         });
         let driver = Arc::new(Driver::of(receiving.abort_handle()));
@@ -194,6 +211,25 @@ impl SubscriberTask {
         drop(subscribed);
     }
 
+    /// Notifies the watches of the key that a message names.
+    fn tell(&self, message: &Msg) {
+        let Some((digest, more)) = self.names.read(message.get_payload_bytes()) else { return };
+        let stored =
+            self.reader.as_ref().and_then(|reader| reader.read(&digest, more, self.now(&digest)?));
+        match stored {
+            Some(entry) => self.watchers.tell_stored(&digest, entry),
+            None => self.watchers.tell(&digest),
+        }
+    }
+
+    /// The time of the server of a key, if it is known.
+    fn now(&self, key: &Digest) -> Option<ServerTime> {
+        match &self.cluster {
+            Some(cluster) => cluster.with_owner_of(key.slot(), |node| node?.clock.now()),
+            None => self.clock.as_ref()?.now(),
+        }
+    }
+
     /// Notes that an attempt has failed. Returns the limit to the pause before the next one.
     fn failed(&self, error: &ConnectError) -> Duration {
         self.state.send_replace(SubscriptionState::Failed);
@@ -204,13 +240,6 @@ impl SubscriberTask {
         }
         tracing::debug!(%error, "no subscription: waiters poll");
         LONGEST_PAUSE
-    }
-}
-
-/// Notifies the watches of the key that a message names.
-fn tell(message: &Msg, names: &Names, watchers: &Watchers) {
-    if let Some(digest) = names.digest_of(message.get_payload_bytes()) {
-        watchers.tell(&digest);
     }
 }
 

@@ -9,10 +9,10 @@
 --            caller does not know that clock
 --        5 tokens whose leases this caller may take over, 16 bytes each
 --        6 the mark to leave at a lease or a failure that the caller waits for, or ''
---        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
---        {2, now, what is left of the lease in ms, stale entry or false,
---            its remaining life, and the trace of the load if it has one} busy
+--        {2, now, what is left of the lease in ms, its fence,
+--            stale entry or false, its remaining life,
+--            and the trace of the load if it has one}                   busy
 --        {3, now, fence, stale entry or false, its remaining life,
 --            failures in a row, the failure that other callers share
 --            while this one probes, or false}                           lead
@@ -27,8 +27,8 @@
 -- granted after the window ends the failure.
 --
 -- One script, because between a read and a lease in two steps, another process could load the key
--- and finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
--- busy or failed to changes. A caller to which the server reports none leaves a mark instead.
+-- and finish, and the key would be loaded twice. A caller that gets busy or failed leaves its mark, and
+-- the script that ends the lease or the failure tells it.
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
@@ -41,10 +41,6 @@ local function is_ours(other)
   end
   return false
 end
-local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
--- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
--- full server would accept all writes of the script.
-local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
 if readable(entry) then
@@ -66,46 +62,39 @@ elseif lease_fence(lease) then
     leave_mark(KEYS[2], lease, ARGV[6])
   end
 end
-local failed, waiting = split_failure(peek(failed_name))
+local failed, waiting = split_failure(peek(KEYS[4]))
 local failures, shared = 0, false
 if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local times, cooldown, window, life = struct.unpack('>I4I8I8I8', failed, 6)
-  local age = life - redis.call('PTTL', failed_name)
+  local age = life - redis.call('PTTL', KEYS[4])
   -- If it has more life left than it was given, the clock was set back, and its age is unknown.
   local is_known = age >= 0
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
-    watch(KEYS[1])
-    watch(KEYS[2])
-    if not busy then leave_mark_at_failure(failed_name, failed, waiting, ARGV[6]) end
+    if not busy then leave_mark_at_failure(KEYS[4], failed, waiting, ARGV[6]) end
     return {4, now, failed, held_up, entry, remaining}
   end
   if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
   shared = is_known and age < window and failed
 end
 if busy then
-  watch(KEYS[1])
-  watch(KEYS[2])
-  return {2, now, busy, entry, remaining, lease_trace(lease)}
+  return {2, now, busy, lease_fence(lease), entry, remaining, lease_trace(lease)}
 end
 if is_there == '' then entry = '' end
-if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
-  error(refused.err)
-end
 -- A request may come twice. While its lease holds, it is granted again as it was. After the end of
 -- that, for example by an invalidation, the new fence tells the two leases apart.
 local is_again = lease_fence(lease) and string.sub(lease, 1, 16) == token
 local fence = is_again and lease_fence(lease)
-  or math.max(number(peek(watermark_name)) + 1, stored + 1, now)
+  or math.max(number(peek(KEYS[3])) + 1, stored + 1, now)
 local term = is_again and math.max(ARGV[2], lease_left(KEYS[2], lease)) or ARGV[2]
 -- While the clock is behind a time that it showed before, the time is not above all fences, and an
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence
 -- becomes the watermark then, and a lapsed lease stores nothing.
-if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
+if fence > now then redis.call('SET', KEYS[3], struct.pack('>I8', fence), 'PX', watermark_life) end
 local taken = token .. struct.pack('>I8I8', fence, term) .. trace
 -- The end of the lease is told to those as well that wait since a cooldown. If others wait for the
 -- lease already, those ask again now.
 if marks ~= '' then tell(KEYS[2], waiting) end
 redis.call('SET', KEYS[2], taken .. (marks == '' and waiting or marks), 'PX', term)
-if failed and not shared then redis.call('DEL', failed_name) end
+if failed and not shared then redis.call('DEL', KEYS[4]) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

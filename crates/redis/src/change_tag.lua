@@ -17,5 +17,7 @@ if known and ARGV[1] == 'soft' then
   if ARGV[3] ~= '0' then changed = changed .. string.sub(value, 9, 16) .. struct.pack('>I8', ARGV[3]) end
 end
 local life = math.max(tag_life, redis.call('PTTL', KEYS[1]))
+-- The first write of a script that needs memory is refused by a full server, and later ones are not.
+redis.call('PEXPIRE', KEYS[1], life)
 redis.call('SET', KEYS[1], changed, 'PX', life)
 return 1

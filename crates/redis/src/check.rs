@@ -18,20 +18,17 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
         }
         client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
     }
-    client.check_commands(&COMMANDS).await?;
-    let plain = (0..store.plain_connections()).map(Route::Plain);
-    for route in plain.chain([Route::Tracked]) {
+    client.check_scripts(&COMMANDS).await?;
+    let lookups = (0..store.lookup_connections()).map(Route::Lookups);
+    for route in lookups.chain([Route::First]) {
         for probe in client.probes(CONNECTING) {
             client.run(&probe.over(route), Some).await?;
         }
     }
-    if client.is_tracked() {
-        return Ok(());
-    }
-    if store.near.is_some() {
+    if store.near.is_some() && !client.is_tracked() {
         explain_untracked(store).await?;
     }
-    client.prepare_messages().await
+    Ok(())
 }
 
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server
@@ -49,6 +46,6 @@ async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
 }
 
 /// The commands of the scripts.
-const COMMANDS: [&str; 8] = ["get", "getex", "setrange", "time", "set", "pttl", "pexpire", "del"];
+const COMMANDS: [&str; 7] = ["get", "setrange", "time", "set", "pttl", "pexpire", "del"];
 
 const CONNECTING: &str = "connecting";

@@ -3,17 +3,11 @@
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
 --        4 fence   5 when the lease was granted, in us   6 how long watermarks are kept, in us
---        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
 -- One script, because between two writes in two steps, a reader would find neither an entry nor a
 -- lease, and would load again. And an invalidation between the check and the write would be undone.
-
--- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
--- full server would accept all writes of the script.
-local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
-local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
-local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
+local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(KEYS[3]))
 local is_ours = lease and string.sub(lease, 1, 16) == ARGV[1]
 -- If a late copy of the acquire has taken a lease under this token, its fence is another one.
 local holds = is_ours and lease_fence(lease) == tonumber(ARGV[4])
@@ -31,23 +25,22 @@ if not holds then
   local is_known = age >= 0 and age < tonumber(ARGV[6]) and stored_at(ARGV[2]) <= now + drift
   superseded = newer or not is_known or fence <= watermark or fence <= stored
 end
-local set = {}
+local set, message = {}, nil
 -- Protected, so that the lease ends even if the server is out of memory.
 if not superseded and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
 elseif not superseded then
-  if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
-    set = refused
-  else
-    set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  end
+  set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  -- Those that wait for this very lease can have the entry at once. Longer ones are read by those that
+  -- need them: each would be copied for each process.
+  if holds and not set.err and #ARGV[2] <= longest_told then message = KEYS[1] .. ARGV[2] end
 end
 if is_ours then redis.call('DEL', KEYS[2]) end
 if not superseded then
   -- A lease that has lapsed carries no marks of those that wait since a cooldown.
-  if not is_ours then tell(KEYS[2], select(2, split_failure(peek(failed_name)))) end
-  redis.call('DEL', failed_name)
+  if not is_ours then tell(KEYS[2], select(2, split_failure(peek(KEYS[4])))) end
+  redis.call('DEL', KEYS[4])
 end
-if is_ours or not (superseded or set.err) then tell_waiters(KEYS[2], lease) end
+if is_ours or not (superseded or set.err) then tell_waiters(KEYS[2], lease, message) end
 if set.err then return set end
 return superseded and 0 or 1

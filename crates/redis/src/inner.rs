@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::kept::KeptInvalidations;
 use super::lookups::Lookups;
+use super::messages::StoredMessages;
 use super::near::{self, Near};
 use super::options::RedisOptions;
 use super::scripts::StoreScripts;
@@ -14,7 +15,7 @@ use super::unacknowledged::Unacknowledged;
 use bellwether::Digest;
 use bellwether::stats::OperationCounters;
 use bellwether::store::Watchers;
-use bellwether_redis_client::{ClientSetup, RedisClient, Route, SlotOwners};
+use bellwether_redis_client::{ClientSetup, RedisClient, Route, SlotOwners, Tracking};
 
 /// Aligned, so that it is apart in memory from the count of its owners, which each operation
 /// changes.
@@ -24,11 +25,9 @@ pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,
     pub(super) near: Option<Arc<Near>>,
-    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with
-    /// a near tier.
-    plain: Box<[Lookups]>,
-    /// For lookups whose entries are copied into the near tier.
-    tracked: Lookups,
+    /// By connections.
+    lookups: Box<[Lookups]>,
+    lookup_connections: usize,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) kept: Arc<KeptInvalidations>,
     pub(super) unreadable: AtomicU64,
@@ -43,16 +42,20 @@ impl Inner {
         let near = options.near_tier().map(|(bytes, longest)| {
             Arc::new(Near::new(bytes, longest, near::silence(timeout), Arc::clone(&owners)))
         });
-        let plain = options.plain_connections();
+        let lookup_connections = options.lookup_connections();
         let (rules, name) = (options.keeping, options.display_name());
-        let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone()));
+        let watchers = Watchers::default();
+        let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone(), watchers.clone()));
+        let tracking =
+            near.as_ref().map_or(Tracking::Nothing, |near| Tracking::Copies(Arc::clone(near) as _));
         let setup = ClientSetup {
             scripts: scripts.of_operations(),
-            watchers: Watchers::default(),
-            observer: near.as_ref().map(|near| Arc::clone(near) as _),
+            watchers,
+            reader: Some(Arc::new(StoredMessages(Arc::clone(&kept)))),
+            tracking,
             losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
-            plain,
+            lookups: lookup_connections,
             owners: Some(owners),
         };
         let client = RedisClient::with(options.client, setup);
@@ -61,13 +64,28 @@ impl Inner {
             let script = scripts.lookup.clone();
             Lookups::over(client, route, script)
         };
-        let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
-        let tracked = lookups(Route::Tracked);
-        near.as_ref().inspect(|_| tracked.ask_for_time());
+        let lookup_connections = lookup_connections as usize;
+        let lookups: Box<[_]> = match lookup_connections {
+            0 => [lookups(Route::First)].into(),
+            some => (0..some).map(|number| lookups(Route::Lookups(number))).collect(),
+        };
+        if near.is_some() {
+            lookups.iter().for_each(Lookups::ask_for_time);
+        }
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self { client, scripts, near, plain, tracked, unacknowledged, kept, unreadable, operations }
+        Self {
+            client,
+            scripts,
+            near,
+            lookups,
+            lookup_connections,
+            unacknowledged,
+            kept,
+            unreadable,
+            operations,
+        }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -88,10 +106,9 @@ impl Inner {
     }
 
     fn wake_ups(&self) -> RedisWakeUps {
-        match (self.client.is_tracked(), self.client.is_subscribed()) {
-            (true, _) => RedisWakeUps::Tracking,
-            (false, true) => RedisWakeUps::Messages,
-            (false, false) => RedisWakeUps::Polling,
+        match self.client.is_subscribed() {
+            true => RedisWakeUps::Messages,
+            false => RedisWakeUps::Polling,
         }
     }
 
@@ -101,20 +118,12 @@ impl Inner {
     }
 
     pub(super) fn lookups(&self, digest: &Digest) -> &Lookups {
-        self.plain_of(digest).map_or(&self.tracked, |number| &self.plain[number])
+        &self.lookups[usize::from(digest.as_bytes()[0]) % self.lookups.len()]
     }
 
-    /// The connection for lookups of a key, and for changes that need no tracking.
-    pub(super) fn route(&self, digest: &Digest) -> Route {
-        self.plain_of(digest).map_or(Route::Tracked, Route::Plain)
-    }
-
-    pub(super) fn plain_connections(&self) -> usize {
-        self.plain.len()
-    }
-
-    fn plain_of(&self, digest: &Digest) -> Option<usize> {
-        usize::from(digest.as_bytes()[0]).checked_rem(self.plain.len())
+    /// The number of connections for lookups only.
+    pub(super) fn lookup_connections(&self) -> usize {
+        self.lookup_connections
     }
 
     pub(super) fn entry_name(&self, digest: &Digest) -> Vec<u8> {
@@ -133,13 +142,9 @@ impl Inner {
         self.client.name(digest, ":failed")
     }
 
-    /// All names of a key. Callers wait for changes of the first [`TRACKED`] names only.
+    /// All names of a key.
     pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
         let watermark = self.client.name(digest, ":watermark");
         vec![self.entry_name(digest), self.lease_name(digest), watermark, self.failed_name(digest)]
     }
 }
-
-/// How many names of a key the server may track: the entry and the lease. The others may never
-/// change again, and the server would track them for ever.
-pub(super) const TRACKED: usize = 2;

@@ -28,8 +28,10 @@ mod heartbeat;
 mod inner;
 mod keeping_rules;
 mod kept;
+mod life;
 mod lookup_batch;
 mod lookups;
+mod messages;
 mod near;
 mod operations;
 mod options;
@@ -60,24 +62,23 @@ pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
 use self::inner::Inner;
-use self::kept::ChangeTarget;
+use self::kept::{Change, ChangeTarget};
 use bellwether::Key;
 use bellwether::StoreError;
-use bellwether::Tags;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Settled, StoreFuture, Target,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture,
 };
 use bellwether::store::{Peek, Renew, Store, Watch};
+use bellwether::{Tag, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
 /// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
 /// For a key with [tags](bellwether::Tag), the begin and the end of a load are two commands each. A
-/// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
-/// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
-/// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
+/// process that is told that a key is busy leaves its mark at the lease, and the script that ends the
+/// lease publishes a message to it, with the entry if that has at most 16 KiB. With
 /// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads. Such
 /// lookups, and those of entries with stale windows or early refresh, are an `MGET` and a `TIME` in one
 /// round trip.
@@ -89,9 +90,7 @@ use bellwether::store::{Peek, Renew, Store, Watch};
 /// and lives as long as the longest of its entries, and up to an hour longer; at least an hour after an
 /// invalidation. Nothing lists the entries of a tag.
 ///
-/// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
-/// not read it. So the watermark and the failure are arguments there. They may never change again,
-/// and the server would track them for ever, at about 120 bytes each.
+/// Scripts declare all names that they touch in their `KEYS`.
 ///
 /// # When the server's clock is set
 /// Redis counts expiry by its wall clock. An entry also carries the server's time at which it was
@@ -108,10 +107,10 @@ use bellwether::store::{Peek, Renew, Store, Watch};
 /// second are taken for drift.
 ///
 /// # Permissions
-/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
+/// `~bw:* &bw:* +mget +get +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +subscribe +publish`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
-/// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
-/// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
+/// are missing. Without `&bw:* +subscribe +publish`, waiters poll. A near cache needs
+/// `+client|tracking` as well, a cluster
 /// `+cluster|slots +asking` as well, Sentinel `+role`, and a database other than 0
 /// `+select`.
 ///
@@ -178,9 +177,8 @@ impl RedisStore {
         self.0.stats()
     }
 
-    /// Whether the server reports changes (client tracking). Until the first connection, this is
-    /// what the options request. If it is false, the near tier keeps no copies, and waiters are told
-    /// by messages or poll: see [`RedisStats::wake_ups`].
+    /// Whether the server reports changes to the near tier (client tracking). Until the first connection,
+    /// this is what the options request. If it is false, the near tier keeps no copies.
     pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }
@@ -203,11 +201,13 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup_settled(&key, &tags);
-            inner.operations.counted(StoreOperation::Lookup, found).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -230,42 +230,75 @@ impl Store for RedisStore {
         })
     }
 
-    fn settle(&self, end: End) -> StoreFuture<Settled> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let counted = &inner.operations;
-            match end {
-                End::Commit(lease, draft) => {
-                    counted
-                        .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
-                        .await
-                }
-                End::Fail(lease, failure) => {
-                    let failed = counted.counted(StoreOperation::Fail, inner.fail(&lease, failure));
-                    failed.await.map(|()| Settled::Done)
-                }
-                End::Abandon(claim) => {
-                    let abandoned = counted.counted(StoreOperation::Abandon, inner.abandon(&claim));
-                    abandoned.await.map(|()| Settled::Done)
-                }
-            }
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
         })
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let operation = match (&target, change) {
-                (Target::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-                (Target::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-                (Target::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-                (Target::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
-            };
-            let (changed, key) = match &target {
-                Target::Key(key) => (ChangeTarget::Key(key.digest()), Some(key)),
-                Target::Tag(tag) => (ChangeTarget::Tag(tag.digest()), None),
-            };
-            inner.operations.counted(operation, inner.change(changed, change, key)).await
+            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease, failure)).await
+        })
+    }
+
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
+        })
+    }
+
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Key(key.digest());
+            let changed = inner.change(target, Change::Invalidate, Some(&key));
+            inner.operations.counted(StoreOperation::Invalidate, changed).await
+        })
+    }
+
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Key(key.digest());
+            let change = Change::Expire { over: Duration::ZERO };
+            let changed = inner.change(target, change, Some(&key));
+            inner.operations.counted(StoreOperation::Expire, changed).await
+        })
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
+        })
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Tag(tag.digest());
+            let changed = inner.change(target, Change::Invalidate, None);
+            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
+        })
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let target = ChangeTarget::Tag(tag.digest());
+            let change = Change::Expire { over: spread };
+            let changed = inner.change(target, change, None);
+            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
         })
     }
 }

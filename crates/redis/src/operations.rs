@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
-use super::inner::{Inner, TRACKED};
+use super::inner::Inner;
+use super::kept::Change;
 use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
@@ -18,9 +19,8 @@ use super::reply::{AcquireReply, Acquired, Found};
 use super::tags::Outdated;
 use super::unacknowledged::LeaseCommand;
 use bellwether::adapter::{micros, millis};
-use bellwether::store::Change;
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, WATERMARK_TTL,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL,
 };
 use bellwether::store::{OtherLease, Remaining, Renew, Token};
 use bellwether::trace::TraceParent;
@@ -93,7 +93,7 @@ impl Inner {
         let args = self.acquire_args(claim, digest, term, accept);
         let names = self.names(digest);
         let request = RedisRequest::script(&self.scripts.acquire, names, args, ACQUIRING);
-        let request = request.of(claim.key()).tracked(TRACKED);
+        let request = request.of(claim.key());
         let reminder = Reminder::new(self, claim, LeaseCommand::Take);
         let replied = self.client.run(&request, AcquireReply::read).await;
         let reply = reminder.settle(replied)?;
@@ -144,8 +144,8 @@ impl Inner {
                 let found = readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?;
                 Acquire::Found(exactly(found, now))
             }
-            Acquired::Busy { remaining, stale, trace } => {
-                let other = OtherLease::unknown();
+            Acquired::Busy { remaining, fence, stale, trace } => {
+                let other = OtherLease::new(fence);
                 Acquire::Busy { other, remaining, stale: readable(stale), trace }
             }
             Acquired::Failed { record, remaining, stale } => {
@@ -178,7 +178,7 @@ impl Inner {
         self: &Arc<Self>,
         lease: Lease,
         draft: Draft,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<Commit, StoreError> {
         let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
         let key = lease.key();
         let digest = lease.key().digest();
@@ -187,7 +187,7 @@ impl Inner {
         let Some(epochs) = self.epochs_of(&lease, &draft).await? else {
             // The lease blocks the key for nothing.
             let abandoned = self.abandon(lease.claim()).await;
-            return reminder.settle(abandoned.map(|()| Settled::Superseded));
+            return reminder.settle(abandoned.map(|()| Commit::Superseded));
         };
         let args = [
             token(lease.token()),
@@ -199,8 +199,8 @@ impl Inner {
         ];
         let names = self.names(&digest);
         let request = RedisRequest::script(&self.scripts.commit, names, args, "storing the entry");
-        let read = |reply| Some(if is_done(reply)? { Settled::Done } else { Settled::Superseded });
-        let committed = self.client.run(&request.of(key).tracked(TRACKED), read).await;
+        let read = |reply| Some(if is_done(reply)? { Commit::Stored } else { Commit::Superseded });
+        let committed = self.client.run(&request.of(key), read).await;
         self.forget(&digest);
         reminder.settle(committed)
     }
@@ -266,8 +266,6 @@ impl Inner {
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
         let names = self.names(digest);
         let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
-        // Over a plain connection if there is one, because no caller of this waits for a change.
-        let request = request.tracked(TRACKED).over(self.route(digest));
         let request = match key {
             Some(key) => request.of(key),
             None => request,
@@ -298,8 +296,8 @@ impl Inner {
         }
     }
 
-    /// Keeps an entry that an acquire found. One with tags is not kept, because the server does not
-    /// report changes of tags that were touched.
+    /// Keeps an entry that an acquire found. One with tags is not kept, because the tags were not read
+    /// with it.
     fn keep_found(self: &Arc<Self>, start: Option<ReadStart>, claim: &Claim, acquired: &Acquire) {
         if let Acquire::Found(entry) = acquired
             && entry.epochs().is_empty()
@@ -372,8 +370,6 @@ fn exactly(entry: Entry, now: u64) -> Entry {
 
 const ACQUIRING: &str = "taking the lease";
 
-/// How far two clocks may drift apart during one load, in us. The scripts have the same value.
-pub(super) const DRIFT: u64 = 1_000_000;
 /// How often an acquire is sent while the server's clock is being set.
 const TRIES: u32 = 3;
 
@@ -399,6 +395,7 @@ fn number(number: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::life::DRIFT;
     use super::super::tags::TAG_LIFE;
     use super::*;
 

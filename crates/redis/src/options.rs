@@ -46,7 +46,7 @@ impl From<RedisClientOptions> for RedisOptions {
         Self {
             client,
             name: None,
-            connections: 2,
+            connections: 1,
             near: None,
             near_ttl: Duration::from_secs(30),
             keeping: KeepingRules::default(),
@@ -131,18 +131,19 @@ impl RedisOptions {
         Self { client: self.client.resp2(), ..self }
     }
 
-    /// Sets the number of connections. One is for leases and receives the push messages about
-    /// changes. Lookups share the others. No request has a connection for itself.
+    /// Sets the number of connections. If there are several, one is for leases, and lookups share the
+    /// others. No request has a connection for itself. A near cache has one connection, over which the
+    /// server reports changes.
     ///
-    /// Default: 2. One connection carries hundreds of thousands of commands per second.
+    /// Default: 1. One connection carries hundreds of thousands of commands per second.
     ///
     /// # Errors
-    /// If it is not from 2 to 64.
+    /// If it is not from 1 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        if !(2..=64).contains(&connections) {
+        if !(1..=64).contains(&connections) {
             let setting = "connections of the store";
             let given = connections as usize;
-            return Err(ConfigError::Number { setting, given, least: 2, most: 64 });
+            return Err(ConfigError::Number { setting, given, least: 1, most: 64 });
         }
         Ok(Self { connections, ..self })
     }
@@ -171,8 +172,8 @@ impl RedisOptions {
         self.name.clone().unwrap_or_else(|| self.client.namespace().into())
     }
 
-    /// The number of connections without tracking. None with a near tier.
-    pub(super) fn plain_connections(&self) -> u32 {
+    /// The number of connections for lookups only. None with a near tier.
+    pub(super) fn lookup_connections(&self) -> u32 {
         if self.near.is_some() { 0 } else { self.connections - 1 }
     }
 

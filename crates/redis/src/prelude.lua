@@ -1,6 +1,19 @@
 -- prelude: the functions that the scripts of the store share. It follows the prelude of all
 -- protocols.
 
+-- A string. False if nothing is there.
+local function peek(name)
+  return read('GET', name)
+end
+
+-- Writes, unless the server refuses that for now, as a full one does. The refusal of a replica is
+-- raised, because another server is the primary.
+local function try(...)
+  local reply = redis.pcall(...)
+  local refused = type(reply) == 'table' and reply.err
+  if refused and string.find(refused, 'READONLY', 1, true) then error(refused) end
+end
+
 -- The latest version of an entry that this script can read.
 local latest = 2
 
@@ -20,6 +33,9 @@ end
 -- How far two clocks may drift apart during one load, in us. If a stored time is further in the
 -- future, the server's clock was set back after that time was read.
 local drift = 1000000
+
+-- The length of the longest entry that a message carries.
+local longest_told = 16384
 
 -- How long watermarks are kept, in ms.
 local watermark_life = 600000
@@ -46,8 +62,7 @@ end
 
 -- The length of a lease: token, 16 bytes, fence, 8, and term in ms, 8. Two things may follow. The first
 -- is the trace of its load, a W3C traceparent. Then come the marks of the processes that wait for its
--- end, 16 hexadecimal digits each. Only those wait by a mark to which the server does not report
--- changes.
+-- end, 16 hexadecimal digits each.
 local lease_length, trace_length = 32, 55
 
 -- Where the marks of a lease begin. All but the trace are multiples of the length of a mark.
@@ -77,11 +92,11 @@ end
 
 -- Adds the mark of a process to a lease. A full server refuses, and then the process polls.
 local function leave_mark(name, lease, mark)
-  if add_mark(marks_of(lease), mark) then redis.pcall('SETRANGE', name, #lease, mark) end
+  if add_mark(marks_of(lease), mark) then try('SETRANGE', name, #lease, mark) end
 end
 
--- A failure without its marks, and the marks. Processes without tracking leave them during a
--- cooldown in which no caller has the lease. They follow the message and a zero byte.
+-- A failure without its marks, and the marks. Processes leave them during a cooldown in which no
+-- caller has the lease. They follow the message and a zero byte.
 local function split_failure(failed)
   local last = failed and string.find(failed, '%z[0-9a-f]+$', 34)
   if not last or not has_marks(failed, last + 1) then return failed, '' end
@@ -93,12 +108,14 @@ end
 local function leave_mark_at_failure(name, failed, marks, mark)
   local at, before = #failed + 1 + #marks, ''
   if marks == '' then at, before = #failed, '\0' end
-  if add_mark(marks, mark) then redis.pcall('SETRANGE', name, at, before .. mark) end
+  if add_mark(marks, mark) then try('SETRANGE', name, at, before .. mark) end
 end
 
 -- Tells the processes that have left a mark at a lease that it has ended.
-local function tell_waiters(name, lease)
-  if lease and #lease > lease_length and lease_fence(lease) then tell(name, marks_of(lease)) end
+local function tell_waiters(name, lease, message)
+  if lease and #lease > lease_length and lease_fence(lease) then
+    tell(name, marks_of(lease), message)
+  end
 end
 
 -- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after

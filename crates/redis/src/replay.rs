@@ -10,11 +10,11 @@ use tokio::select;
 use tokio::time::sleep;
 
 use super::inner::Inner;
-use super::kept::{ChangeTarget, Keeping, KeptInvalidation, merged};
+use super::kept::{Change, ChangeTarget, Keeping, KeptInvalidation};
 use super::reminder::Reminder;
 use super::unacknowledged::LeaseCommand;
 use bellwether::Tags;
-use bellwether::store::{Accept, Acquire, Change, Claim, Draft, Entry, Lease, Settled};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease};
 use bellwether::{Digest, Key};
 use bellwether::{StoreError, StoreErrorKind};
 
@@ -99,7 +99,7 @@ impl Inner {
         self: &Arc<Self>,
         lease: Lease,
         draft: Draft,
-    ) -> Result<Settled, StoreError> {
+    ) -> Result<Commit, StoreError> {
         let reassertions = self.kept.reassertions();
         let tags = lease.claim().tags().iter().chain(draft.tags().iter());
         if let Err(error) = self.settle(lease.key(), tags).await {
@@ -107,18 +107,18 @@ impl Inner {
             return reminder.settle(Err(error));
         }
         if lease.fence() < self.kept.floor() {
-            return self.abandon(lease.claim()).await.map(|()| Settled::Superseded);
+            return self.abandon(lease.claim()).await.map(|()| Commit::Superseded);
         }
         let digest = lease.key().digest();
         let is_expiry = draft.is_expiry();
         let committed = self.commit(lease, draft).await?;
-        if is_expiry && committed == Settled::Done {
+        if is_expiry && committed == Commit::Stored {
             let expiry = Change::Expire { over: Duration::ZERO };
             self.kept.executed(ChangeTarget::Key(digest), expiry, None);
         }
         // An invalidation that the server has lost cannot supersede it there.
         if self.kept.reassertions() != reassertions {
-            return Ok(Settled::Superseded);
+            return Ok(Commit::Superseded);
         }
         Ok(committed)
     }
@@ -200,7 +200,7 @@ impl<'a> Keeper<'a> {
 
     /// What has to be executed.
     fn merged(&self) -> Change {
-        self.kept.map_or(self.change, |kept| merged(kept.change(), self.change))
+        self.kept.map_or(self.change, |kept| kept.change().and(self.change))
     }
 
     fn settle(mut self, executed: Result<bool, StoreError>) -> Result<bool, StoreError> {

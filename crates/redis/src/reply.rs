@@ -45,7 +45,7 @@ pub(super) struct AcquireReply {
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found(Found),
-    Busy { remaining: Duration, stale: Option<Found>, trace: Option<TraceParent> },
+    Busy { remaining: Duration, fence: u64, stale: Option<Found>, trace: Option<TraceParent> },
     Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
     Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
@@ -147,6 +147,7 @@ impl Acquired {
             Value::Int(1) => Found::of(next()?, &next()?).map(Self::Found),
             Value::Int(2) => Some(Self::Busy {
                 remaining: millis(&next()?)?,
+                fence: next()?.whole()?,
                 stale: Found::of(next()?, &next()?),
                 // The script gives what another process has written there.
                 trace: match next() {
@@ -223,8 +224,9 @@ mod tests {
     #[test]
     fn a_trace_that_cannot_be_read_is_none() {
         let busy = |trace| {
-            let fields = [Value::Int(2), Value::Int(1), Value::Int(7), Value::Nil, Value::Int(0)];
-            let reply = fields.into_iter().chain(trace).collect();
+            let head = [2, 1, 7, 9].map(Value::Int);
+            let fields = head.into_iter().chain([Value::Nil, Value::Int(0)]);
+            let reply = fields.chain(trace).collect();
             match AcquireReply::read(Value::Array(reply)).and_then(|reply| reply.answer) {
                 Some(Acquired::Busy { trace, .. }) => trace,
                 other => panic!("{other:?}"),

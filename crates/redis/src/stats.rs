@@ -20,7 +20,7 @@ use bellwether_redis_client::RedisNodeStats;
 /// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 /// | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 /// | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
-/// | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `tracking`, `messages` or `polling` |
+/// | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `messages` or `polling` |
 /// | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
 /// | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | [`RedisNodeStats`] |
 /// | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
@@ -102,14 +102,11 @@ pub struct ReplayStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedisWakeUps {
-    /// The server reports changes (RESP3 client tracking). Until the first connection, this is what
-    /// the options request.
-    Tracking,
-    /// The script that ends the lease publishes a message, because the server refuses tracking or
-    /// the options do not request it.
+    /// The script that ends the lease publishes a message to each process that waits, with the entry if
+    /// that is short.
     Messages,
-    /// They read again after pauses of up to 250 ms, because the server refuses messages, too, or
-    /// the subscription is not open.
+    /// They read again after pauses of up to 250 ms, because the server refuses messages, or the
+    /// subscription is not open.
     #[default]
     Polling,
 }
@@ -117,11 +114,7 @@ pub enum RedisWakeUps {
 impl RedisWakeUps {
     /// Each way with its name, and whether it is this one.
     pub fn by_name(self) -> impl Iterator<Item = (&'static str, bool)> {
-        let ways = [
-            ("tracking", Self::Tracking),
-            ("messages", Self::Messages),
-            ("polling", Self::Polling),
-        ];
+        let ways = [("messages", Self::Messages), ("polling", Self::Polling)];
         ways.into_iter().map(move |(name, way)| (name, way == self))
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::inner::Inner;
+use super::kept::Change;
 use super::lookup_batch::LookupTarget;
 use super::near::{Near, Version};
 use super::reply;
@@ -25,7 +26,6 @@ use bellwether::StoreError;
 use bellwether::Tags;
 use bellwether::adapter::jitter;
 use bellwether::adapter::millis;
-use bellwether::store::Change;
 use bellwether::store::Standing;
 use bellwether::store::{Acquire, Claim, Draft, Entry, Lease, TagEpoch};
 use bellwether_redis_client::{InSlot, RedisRequest, RedisValue, ServerClock, SlotGroup};
@@ -72,7 +72,6 @@ impl Inner {
         let args = [how.to_vec(), random_bytes(1), number(millis(over).min(LONGEST_MS))];
         let names = [self.tag_name(digest)];
         let request = RedisRequest::script(&self.scripts.change_tag, names, args, CHANGING);
-        let request = request.over(self.route(digest));
         let read = |reply| (reply == RedisValue::Int(1)).then_some(());
         let changed = self.client.run(&request, read).await;
         // Copies with this tag are not served from here on, even before the server reports it.
@@ -93,9 +92,8 @@ impl Inner {
         for SlotGroup { slot, items: group } in by_slot {
             let names: Vec<_> = group.iter().map(|tag| self.tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
-            let route = self.route(group[0]);
             let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
-            requests.push(request.over(route).in_slot(slot));
+            requests.push(request.in_slot(slot));
             groups.push(group);
         }
         let mut touched = Ok(Vec::with_capacity(tags.len()));
@@ -213,6 +211,7 @@ impl Inner {
             }
             Acquire::Busy { other, remaining, stale, trace } => {
                 let stale = self.judge_stale(stale, claim, &mut known).await;
+                let other = other.seen_under(touched.iter().map(TouchedTag::epoch).collect());
                 Acquire::Busy { other, remaining, stale, trace }
             }
             Acquire::Failed { failure, remaining, stale } => {

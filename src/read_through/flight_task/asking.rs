@@ -68,7 +68,7 @@ where
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let tags = self.claim.tags().clone();
-        match self.core.store.lookup(self.leader.key().clone(), tags).await {
+        match self.core.store.lookup_tagged(self.leader.key().clone(), tags).await {
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {

@@ -26,7 +26,7 @@ use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::stats::{LeaseEvent, StoreFailure};
 use crate::status::BypassReason;
-use crate::store::{Claim, Draft, End, Failure, Marker, Renew, Settled, Value};
+use crate::store::{Claim, Commit, Draft, Failure, Marker, Renew, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -246,14 +246,14 @@ where
         // misses.
         let asked = self.leader.generation();
         let PreparedDraft { draft, is_kept: stored } = prepared;
-        match self.core.store.settle(End::Commit(granted.lease, draft)).await {
-            Ok(Settled::Done) => {
+        match self.core.store.commit(granted.lease, draft).await {
+            Ok(Commit::Stored) => {
                 if let Outcome::Value(_, origin) = &mut outcome {
                     *origin = ValueOrigin::Loaded { stored };
                 }
                 TaskEvent::Stored { asked, outcome, memory }
             }
-            Ok(Settled::Superseded) => TaskEvent::Superseded { began, outcome, memory },
+            Ok(Commit::Superseded) => TaskEvent::Superseded { began, outcome, memory },
             Err(error) => {
                 self.core.statistics.store_failed(StoreFailure::Commit, &error);
                 TaskEvent::CommitFailed { began, outcome }
@@ -264,7 +264,7 @@ where
     /// Releases the lease with a marker: waiters in other processes learn that the answer is
     /// private.
     pub(super) async fn mark(&self, granted: GrantedLease, marker: PreparedDraft) -> TaskEvent {
-        match self.core.store.settle(End::Commit(granted.lease, marker.draft)).await {
+        match self.core.store.commit(granted.lease, marker.draft).await {
             Ok(_) => TaskEvent::Released,
             Err(error) => {
                 self.core.statistics.store_failed(StoreFailure::Marker, &error);
@@ -275,8 +275,8 @@ where
 
     /// Releases the lease with a report of the failure, so that the whole fleet counts it.
     pub(super) async fn report(&self, granted: GrantedLease, failure: Failure) -> TaskEvent {
-        match self.core.store.settle(End::Fail(granted.lease, failure)).await {
-            Ok(_) => {
+        match self.core.store.fail(granted.lease, failure).await {
+            Ok(()) => {
                 self.core.loads.failures.note_reported(&self.leader.key().digest());
                 TaskEvent::Released
             }
@@ -295,7 +295,7 @@ where
     }
 
     pub(super) async fn abandon(&self, claim: Claim) {
-        if let Err(error) = self.core.store.settle(End::Abandon(claim)).await {
+        if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a lease is not released: it ends when it lapses");
         }
     }

@@ -7,6 +7,8 @@ mod loading;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 use tracing::{Instrument, Span};
@@ -171,7 +173,24 @@ where
         for claim in self.core.loads.orphaned.take(self.leader.key()) {
             self.abandon(claim).await;
         }
+        self.gather().await;
         self.work(TaskState::Acquiring { memory }).await;
+    }
+
+    /// Lets the callers join that are about to run, as those of a burst are: the answer to the first
+    /// request is for them then, and they cost no other one. A runtime of one thread runs them before
+    /// this task anyway.
+    async fn gather(&self) {
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return;
+        }
+        for _ in 0..MOST_YIELDS {
+            let callers = self.leader.callers();
+            yield_now().await;
+            if self.leader.callers() == callers {
+                break;
+            }
+        }
     }
 
     /// The same, after a lookup that failed.
@@ -315,6 +334,9 @@ enum CooldownEnd {
     /// The time is over, or the key has changed.
     Over,
 }
+
+/// How often a flight lets others run before its first request, while more callers join.
+const MOST_YIELDS: u32 = 32;
 
 /// After this time at most, a flight in a cooldown asks the store again, in case it missed a
 /// change.

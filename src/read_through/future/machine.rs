@@ -80,9 +80,9 @@ pub(super) struct PendingRequest<S, Req, C> {
     bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
     listener: Option<PhaseListener>,
-    /// It has asked the store, or joined a flight that does.
+    /// It has asked the store, or joined a flight that does; and the number of its lone lookup.
     pub(super) has_asked: bool,
-    /// Its answer is in the statistics.
+    looked_up: Option<u64>,
     pub(super) is_counted: bool,
     /// The span in which it waits, from when it has asked.
     pub(super) span: RequestSpan,
@@ -119,6 +119,7 @@ where
             bypassing: None,
             listener: None,
             has_asked: false,
+            looked_up: None,
             is_counted: false,
             span: RequestSpan::default(),
         }
@@ -190,10 +191,10 @@ where
         }
         match self.core.loads.flights.look_up_alone(&self.key) {
             Some(lookup) => {
+                self.looked_up = lookup.number();
                 let max_wait = self.core.policy.max_lookup_wait();
                 self.timer.wait_until(max_wait.map(|most| self.waiting_since + most), None);
-                let (key, tags) = (self.key.clone(), self.tags.clone());
-                let answer = self.core.store.lookup(key, tags);
+                let answer = self.core.store.lookup_tagged(self.key.clone(), self.tags.clone());
                 State::LookingUp { answer, _alone: lookup }
             }
             None => self.join(None),
@@ -315,11 +316,10 @@ where
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         let fails_fast = self.core.policy.wait.is_fail_fast() && !self.is_uncached;
-        let waiter = match flights.join(&self.key, tags, fails_fast, self.span.caller()) {
+        let span = self.span.caller();
+        let waiter = match flights.join(&self.key, tags, self.looked_up, fails_fast, span) {
             Role::Joined(waiter) => {
-                if let Some(listener) = &self.listener {
-                    listener(Phase::Waiting);
-                }
+                self.listener.iter().for_each(|listener| listener(Phase::Waiting));
                 waiter
             }
             Role::Opened(leader, waiter) => {

@@ -35,7 +35,8 @@ impl World {
                 && flight == from.id
             {
                 let forced = from.is_forced;
-                let again = Reader::Joining { required, forced, store_failed: false };
+                let opened = self.opened;
+                let again = Reader::Joining { required, opened, forced, store_failed: false };
                 *reader = if is_over(opener) { Reader::Over } else { again };
             }
         }
@@ -102,7 +103,8 @@ impl World {
                 && flight == id
                 && joined >= asked
             {
-                *reader = Reader::LookingUp { required, is_settled: false };
+                let opened = self.opened;
+                *reader = Reader::LookingUp { required, opened, is_settled: false };
             }
         }
     }

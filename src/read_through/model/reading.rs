@@ -2,7 +2,7 @@
 
 use super::acting::failures;
 use super::payload::{Doing, ModelFlight, Version, Wanted};
-use super::rules::{Rules, Serves};
+use super::rules::{Rules, Serves, Without};
 use super::storing;
 use super::world::{Age, PROCESS, Reader, Violated, WRITING, World};
 use crate::read_through::step::{LeaseHold, Memory};
@@ -18,18 +18,21 @@ impl World {
         match self.readers[reader] {
             Reader::Idle { forced: true } => {
                 let required = self.required[usize::from(PROCESS[reader])];
-                let joining = Reader::Joining { required, forced: true, store_failed: false };
+                let opened = u8::MAX;
+                let joining =
+                    Reader::Joining { required, opened, forced: true, store_failed: false };
                 self.go(reader, joining, next);
             }
             Reader::Idle { forced: false } => {
                 let required = self.required[usize::from(PROCESS[reader])];
-                self.go(reader, Reader::LookingUp { required, is_settled: false }, next);
+                let opened = self.opened;
+                self.go(reader, Reader::LookingUp { required, opened, is_settled: false }, next);
             }
-            Reader::LookingUp { required, is_settled } => {
-                self.look_up(rules, reader, required, is_settled, next)?;
+            Reader::LookingUp { required, opened, is_settled } => {
+                self.look_up(rules, reader, (required, opened), is_settled, next)?;
             }
-            Reader::Joining { required, forced, store_failed } => {
-                self.join(rules, reader, required, forced, store_failed, next)?;
+            Reader::Joining { required, opened, forced, store_failed } => {
+                self.join(rules, reader, (required, opened), forced, store_failed, next)?;
             }
             Reader::Waiting { .. } => self.leave(reader, next)?,
             Reader::Over => {}
@@ -54,29 +57,29 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        required: Version,
+        (required, opened): (Version, u8),
         is_settled: bool,
         next: &mut Vec<Self>,
     ) -> Result<(), Violated> {
-        let joining = |store_failed| Reader::Joining { required, forced: false, store_failed };
+        let join = |store_failed| Reader::Joining { required, opened, forced: false, store_failed };
         let process = PROCESS[reader];
         let flight = self.flight_of(process, false).map(|at| &self.flights[at]);
         if !is_settled && flight.is_some_and(|flight| !flight.callers_look_up) {
-            self.go(reader, joining(false), next);
+            self.go(reader, join(false), next);
             return Ok(());
         } else if !is_settled && rules.keeps && usize::from(process) == WRITING {
-            self.settle_lookup(rules, reader, required, next);
+            self.settle_lookup(rules, reader, (required, opened), next);
             return Ok(());
         }
         if self.left.failures > 0 {
             let mut failed = self.clone();
             failed.left.failures -= 1;
-            failed.go(reader, joining(true), next);
+            failed.go(reader, join(true), next);
         }
         let entry = storing::looked_up(rules, &self.store);
         let value = entry.and_then(|entry| Some((entry.draft.version()?, entry.age, entry.fence)));
         let Some((version, age, fence)) = value else {
-            self.go(reader, joining(false), next);
+            self.go(reader, join(false), next);
             return Ok(());
         };
         if version < required {
@@ -87,7 +90,7 @@ impl World {
             Age::Due => Some(Wanted::Other(fence)),
             Age::Stale if rules.stale == Serves::WhileRevalidating => Some(Wanted::Fresh),
             Age::Stale => {
-                self.go(reader, joining(false), next);
+                self.go(reader, join(false), next);
                 return Ok(());
             }
         };
@@ -106,7 +109,7 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        required: Version,
+        (required, opened): (Version, u8),
         forced: bool,
         store_failed: bool,
         next: &mut Vec<Self>,
@@ -114,7 +117,9 @@ impl World {
         let mut world = self.clone();
         if let Some(at) = self.flight_of(PROCESS[reader], forced) {
             let flight = self.flights[at].id;
-            let joined = self.flights[at].generations;
+            // It may have asked before that flight was opened.
+            let is_before = flight > opened || rules.without == Without::OrderOfLookups;
+            let joined = if is_before { 0 } else { self.flights[at].generations };
             world.readers[reader] = Reader::Waiting { required, flight, joined, opener: false };
             next.push(world);
             return Ok(());

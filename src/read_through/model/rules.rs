@@ -65,6 +65,8 @@ pub(super) enum Without {
     FencesOfMessages,
     /// A message answers the waiters of the last request, before that is answered.
     AnswersBeforeMessages,
+    /// A caller that has looked up counts as one that had asked before its flight was opened.
+    OrderOfLookups,
     /// The epochs of a message's entry are not compared.
     EpochsOfMessages,
 }

@@ -185,10 +185,27 @@ impl ModelStore {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reader {
-    Idle { forced: bool },
-    LookingUp { required: Version, is_settled: bool },
-    Joining { required: Version, forced: bool, store_failed: bool },
-    Waiting { required: Version, flight: u8, joined: u8, opener: bool },
+    Idle {
+        forced: bool,
+    },
+    /// So many flights had been opened when it began.
+    LookingUp {
+        required: Version,
+        opened: u8,
+        is_settled: bool,
+    },
+    Joining {
+        required: Version,
+        opened: u8,
+        forced: bool,
+        store_failed: bool,
+    },
+    Waiting {
+        required: Version,
+        flight: u8,
+        joined: u8,
+        opener: bool,
+    },
     Over,
 }
 

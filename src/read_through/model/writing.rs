@@ -123,14 +123,15 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        required: Version,
+        (required, opened): (Version, u8),
         next: &mut Vec<Self>,
     ) {
         let (mut settled, failed) = self.settled(rules, Without::ReplaysBeforeLookups);
-        settled.readers[reader] = Reader::LookingUp { required, is_settled: true };
+        settled.readers[reader] = Reader::LookingUp { required, opened, is_settled: true };
         next.push(settled);
         for mut world in failed {
-            world.readers[reader] = Reader::Joining { required, forced: false, store_failed: true };
+            world.readers[reader] =
+                Reader::Joining { required, opened, forced: false, store_failed: true };
             next.push(world);
         }
     }

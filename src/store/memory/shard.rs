@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::store::clock::{Moment, micros};
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew, Settled,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
     TagEpoch, WATERMARK_TTL,
 };
 use crate::tag::Tags;
@@ -170,12 +170,12 @@ impl MemoryShard {
         draft: Draft,
         tags: Vec<TagView>,
         now: Moment,
-    ) -> Settled {
+    ) -> Commit {
         let key = lease.key();
         let holds = self.guards.held(lease.claim(), lease.fence(), now).is_some();
         self.abandon(lease.claim());
         if !holds && !self.may_still_store(lease, now) {
-            return Settled::Superseded;
+            return Commit::Superseded;
         }
         self.guards.forget_failure(key);
         if !draft.lifetimes().life().is_zero() {
@@ -183,7 +183,7 @@ impl MemoryShard {
         } else if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
         }
-        Settled::Done
+        Commit::Stored
     }
 
     /// As [`abandon`](Self::abandon), and remembers why the load failed.

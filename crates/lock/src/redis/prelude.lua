@@ -1,5 +1,16 @@
 -- prelude: the functions of the scripts of the locks. It follows the prelude of all scripts.
 
+-- A string, read without subscribing the caller to its next change: GETEX counts as a write, which
+-- client tracking does not register. False if nothing is there.
+local function peek(name)
+  return read('GETEX', name)
+end
+
+-- Subscribes the caller to the next change of a name, even if nothing is there.
+local function watch(name)
+  read('GET', name)
+end
+
 -- Whether a name exists, with a value of any type. It does not subscribe: a command that only reads makes
 -- the server track the name, and a name that never changes would be tracked for ever.
 local function is_there(name)

@@ -56,9 +56,11 @@ impl Scripted {
     pub(super) async fn prove(&self, lock: &dyn Lock) -> Result<(), LockError> {
         let connecting = self.client.connecting(async {
             self.client.connect().await?;
-            self.client.check_commands(self.scripts.commands).await?;
+            match self.client.is_tracked() {
+                true => self.client.check_commands(self.scripts.commands).await?,
+                false => self.client.check_scripts(self.scripts.commands).await?,
+            }
             prove_single(&self.client, &self.scripts.renew).await?;
-            self.client.prepare_messages().await?;
             prove(lock).await
         });
         connecting.await
@@ -109,7 +111,8 @@ impl Scripted {
         let claim = request.claim.clone();
         let of_slot = || self.client.shared_name("fence", &claim.key().digest());
         names.push(self.counter().unwrap_or_else(of_slot));
-        let rare = [more, self.client.mark()];
+        let mark = if self.client.is_tracked() { Vec::new() } else { self.client.mark() };
+        let rare = [more, mark];
         let mut args = vec![token(&claim), millis(request.lease)];
         if rare.iter().any(|arg| !arg.is_empty()) {
             args.extend(rare);

@@ -59,7 +59,7 @@ pub(super) async fn discover(
 async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], ASKING_FOR_SLOTS);
     let request = request.with_args([b"SLOTS".to_vec()]);
-    let replied = node.send(Route::Tracked, Outgoing::One(&request), deadline).await;
+    let replied = node.send(Route::First, Outgoing::One(&request), deadline).await;
     let replied = replied.map_err(|error| error.said)?;
     let malformed = || request.error(&RequestError::Malformed);
     SlotRanges::read(replied.value, &node.address).ok_or_else(malformed)

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use self::table::{ChangeTarget, KeptInvalidation, merged};
+pub(super) use self::table::{Change, ChangeTarget, KeptInvalidation};
 
 use self::table::KeptTable;
 use super::near::Near;
@@ -41,7 +41,7 @@ use super::stats::ReplayStats;
 use crate::keeping_rules::KeepingRules;
 use bellwether::Digest;
 use bellwether::adapter::LogThrottle;
-use bellwether::store::Change;
+use bellwether::store::Watchers;
 use bellwether_redis_client::LossObserver;
 
 /// The invalidations that a store repeats.
@@ -50,6 +50,8 @@ pub(super) struct KeptInvalidations {
     /// The name of the store in log messages.
     store: Arc<str>,
     near: Option<Arc<Near>>,
+    /// Told when invalidations are re-asserted.
+    watchers: Watchers,
     /// Whether there is nothing to do before a read. Then operations take no lock.
     is_quiet: AtomicBool,
     reassertions: AtomicU64,
@@ -80,11 +82,17 @@ pub(super) enum Keeping {
 }
 
 impl KeptInvalidations {
-    pub(super) fn new(rules: KeepingRules, store: Arc<str>, near: Option<Arc<Near>>) -> Self {
+    pub(super) fn new(
+        rules: KeepingRules,
+        store: Arc<str>,
+        near: Option<Arc<Near>>,
+        watchers: Watchers,
+    ) -> Self {
         Self {
             rules,
             store,
             near,
+            watchers,
             is_quiet: AtomicBool::new(true),
             reassertions: AtomicU64::new(0),
             floor: AtomicU64::new(0),
@@ -273,6 +281,7 @@ impl LossObserver for KeptInvalidations {
         self.reasserted.fetch_add(lost.len() as u64, Ordering::Relaxed);
         // After the table was changed: a read that notices this then finds them there.
         self.reassertions.fetch_add(1, Ordering::Release);
+        self.watchers.tell_all();
         tracing::info!(
             store = %self.store,
             count = lost.len(),

@@ -6,13 +6,22 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use bellwether::Digest;
-use bellwether::store::Change;
 
 /// What is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum ChangeTarget {
     Key(Digest),
     Tag(Digest),
+}
+
+/// How a key or a tag is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Change {
+    Invalidate,
+    /// Its entries become stale: that of a key at once, those of a tag over a time.
+    Expire {
+        over: Duration,
+    },
 }
 
 /// An invalidation that is repeated.
@@ -49,12 +58,14 @@ impl ChangeTarget {
     }
 }
 
-/// Two changes as one. An expiry of a tag within the time of another one makes the entries from
-/// before stale at once.
-pub(in super::super) fn merged(one: Change, other: Change) -> Change {
-    match (one, other) {
-        (Change::Expire { .. }, Change::Expire { .. }) => Change::Expire { over: Duration::ZERO },
-        _ => Change::Invalidate,
+impl Change {
+    /// Two changes as one. An expiry of a tag within the time of another one makes the entries from
+    /// before stale at once.
+    pub(in super::super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Expire { .. }, Self::Expire { .. }) => Self::Expire { over: Duration::ZERO },
+            _ => Self::Invalidate,
+        }
     }
 }
 
@@ -105,7 +116,7 @@ impl KeptTable {
         let kept = match former {
             None => KeptInvalidation { change, at, was_acknowledged, number },
             Some(former) => KeptInvalidation {
-                change: merged(former.change, change),
+                change: former.change.and(change),
                 at: former.at.max(at),
                 was_acknowledged: former.was_acknowledged && was_acknowledged,
                 number,

@@ -10,7 +10,7 @@ const SOFT: Change = Change::Expire { over: Duration::ZERO };
 
 fn table(most: usize) -> KeptInvalidations {
     let rules = KeepingRules { most, window: 10 * SECOND, ..KeepingRules::default() };
-    KeptInvalidations::new(rules, "shop".into(), None)
+    KeptInvalidations::new(rules, "shop".into(), None, Watchers::default())
 }
 
 fn item(sku: u64) -> ChangeTarget {

@@ -69,12 +69,12 @@ async fn a_stopped_leader_does_no_harm_to_a_load_of_another_process() {
     begin(&stage.others, KEY, KEY, CALLERS).await;
     let second = stage.loads.next().await;
     assert_eq!(second.version, 2);
-    let held = stage.fleet.lease(KEY).mark();
+    let held = stage.fleet.lease(KEY).holder();
     assert!(held.is_some());
     stage.load.answer();
     stage.leader.resume();
     the_opener_alone_has_the_old(&stage.leader).await;
-    assert_eq!(stage.fleet.lease(KEY).mark(), held, "not its own any more");
+    assert_eq!(stage.fleet.lease(KEY).holder(), held, "not its own any more");
     assert_eq!(stage.fleet.entry(KEY).mark(), None, "refused");
     second.answer();
     all_have(&end(&stage.others, KEY).await, 2);
@@ -107,7 +107,7 @@ async fn a_load_that_fails_late_ends_no_other_lease() {
     let mut stage = Stage::set().await;
     begin(&stage.others, KEY, KEY, CALLERS).await;
     let second = stage.loads.next().await;
-    let held = stage.fleet.lease(KEY).mark();
+    let held = stage.fleet.lease(KEY).holder();
     assert!(held.is_some());
     // The first load fails, and the leader gives up a lease that is not its own any more.
     drop(stage.load);
@@ -117,7 +117,7 @@ async fn a_load_that_fails_late_ends_no_other_lease() {
     // The leader gives its lease up before it asks for anything else. Its other callers wait for the
     // load that runs.
     stage.leader.read(OTHER).await;
-    assert_eq!(stage.fleet.lease(KEY).mark(), held, "not its own any more");
+    assert_eq!(stage.fleet.lease(KEY).holder(), held, "not its own any more");
     second.answer();
     all_have(&end(&stage.others, KEY).await, 1);
     all_have(&stage.leader.end(KEY).await, 1);
@@ -165,10 +165,10 @@ async fn a_load_slower_than_its_lease_keeps_it() {
     let load = loads.next().await;
     // The first renewal writes the whole term into the lease, those after it change its life only.
     fleet.has_called(&before, "pexpire", 1).await;
-    let held = fleet.lease(KEY).mark();
+    let held = fleet.lease(KEY).holder();
     // Renewed every third of it, the fourth time is after its end.
     fleet.has_called(&before, "pexpire", 5).await;
-    assert_eq!(fleet.lease(KEY).mark(), held);
+    assert_eq!(fleet.lease(KEY).holder(), held);
     load.answer();
     all_have(&end(&workers, KEY).await, 1);
     assert_eq!(fleet.database.loads(KEY), 1);

@@ -105,6 +105,11 @@ impl Fleet {
         }
     }
 
+    /// Ends all connections over which processes are told.
+    pub(crate) fn end_subscriptions(&self) {
+        self.redis.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    }
+
     pub(crate) fn entry(&self, key: u64) -> RedisName<'_> {
         self.redis_name(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
     }
@@ -175,6 +180,16 @@ impl RedisName<'_> {
         }
     }
 
+    /// A digest of what a lease says of its holder. The marks of those that wait for it come and go.
+    pub(crate) fn holder(&self) -> Option<String> {
+        let hash = "local kept = redis.call('GETRANGE', KEYS[1], 0, 23) \
+             return kept ~= '' and redis.sha1hex(kept)";
+        match self.redis.command(&["EVAL", hash, "1", &self.name]) {
+            Reply::Text(holder) => Some(holder),
+            _ => None,
+        }
+    }
+
     pub(crate) fn delete(&self) {
         self.redis.command(&["DEL", &self.name]);
     }
@@ -235,7 +250,7 @@ fn is_of_the_test(command: &str) -> bool {
 }
 
 fn is_used_by_scripts(command: &str) -> bool {
-    ["get", "getex", "setrange", "set", "del", "pttl", "pexpire", "time"].contains(&command)
+    ["get", "setrange", "set", "del", "pttl", "pexpire", "publish", "time"].contains(&command)
 }
 
 impl fmt::Debug for Calls {

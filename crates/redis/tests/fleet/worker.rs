@@ -11,7 +11,7 @@ use bellwether::metrics::publish;
 use bellwether::{
     CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
 };
-use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;
 use bellwether_testkit::ledger::LedgerWriter;
@@ -199,7 +199,7 @@ impl Member {
         Report {
             pushes: stats.pushes,
             connects: stats.connects,
-            receives_pushes: self.store.is_tracking(),
+            receives_pushes: self.store.stats().wake_ups == RedisWakeUps::Messages,
             in_flight: self.service.in_flight() + self.limited.in_flight(),
             kept: stats.replay.pending,
             sums: self.service.stats().into(),

@@ -1,13 +1,12 @@
 //! Every store keeps the contract, and the suite notices one that does not.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Failure, Lease, Renew, Settled, Store,
-    StoreFuture, Target, Watch,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
+use bellwether_redis::RedisWakeUps;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::{RedisServer, Reply};
 
@@ -22,7 +21,7 @@ async fn memory_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract() {
     let server = RedisServer::start();
     let store = options(&server).connect().await.expect("a store");
-    assert!(store.is_tracking());
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -30,7 +29,7 @@ async fn redis_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract_over_resp2() {
     let server = RedisServer::start();
     let store = options(&server).resp2().connect().await.expect("a store");
-    assert!(!store.is_tracking());
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -87,11 +86,11 @@ impl Store for Broken {
         self.store.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
-    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         if self.breaks(Promise::LookFinds) {
             return Box::pin(async { Ok(None) });
         }
-        self.store.lookup(key, tags)
+        self.store.lookup(key)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -114,29 +113,10 @@ impl Store for Broken {
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
 
-    fn settle(&self, end: End) -> StoreFuture<Settled> {
-        match end {
-            End::Commit(lease, draft) => self.commit(lease, draft),
-            End::Fail(lease, failure) => done(self.fail(lease, failure)),
-            End::Abandon(claim) => done(self.abandon(claim)),
-        }
-    }
-
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
-        match (target, change) {
-            (Target::Key(key), Change::Invalidate) => self.invalidate(key),
-            (Target::Key(key), Change::Expire { .. }) => self.expire(key),
-            (Target::Tag(tag), Change::Invalidate) => not_there(self.invalidate_tag(tag)),
-            (Target::Tag(tag), Change::Expire { over }) => not_there(self.expire_tag(tag, over)),
-        }
-    }
-}
-
-impl Broken {
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Settled> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         if self.breaks(Promise::CommitStores) {
             let abandoned = self.store.abandon(lease.into_claim());
-            return Box::pin(async { abandoned.await.map(|()| Settled::Done) });
+            return Box::pin(async { abandoned.await.map(|()| Commit::Stored) });
         }
         if self.breaks(Promise::TagsAreCheckedAtCommit) && !lease.epochs().is_empty() {
             // As if the load had begun only now.
@@ -146,7 +126,7 @@ impl Broken {
                 store.abandon(claim.clone()).await?;
                 match store.acquire(claim, lease.term(), Accept::Nothing).await? {
                     Acquire::Lead { lease, .. } => store.commit(lease, draft).await,
-                    _ => Ok(Settled::Superseded),
+                    _ => Ok(Commit::Superseded),
                 }
             });
         }
@@ -159,7 +139,7 @@ impl Broken {
         let lies = self.breaks(Promise::CommitTellsSuperseded);
         Box::pin(async move {
             let committed = committed.await?;
-            Ok(if lies { Settled::Done } else { committed })
+            Ok(if lies { Commit::Stored } else { committed })
         })
     }
 
@@ -202,6 +182,10 @@ impl Broken {
         self.store.expire(key)
     }
 
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.store.lookup_tagged(key, tags)
+    }
+
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         if self.breaks(Promise::TagInvalidationRemoves) {
             return self.store.expire_tag(tag, Duration::ZERO);
@@ -215,14 +199,6 @@ impl Broken {
         }
         self.store.expire_tag(tag, spread)
     }
-}
-
-fn done(answer: StoreFuture<()>) -> StoreFuture<Settled> {
-    Box::pin(async { answer.await.map(|()| Settled::Done) })
-}
-
-fn not_there(answer: StoreFuture<()>) -> StoreFuture<bool> {
-    Box::pin(async { answer.await.map(|()| false) })
 }
 
 /// The lease that the token of this one has by now.

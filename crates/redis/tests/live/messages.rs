@@ -1,10 +1,11 @@
 //! Messages to waiters, where the server reports no changes.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Renew, Store, Value};
-use bellwether::{Lifetimes, StoreErrorKind};
+use bellwether::store::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, OtherLease, Remaining, Renew, Store, Value,
+};
+use bellwether::{Lifetimes, StoreErrorKind, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
@@ -46,7 +47,7 @@ fn lease_length(server: &RedisServer) -> Reply {
 }
 
 #[tokio::test]
-async fn a_user_with_the_rights_for_messages_needs_no_tracking() {
+async fn a_user_with_the_rights_for_messages_is_told() {
     let server = RedisServer::start();
     let options = user(&server, &["&bw:*", "+subscribe", "+publish"]);
     let store = options.connect().await.expect("a store");
@@ -74,15 +75,6 @@ async fn a_user_that_may_subscribe_and_not_publish_is_named_on_connecting() {
     let error = user(&server, &["&bw:*", "+subscribe"]).connect().await.expect_err("half of it");
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("+publish"), "{error}");
-}
-
-#[tokio::test]
-async fn a_store_with_tracking_needs_no_messages() {
-    let server = RedisServer::start();
-    let store = user(&server, &["+client|tracking"]).connect().await.expect("a store");
-    assert_eq!(store.stats().wake_ups, RedisWakeUps::Tracking);
-    let clients = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
-    assert_eq!(clients.text(), "");
 }
 
 /// It has no mark before its first use.
@@ -173,4 +165,79 @@ async fn a_foreign_value_that_is_as_long_as_a_lease_with_marks_blocks_no_caller(
         let lease = lead(&store, &Claim::new(key(1))).await;
         store.abandon(lease.into_claim()).await.expect("given up");
     }
+}
+
+/// What a store says of the lease that another one has.
+async fn other_lease(store: &RedisStore, claim: &Claim) -> OtherLease {
+    match acquire(store, claim, MINUTE).await {
+        Acquire::Busy { other, .. } => other,
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+async fn store_value(store: &RedisStore, lease: Lease, length: usize) {
+    let value = Value::new(vec![b'x'; length].into());
+    let draft = Draft::new(value, 1, Lifetimes::fresh_for(MINUTE));
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+}
+
+/// What tells a waiter with this claim that the leader has stored an entry of this length.
+async fn told(server: &RedisServer, claim: Claim, length: usize) -> (OtherLease, Option<Entry>) {
+    let (leader, waiter) = (over_resp2(server).await, over_resp2(server).await);
+    let lease = lead(&leader, &Claim::new(key(1)).tagged(claim.tags().clone())).await;
+    let mut watch = waiter.watch(&key(1));
+    let other = other_lease(&waiter, &claim).await;
+    store_value(&leader, lease, length).await;
+    (other, timeout(PATIENCE, watch.changed()).await.expect("a message"))
+}
+
+#[tokio::test]
+async fn a_message_carries_the_entry_that_was_stored_under_the_lease() {
+    let server = RedisServer::start();
+    let (other, entry) = told(&server, Claim::new(key(1)), 1000).await;
+    let entry = entry.expect("an entry");
+    assert!(entry.is_fresh() && other.has_stored(&entry), "{entry:?} {other:?}");
+    let tags = Tags::new([Tag::of("category").with(7)]).expect("one tag");
+    server.command(&["FLUSHALL"]);
+    let (other, entry) = told(&server, Claim::new(key(1)).tagged(tags), 1000).await;
+    assert!(other.has_stored(&entry.expect("an entry")), "{other:?}");
+}
+
+#[tokio::test]
+async fn an_entry_that_is_long_is_not_copied_to_each_process() {
+    let server = RedisServer::start();
+    let (_, entry) = told(&server, Claim::new(key(1)), 20_000).await;
+    assert!(entry.is_none());
+}
+
+/// The message may come late, when a later request has found another lease.
+#[tokio::test]
+async fn an_entry_is_not_that_of_a_later_lease() {
+    let server = RedisServer::start();
+    let (earlier, entry) = told(&server, Claim::new(key(1)), 10).await;
+    let entry = entry.expect("an entry");
+    let store = over_resp2(&server).await;
+    store.invalidate(key(1)).await.expect("invalidated");
+    let _held = lead(&store, &Claim::new(key(1))).await;
+    let later = other_lease(&over_resp2(&server).await, &Claim::new(key(1))).await;
+    assert!(earlier.has_stored(&entry) && !later.has_stored(&entry));
+}
+
+/// An invalidation of a tag does not end the lease. A claim that asks after it sees another epoch.
+#[tokio::test]
+async fn an_entry_of_an_earlier_epoch_of_a_tag_is_none_to_those_that_ask_later() {
+    let server = RedisServer::start();
+    let (leader, waiter) = (over_resp2(&server).await, over_resp2(&server).await);
+    let tag = || Tag::of("category").with(7);
+    let claim = || Claim::new(key(1)).tagged(Tags::new([tag()]).expect("one tag"));
+    let lease = lead(&leader, &claim()).await;
+    let before = other_lease(&waiter, &claim()).await;
+    let untagged = other_lease(&waiter, &Claim::new(key(1))).await;
+    let (fence, epochs) = (lease.fence(), lease.epochs().to_vec());
+    waiter.invalidate_tag(tag()).await.expect("invalidated");
+    let after = other_lease(&waiter, &claim()).await;
+    let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
+    let entry = draft.into_tagged_entry(fence, 0, Remaining::Known(MINUTE), epochs);
+    assert!(before.has_stored(&entry));
+    assert!(!after.has_stored(&entry) && !untagged.has_stored(&entry));
 }

@@ -1,12 +1,11 @@
 //! What servers do: refuse, forget, run out of memory, go away and come back.
 
-use bellwether_test::StoreExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes, StoreErrorKind};
-use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_test::conformance;
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
@@ -17,12 +16,11 @@ use crate::catalog::{Catalog, key, name, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The rights that the documentation of `RedisStore` asks for, but for [`TRACKING`].
-pub(crate) const RIGHTS: [&str; 13] = [
+/// The rights that the documentation of `RedisStore` asks for, but for [`TRACKING`] and [`MESSAGES`].
+pub(crate) const RIGHTS: [&str; 12] = [
     "~bw:*",
     "+mget",
     "+get",
-    "+getex",
     "+setrange",
     "+set",
     "+del",
@@ -37,8 +35,11 @@ pub(crate) const RIGHTS: [&str; 13] = [
 /// The one that a store can do without, if it has no near tier.
 const TRACKING: &str = "+client|tracking";
 
+/// Without these, waiters poll.
+const MESSAGES: [&str; 3] = ["&bw:*", "+subscribe", "+publish"];
+
 pub(crate) fn all_rights() -> Vec<&'static str> {
-    RIGHTS.into_iter().chain([TRACKING]).collect()
+    RIGHTS.into_iter().chain([TRACKING]).chain(MESSAGES).collect()
 }
 
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
@@ -50,7 +51,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
 async fn a_user_with_the_documented_rights_can_do_everything() {
     let server = RedisServer::start();
     let store = user(&server, &all_rights()).connect().await.expect("a store");
-    assert!(store.is_tracking());
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -162,14 +163,14 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
     let store = options(&server).connect().await.expect("it may have memory later");
-    assert!(store.find(key(1)).await.expect("an answer").is_none());
+    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_tracking_is_worked_with_by_pauses() {
+async fn a_server_that_refuses_messages_is_worked_with_by_pauses() {
     let server = RedisServer::start();
     let store = user(&server, &RIGHTS).connect().await.expect("a store");
-    assert!(!store.is_tracking());
+    assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -226,7 +227,7 @@ async fn a_restarted_server_is_found_again() {
     server.kill();
     server.restart();
     assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
-    assert!(catalog.store.is_tracking());
+    within(MINUTE, || catalog.store.stats().wake_ups == RedisWakeUps::Messages).await;
 }
 
 /// Short, because tests wait for it to run out.
@@ -275,18 +276,15 @@ async fn a_full_server_keeps_nothing_and_no_lease() {
 }
 
 #[tokio::test]
-async fn plain_hits_are_not_tracked() {
+async fn nothing_is_tracked_without_a_near_cache() {
     let server = RedisServer::start();
     let catalog = Catalog::on(&server).await;
-    for sku in 0..20 {
-        catalog.ask(sku).await;
-    }
-    let tracked = server.info("stats", "tracking_total_keys");
     for sku in (0..20).cycle().take(200) {
         catalog.ask(sku).await;
     }
     assert_eq!(catalog.loads(), 20);
-    assert_eq!(server.info("stats", "tracking_total_keys"), tracked);
+    assert_eq!(server.info("stats", "tracking_total_keys").as_deref(), Some("0"));
+    assert_eq!(server.info("clients", "tracking_clients").as_deref(), Some("0"));
 }
 
 /// As where a replica is promoted whose clock is behind.
@@ -302,5 +300,5 @@ async fn a_lease_from_a_later_time_than_the_clock_shows_stores_nothing_once_it_h
     catalog.store.invalidate(key(1)).await.expect("invalidated");
     let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
     let committed = catalog.store.commit(lease, draft).await.expect("an answer");
-    assert_eq!(committed, Settled::Superseded);
+    assert_eq!(committed, Commit::Superseded);
 }

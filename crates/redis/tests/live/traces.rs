@@ -1,6 +1,5 @@
 //! The trace of a load travels beside its lease, so that callers of other processes find it.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::Key;

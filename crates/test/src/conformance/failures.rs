@@ -1,6 +1,5 @@
 //! Checks of failures: what is remembered of a failed load.
 
-use crate::StoreExt as _;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -9,7 +8,7 @@ use super::subject::{LONG, SHORT, StoreSubject};
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::FailureCause;
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Entry, Failure, Lease, Settled};
+use bellwether::store::{Accept, Acquire, Commit, Entry, Failure, Lease};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
@@ -223,7 +222,7 @@ pub(super) async fn a_commit_forgets_failures(on: StoreSubject) -> Checked {
     on.fail(lease, LONG).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     let commit = on.commit_for(lease, "value", Lifetimes::fresh_for(Duration::ZERO)).await?;
-    ensure!(commit == Settled::Done, "it was {commit:?}");
+    ensure!(commit == Commit::Stored, "it was {commit:?}");
     on.lead(LONG).await.map(drop)
 }
 

@@ -1,6 +1,5 @@
 //! The store under a check.
 
-use crate::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::suite::{Checked, Deviation, Trial, ensure};
 use bellwether::Key;
 use bellwether::Lifetimes;
 use bellwether::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Lease, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value};
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {
@@ -76,7 +75,7 @@ impl StoreSubject {
         &self,
         lease: Lease,
         value: &'static str,
-    ) -> Result<Settled, Deviation> {
+    ) -> Result<Commit, Deviation> {
         self.commit_for(lease, value, Lifetimes::fresh_for(LONG)).await
     }
 
@@ -85,7 +84,7 @@ impl StoreSubject {
         lease: Lease,
         value: &'static str,
         lifetimes: Lifetimes,
-    ) -> Result<Settled, Deviation> {
+    ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
         Ok(self.store.commit(lease, Draft::new(value, CODEC, lifetimes)).await?)
     }
@@ -95,7 +94,7 @@ impl StoreSubject {
         &self,
         lease: Lease,
         tags: &Tags,
-    ) -> Result<Settled, Deviation> {
+    ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(b"value"));
         let draft = Draft::new(value, CODEC, Lifetimes::fresh_for(LONG)).tagged(tags.clone());
         Ok(self.store.commit(lease, draft).await?)
@@ -110,12 +109,12 @@ impl StoreSubject {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();
         let commit = self.commit_for(lease, value, lifetimes).await?;
-        ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
+        ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
         Ok(fence)
     }
 
     pub(super) async fn lookup(&self) -> Result<Option<Entry>, Deviation> {
-        Ok(self.store.find(self.key()).await?)
+        Ok(self.store.lookup(self.key()).await?)
     }
 
     pub(super) async fn ensure_text(&self, expected: Option<&str>) -> Checked {

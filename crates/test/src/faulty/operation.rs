@@ -2,31 +2,30 @@
 
 #[cfg(doc)]
 use bellwether::store::Store;
-use bellwether::store::{Change, End, Target};
 
 /// An operation of a [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Store::lookup`].
+    /// [`Store::lookup`] and [`Store::lookup_tagged`].
     Lookup,
     /// [`Store::acquire`].
     Acquire,
     /// [`Store::renew`].
     Renew,
-    /// [`End::Commit`].
+    /// [`Store::commit`].
     Commit,
-    /// [`End::Fail`].
+    /// [`Store::fail`].
     Fail,
-    /// [`End::Abandon`].
+    /// [`Store::abandon`].
     Abandon,
-    /// [`Change::Invalidate`] of a key.
+    /// [`Store::invalidate`].
     Invalidate,
-    /// [`Change::Expire`] of a key.
+    /// [`Store::expire`].
     Expire,
-    /// [`Change::Invalidate`] of a tag.
+    /// [`Store::invalidate_tag`].
     InvalidateTag,
-    /// [`Change::Expire`] of a tag.
+    /// [`Store::expire_tag`].
     ExpireTag,
 }
 
@@ -44,25 +43,4 @@ impl Operation {
         Self::InvalidateTag,
         Self::ExpireTag,
     ];
-}
-
-impl From<&End> for Operation {
-    fn from(end: &End) -> Self {
-        match end {
-            End::Commit(..) => Self::Commit,
-            End::Fail(..) => Self::Fail,
-            End::Abandon(_) => Self::Abandon,
-        }
-    }
-}
-
-impl From<(&Target, Change)> for Operation {
-    fn from((target, change): (&Target, Change)) -> Self {
-        match (target, change) {
-            (Target::Key(_), Change::Invalidate) => Self::Invalidate,
-            (Target::Key(_), Change::Expire { .. }) => Self::Expire,
-            (Target::Tag(_), Change::Invalidate) => Self::InvalidateTag,
-            (Target::Tag(_), Change::Expire { .. }) => Self::ExpireTag,
-        }
-    }
 }

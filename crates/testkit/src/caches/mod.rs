@@ -3,11 +3,10 @@
 pub mod codec;
 pub mod promises;
 
-use bellwether_test::StoreExt as _;
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
 use bellwether::{
     CacheErrorKind, CacheStatus, Codec, Error, Json, Key, Lifetimes, ReadThrough, ReadThroughLayer,
 };
@@ -35,7 +34,7 @@ pub type KeyOf = fn(&u64) -> Key;
 pub type Cached<C = Json> = ReadThrough<Loader, KeyOf, C>;
 
 /// An answer, and how it came about.
-pub type Answered = (Result<usize, Error<Refusal>>, CacheStatus);
+pub type Settled = (Result<usize, Error<Refusal>>, CacheStatus);
 
 /// The key of an item.
 pub fn key(item: u64) -> Key {
@@ -64,7 +63,7 @@ pub fn cached(store: impl Store, loader: &Loader) -> Cached {
 }
 
 /// A request that is under way from now on.
-pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Answered>
+pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Settled>
 where
     C: Codec<usize> + Clone,
 {
@@ -72,7 +71,7 @@ where
 }
 
 /// As many requests at once.
-pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Answered>>
+pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Settled>>
 where
     C: Codec<usize> + Clone,
 {
@@ -80,13 +79,13 @@ where
 }
 
 /// Waits for the outcomes of the requests.
-pub async fn settled(asked: Vec<JoinHandle<Answered>>) -> Vec<Answered> {
+pub async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
     let ended = timeout(NEVER, join_all(asked)).await.expect("no caller is stuck");
     ended.into_iter().map(|ended| ended.expect("no panic")).collect()
 }
 
 /// The answers to requests of which none may fail.
-pub async fn answers(asked: Vec<JoinHandle<Answered>>) -> Vec<usize> {
+pub async fn answers(asked: Vec<JoinHandle<Settled>>) -> Vec<usize> {
     settled(asked).await.into_iter().map(|(answer, _)| answer.expect("an answer")).collect()
 }
 
@@ -139,7 +138,7 @@ pub async fn is_leased(store: &impl Store, item: u64) -> bool {
 }
 
 /// Stores a number by a lease, as another process would.
-pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Settled {
+pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Commit {
     let value = Value::new(number.as_bytes().to_vec().into());
     let draft = Draft::new(value, JSON, Lifetimes::fresh_for(MINUTE));
     store.commit(lease, draft).await.expect("an answer")
@@ -155,7 +154,7 @@ pub async fn put_for(store: &impl Store, item: u64, text: &str, codec: u8, windo
     let lease = lease(store, item, MINUTE).await;
     let value = Value::new(text.as_bytes().to_vec().into());
     let commit = store.commit(lease, Draft::new(value, codec, windows)).await;
-    assert_eq!(commit.expect("an answer"), Settled::Done);
+    assert_eq!(commit.expect("an answer"), Commit::Stored);
 }
 
 /// The codec of `Json`.

@@ -1,6 +1,5 @@
 //! Near copies of a cluster: they end when their slots do.
 
-use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Peek, Store};
