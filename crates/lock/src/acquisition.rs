@@ -51,12 +51,12 @@ pub(super) struct Acquisition<'a, L> {
 }
 
 /// How long to pause between requests.
-struct RetryPauses {
+struct AttemptPauses {
     while_busy: Backoff,
     after_error: Backoff,
 }
 
-impl RetryPauses {
+impl AttemptPauses {
     fn of(watch: &Watch) -> Self {
         Self {
             while_busy: Backoff::backing_off(!watch.is_silent()),
@@ -231,7 +231,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
 
     /// Asks until the key is granted.
     async fn granted(&mut self, watch: &mut Watch) -> Result<(Grant, Instant), LockError> {
-        let mut pauses = RetryPauses::of(watch);
+        let mut pauses = AttemptPauses::of(watch);
         loop {
             let (busy, has_waited) = match self.ask(self.patience(), false).await? {
                 RequestOutcome::Granted(grant, asked_at) => return Ok((grant, asked_at)),
@@ -329,7 +329,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// When to ask again, if at all.
-    fn wake(&self, busy: &Busy, pauses: &mut RetryPauses, has_waited: bool) -> Option<Instant> {
+    fn wake(&self, busy: &Busy, pauses: &mut AttemptPauses, has_waited: bool) -> Option<Instant> {
         let now = Instant::now();
         match self.limit {
             WaitLimit::Try => None,

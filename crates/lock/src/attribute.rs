@@ -71,7 +71,7 @@ pub use bellwether_macros::locked;
 
 use bellwether::{BoxError, Key, SharedError};
 
-use super::running::LockedError;
+use super::locked_error::LockedError;
 use super::{Lock, Locks};
 
 /// A clone of the locks for one call, which may get another wait.

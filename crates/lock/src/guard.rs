@@ -120,6 +120,10 @@ impl<L> fmt::Debug for LockGuard<L> {
 #[derive(Clone)]
 pub struct LockStatus(Arc<LockHold>);
 
+tokio::task_local! {
+    static CURRENT: LockStatus;
+}
+
 impl LockStatus {
     /// The key that is held.
     pub fn key(&self) -> &Key {
@@ -142,6 +146,20 @@ impl LockStatus {
     /// That of [`LockGuard::lost`].
     pub async fn lost(&self) {
         self.0.lost().await;
+    }
+
+    /// The status of the lock under which this code runs: that of the innermost [`Locks::run`],
+    /// [`LockLayer`](super::LockLayer) or `#[locked]`. `None` outside of them, and in a task that
+    /// was spawned inside.
+    ///
+    /// Send its [fence](LockStatus::fence) along with each write.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Runs a future in which this is the [current](Self::current) status.
+    pub(super) async fn scope<F: Future>(self, work: F) -> F::Output {
+        CURRENT.scope(self, work).await
     }
 }
 

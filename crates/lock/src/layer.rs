@@ -7,7 +7,7 @@ use bellwether::{BoxError, Key, SharedError};
 use futures_util::future::BoxFuture;
 use tower::{Layer, Service, ServiceExt};
 
-use super::running::LockedError;
+use super::locked_error::LockedError;
 use super::{Lock, Locks};
 
 /// Runs every call of a service under a lock: one call at a time for each key, in the whole fleet.

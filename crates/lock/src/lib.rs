@@ -135,6 +135,7 @@ mod layer;
 mod local;
 mod local_queue;
 mod lock_wait;
+mod locked_error;
 mod locks;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -146,7 +147,6 @@ pub mod redis;
 mod release;
 mod renewal;
 mod renewal_task;
-mod running;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod session;
 mod stats;
@@ -178,7 +178,7 @@ pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};
 
-pub use running::LockedError;
+pub use locked_error::LockedError;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use session::SessionOptions;
 pub use stats::LockStats;

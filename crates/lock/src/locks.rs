@@ -1,6 +1,7 @@
 //! `Locks`: the policy above a lock, the same for all.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::local_queue::LONGEST_RELEASE;
 use super::lock_wait::LockWait;
 use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
 use super::stats::LockStats;
-use super::{Claim, Lock, Owner, Reentrant, TakeOver};
+use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 
 /// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
 ///
@@ -320,6 +321,59 @@ impl<L: Lock> Locks<L> {
             }
             guard = guard => guard,
         }
+    }
+
+    /// Runs a future while a key is held. When this returns, the key has been released.
+    ///
+    /// That costs the round trip of the release. A release that fails is retried for a second, and
+    /// one without an answer is awaited for 5 s. Then it goes on in the background, and the answer
+    /// of the future is returned. A key that was lost is released in the background, too.
+    ///
+    /// The future starts when the lock is [taken](Locks::lock). [`when_lost`](Locks::when_lost)
+    /// says what happens to it if the lock is lost meanwhile. Within the future,
+    /// [`LockStatus::current`] is the status of this lock.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if
+    /// the lock was lost. That is also the error if the lock [may have been
+    /// lost](LockGuard::is_lost) by the clock at the end, or if its release finds that it was.
+    ///
+    /// # Cancel safety
+    /// Dropping this drops the future, and the key is released in the background.
+    pub async fn run<F: Future>(&self, key: &Key, work: F) -> Result<F::Output, LockError> {
+        let guard = self.lock(key).await?;
+        let done = guard.status().scope(self.run_under(&guard, work)).await?;
+        if guard.is_lost() {
+            return Ok(done);
+        }
+        // A release that fails logs its error, and goes on in the background.
+        let released = timeout(LONGEST_RELEASE, guard.release()).await;
+        let was_lost = matches!(released, Ok(Ok(Released::NotHeld)));
+        match self.policy.when_lost {
+            WhenLost::Cancel | WhenLost::Fail if was_lost => Err(LockError::lost(key)),
+            _ => Ok(done),
+        }
+    }
+
+    async fn run_under<F: Future>(
+        &self,
+        guard: &LockGuard<L>,
+        work: F,
+    ) -> Result<F::Output, LockError> {
+        let done = match self.policy.when_lost {
+            WhenLost::Finish => return Ok(work.await),
+            WhenLost::Fail => Some(work.await),
+            WhenLost::Cancel => {
+                let work = pin!(work);
+                tokio::select! {
+                    biased;
+                    () = guard.lost() => None,
+                    done = work => Some(done),
+                }
+            }
+        };
+        // The lease may have ended before the work did.
+        done.filter(|_| !guard.is_lost()).ok_or_else(|| LockError::lost(guard.key()))
     }
 }
 

@@ -1,30 +1,12 @@
 //! The end of a lease, and its renewal.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::subject::{HeldKey, LONG, LockSubject, MEDIUM, SHORT};
+use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Released, Renew};
-use bellwether_test::suite::{Checked, Deviation, ensure};
-
-impl LockSubject {
-    async fn renew(&self, hold: &HeldKey, lease: Duration) -> Result<Renew, Deviation> {
-        Ok(self.lock.renew(&hold.claim, lease).await?)
-    }
-
-    /// A hold whose lease has ended. `None` for a hold by a session.
-    async fn lapsed(&self) -> Result<Option<HeldKey>, Deviation> {
-        let hold = self.take(SHORT).await?;
-        if !hold.is_by_lease() {
-            self.free(hold).await?;
-            return Ok(None);
-        }
-        sleep(SHORT * 2).await;
-        Ok(Some(hold))
-    }
-}
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn a_lease_lapses(on: Arc<LockSubject>) -> Checked {
     let Some(_lapsed) = on.lapsed().await? else { return Ok(()) };

@@ -7,19 +7,7 @@ use futures_util::future::try_join_all;
 use tokio::time::{sleep, timeout};
 
 use super::subject::{LONG, LockSubject, SHORT};
-use crate::{Attempt, Busy, Claim, Request};
-use bellwether_test::suite::{Checked, Deviation, ensure};
-
-impl LockSubject {
-    /// Takes a place in the queue.
-    async fn queue_up(&self, claim: &Claim) -> Result<Busy, Deviation> {
-        let request = Request::new(claim.clone(), LONG).patient_for(SHORT);
-        match self.lock.acquire(request).await? {
-            Attempt::Busy(busy) => Ok(busy),
-            Attempt::Granted(_) => Err(Deviation::new("a second claim was granted the key")),
-        }
-    }
-}
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn first_come_first_served(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;

@@ -3,18 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::LockWait;
-
 use super::subject::LockSubject;
-use crate::{Lock, Locks};
 use bellwether_test::suite::{Checked, Deviation, ensure};
-
-impl LockSubject {
-    /// The locks of a process that never waits for another holder.
-    fn locks(&self) -> Locks<Arc<dyn Lock>> {
-        Locks::new(Arc::clone(&self.lock)).wait(LockWait::fail_fast())
-    }
-}
 
 pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_process(
     on: Arc<LockSubject>,

@@ -1,23 +1,10 @@
 //! A holder notices that its process stood still for too long.
 
 use std::sync::Arc;
-use std::thread;
 
 use super::subject::LockSubject;
-use crate::{Lock, LockErrorKind, Locks, WhenLost};
+use crate::{LockErrorKind, WhenLost};
 use bellwether_test::suite::{Checked, Deviation, ensure};
-
-impl LockSubject {
-    fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Deviation> {
-        let locks = Locks::new(Arc::clone(&self.lock)).lease(self.term);
-        locks.map_err(|error| Deviation::new(format!("the lease was refused: {error}")))
-    }
-
-    /// Blocks the thread, so that no other task of this process runs.
-    fn stand_still(&self) {
-        thread::sleep(self.term + self.term / 10);
-    }
-}
 
 pub(super) async fn a_holder_that_stood_still_for_its_term_knows_it_when_it_looks(
     on: Arc<LockSubject>,

@@ -1,6 +1,7 @@
 //! A lock under test.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use bellwether::Key;
@@ -8,7 +9,8 @@ use bellwether_test::suite::{Checked, Deviation, Trial, ensure};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    Attempt, Busy, Claim, Grant, Lock, LockError, Owner, Released, Request, TakeOver, Term,
+    Attempt, Busy, Claim, Grant, Holder, Lock, LockError, LockWait, Locks, Owner, Released, Renew,
+    Request, TakeOver, Term,
 };
 
 /// A lock, and a key that no other check uses.
@@ -144,6 +146,65 @@ impl LockSubject {
             }
             let _ = timeout(Duration::from_millis(20), watch.changed()).await;
         }
+    }
+
+    pub(super) async fn renew(&self, hold: &HeldKey, lease: Duration) -> Result<Renew, Deviation> {
+        Ok(self.lock.renew(&hold.claim, lease).await?)
+    }
+
+    /// A hold whose lease has ended. `None` for a hold by a session.
+    pub(super) async fn lapsed(&self) -> Result<Option<HeldKey>, Deviation> {
+        let hold = self.take(SHORT).await?;
+        if !hold.is_by_lease() {
+            self.free(hold).await?;
+            return Ok(None);
+        }
+        sleep(SHORT * 2).await;
+        Ok(Some(hold))
+    }
+
+    /// Takes a place in the queue.
+    pub(super) async fn queue_up(&self, claim: &Claim) -> Result<Busy, Deviation> {
+        let request = Request::new(claim.clone(), LONG).patient_for(SHORT);
+        match self.lock.acquire(request).await? {
+            Attempt::Busy(busy) => Ok(busy),
+            Attempt::Granted(_) => Err(Deviation::new("a second claim was granted the key")),
+        }
+    }
+
+    /// The locks of a process that never waits for another holder.
+    pub(super) fn locks(&self) -> Locks<Arc<dyn Lock>> {
+        Locks::new(Arc::clone(&self.lock)).wait(LockWait::fail_fast())
+    }
+
+    pub(super) fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Deviation> {
+        let locks = Locks::new(Arc::clone(&self.lock)).lease(self.term);
+        locks.map_err(|error| Deviation::new(format!("the lease was refused: {error}")))
+    }
+
+    /// Blocks the thread, so that no other task of this process runs.
+    pub(super) fn stand_still(&self) {
+        thread::sleep(self.term + self.term / 10);
+    }
+
+    pub(super) async fn take_over(
+        &self,
+        claim: &Claim,
+        from: Holder,
+    ) -> Result<Attempt, Deviation> {
+        let Some(lock) = &self.take_over else { return Err(Deviation::new("no such lock")) };
+        Ok(lock.take_over(Request::new(claim.clone(), LONG), from).await?)
+    }
+
+    /// The holder of the key, as other claims see it.
+    pub(super) async fn seen(&self) -> Result<Holder, Deviation> {
+        self.busy().await?.holder.ok_or_else(|| Deviation::new("the busy answer has no holder"))
+    }
+
+    pub(super) async fn ensure_refused(&self, from: Holder, which: &str) -> Checked {
+        let attempt = self.take_over(&self.claim(), from).await?;
+        ensure!(matches!(attempt, Attempt::Busy(_)), "it was taken from {which}");
+        Ok(())
     }
 }
 

@@ -7,26 +7,8 @@ use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
 use super::subject::{HeldKey, LONG, LockSubject};
-use crate::{Attempt, Claim, Holder, Released, Renew, Request};
-use bellwether_test::suite::{Checked, Deviation, ensure};
-
-impl LockSubject {
-    async fn take_over(&self, claim: &Claim, from: Holder) -> Result<Attempt, Deviation> {
-        let Some(lock) = &self.take_over else { return Err(Deviation::new("no such lock")) };
-        Ok(lock.take_over(Request::new(claim.clone(), LONG), from).await?)
-    }
-
-    /// The holder of the key, as other claims see it.
-    async fn seen(&self) -> Result<Holder, Deviation> {
-        self.busy().await?.holder.ok_or_else(|| Deviation::new("the busy answer has no holder"))
-    }
-
-    async fn ensure_refused(&self, from: Holder, which: &str) -> Checked {
-        let attempt = self.take_over(&self.claim(), from).await?;
-        ensure!(matches!(attempt, Attempt::Busy(_)), "it was taken from {which}");
-        Ok(())
-    }
-}
+use crate::{Attempt, Released, Renew};
+use bellwether_test::suite::{Checked, ensure};
 
 pub(super) async fn one_of_many_take_overs_from_a_silent_holder_wins(
     on: Arc<LockSubject>,

@@ -1,19 +1,16 @@
 //! `FairLock`: a name that one claim has set, and a queue of its waiters.
 
-mod options;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
-
-pub use self::options::FairLockOptions;
+use bellwether::adapter::duration_within;
+use bellwether::{ConfigError, Key};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, script, token};
 use crate::{Attempt, Claim, Fenced, LocalQueues, Lock, LockError, LockFuture};
 use crate::{Released, Renew, Request, Watch};
-use bellwether_redis_client::RedisScript;
+use bellwether_redis_client::{RedisClientOptions, RedisScript};
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
 /// clones share one connection.
@@ -54,18 +51,18 @@ impl FairLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: impl Into<FairLockOptions>) -> Self {
         let FairLockOptions { server, silence } = options.into();
-        let ours = |text| script(&[include_str!("prelude.lua"), text]);
+        let ours = |text| script(&[include_str!("fair/prelude.lua"), text]);
         let scripts = LockScripts {
             acquire: RedisScript::new(&[
-                include_str!("take.lua"),
+                include_str!("fair/take.lua"),
                 RedisScript::PRELUDE,
                 PRELUDE,
-                include_str!("prelude.lua"),
-                include_str!("contested.lua"),
+                include_str!("fair/prelude.lua"),
+                include_str!("fair/contested.lua"),
             ]),
-            renew: script(&[include_str!("../renew.lua")]),
-            verify: script(&[include_str!("../verify.lua")]),
-            release: ours(include_str!("release.lua")),
+            renew: script(&[include_str!("renew.lua")]),
+            verify: script(&[include_str!("verify.lua")]),
+            release: ours(include_str!("fair/release.lua")),
             commands: &COMMANDS,
         };
         Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }
@@ -83,7 +80,51 @@ impl FairLock {
     }
 }
 
+/// The server of a [`FairLock`](crate::FairLock), and the options of its queue.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use bellwether_lock::{FairLock, FairLockOptions};
+///
+/// let options = FairLockOptions::new("redis://127.0.0.1:6379", "shop")?.silence(Duration::from_secs(2))?;
+/// let lock = FairLock::connect(options).await?;
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FairLockOptions {
+    server: RedisClientOptions,
+    silence: Duration,
+}
+
 impl FairLockOptions {
+    /// Options for an address and a namespace, as [`RedisClientOptions::new`] takes them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(RedisClientOptions::new(url, namespace)?.into())
+    }
+
+    /// Sets after how long a silent waiter counts as dead, and loses its place.
+    ///
+    /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time
+    /// limit, so a live waiter loses its place only if it misses three requests. When the waiters
+    /// at the head of the queue have died, however many, a free lock is idle for this time and a
+    /// quarter of a second at most. A caller that makes a number of tries, with a longer interval,
+    /// has no place between them.
+    ///
+    /// # Errors
+    /// If it is not from 10 ms to 10 minutes.
+    pub fn silence(self, silence: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(10), Duration::from_secs(600)];
+        let silence = duration_within("silence of a waiter", silence, least, most)?;
+        Ok(Self { silence, ..self })
+    }
+
     /// As [`FairLock::connect`].
     ///
     /// # Errors
@@ -95,6 +136,12 @@ impl FairLockOptions {
     /// As [`FairLock::connect_lazily`].
     pub fn connect_lazily(self) -> FairLock {
         FairLock::connect_lazily(self)
+    }
+}
+
+impl From<RedisClientOptions> for FairLockOptions {
+    fn from(server: RedisClientOptions) -> Self {
+        Self { server, silence: Duration::from_secs(1) }
     }
 }
 
