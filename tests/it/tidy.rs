@@ -3,6 +3,7 @@
 mod circles;
 mod compatibility;
 mod manifests;
+mod methods;
 mod names;
 mod scripts;
 mod sources;
@@ -108,7 +109,10 @@ const ADAPTERS: [(&str, &str); 21] = [
     ("crc32fast", "crates/redis/src/envelope.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
-    ("percent_encoding", "crates/http/src/uri_template.rs"),
+    (
+        "percent_encoding",
+        "crates/http/src/uri_template.rs crates/http/src/request_key.rs crates/http/src/nested.rs",
+    ),
     ("postcard", "crates/body/src/ src/codec/postcard.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "crates/redis/src/near/"),
