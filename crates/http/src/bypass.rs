@@ -1,4 +1,4 @@
-//! Requests outside of a shared load: forwarded to the origin, or answered from the store.
+//! The ways of a request: through the cache by an exchange, past it, or answered from the store.
 
 use std::time::SystemTime;
 
@@ -59,6 +59,49 @@ where
     }
 }
 
+/// Answers a request from the cache: looks up and loads until the request has its response.
+pub(super) async fn serve<S, ReqB, B>(
+    mut exchange: Exchange<S>,
+    record: &RequestRecord,
+) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    loop {
+        let fetch_request = exchange.fetch_request::<ReqB>();
+        let key = fetch_request.key.clone();
+        let shared = &exchange.fetch.shared;
+        if let Some(index) = exchange.expiring() {
+            shared.expire_variant::<B>(&key, index).await;
+        }
+        let options = exchange.options(record);
+        let asked = shared.client.request(key, options, &exchange.fetch, fetch_request);
+        let (answer, status) = asked.with_status().await;
+        match exchange.answered(answer, &status) {
+            NextStep::Answer(response) => return response,
+            NextStep::Fetch => {}
+            NextStep::Alone(permit) => {
+                return fetch_uncoalesced::<_, ReqB, _>(exchange, permit).await;
+            }
+            NextStep::Bypass => return forward_past::<_, ReqB, _>(exchange).await,
+        }
+    }
+}
+
+/// Forwards a request for which the cache finds no response that stays.
+async fn forward_past<S, ReqB, B>(exchange: Exchange<S>) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let headers = exchange.cache_request.parts.headers.clone();
+    let request = exchange.fetch_request::<ReqB>().request(headers);
+    forward(&exchange.fetch.shared.client, exchange.fetch.inner, request, "bypass").await
+}
+
 /// Answers a request from the store. If nothing suitable is stored, the request is forwarded,
 /// unless it says `only-if-cached`.
 pub(super) async fn serve_stored<S, ReqB, B>(
@@ -80,7 +123,7 @@ where
     match answer {
         // As for any other use of a stale response, an exchange starts the revalidation.
         Some(_) if is_stale && !is_only_if_cached => {
-            return Exchange::new(fetch, cache_request).run::<ReqB, B>(record).await;
+            return serve::<_, ReqB, _>(Exchange::new(fetch, cache_request), record).await;
         }
         Some(answer) => return answer,
         None if is_only_if_cached => return refusal::not_kept(),
@@ -205,7 +248,7 @@ where
     match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
         NextStep::Fetch | NextStep::Alone(_) | NextStep::Bypass => {
-            exchange.forward::<ReqB, B>().await
+            forward_past::<_, ReqB, _>(exchange).await
         }
     }
 }

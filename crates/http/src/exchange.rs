@@ -8,23 +8,20 @@ use bellwether::adapter::{RequestOptions, stale_reason};
 use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
-use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use http_body::Body;
 use tokio::time::Instant;
 
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::mode::Mode;
-use super::origin::Origin;
 use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
 use super::target_gates::TargetPermit;
 use super::vary_index::VaryIndex;
-use super::{answer, bypass, refusal};
+use super::{answer, refusal};
 
 /// One request through the cache.
 #[derive(Clone)]
@@ -39,14 +36,14 @@ pub(super) struct Exchange<S> {
     expires_variant: bool,
     /// A stored response that does not satisfy the request: a variant from before an expiry, or one that
     /// the origin was to confirm. The request gets it if its load fails, and `stale-if-error` allows it.
-    fallback: Option<Fallback>,
+    fallback: Option<StoredFallback>,
     /// How many more lookups it may start.
     left: u8,
 }
 
 /// A stored response, and for how long it was stale when it was found.
 #[derive(Clone)]
-struct Fallback {
+struct StoredFallback {
     cached: Arc<CachedResponse>,
     stale_for: Duration,
     found: Instant,
@@ -77,50 +74,20 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// Looks up and loads until the request has its response.
-    pub(super) async fn run<ReqB, B>(mut self, record: &RequestRecord) -> Response<CacheBody<B>>
-    where
-        S: Origin<ReqB, B>,
-        ReqB: Default + Send + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        loop {
-            let fetch_request = self.fetch_request::<ReqB>();
-            let key = fetch_request.key.clone();
-            let shared = &self.fetch.shared;
-            if let Some(index) = self.vary_index.as_ref().filter(|_| self.expires_variant) {
-                shared.expire_variant::<B>(&key, index).await;
-            }
-            // The response to a request without credentials can probably be shared. So after a wait
-            // for a private one it asks the cache once more, before it loads for itself.
-            let options = RequestOptions::default()
-                .force_refresh(self.forces_refresh)
-                .retry_private(!self.cache_request.has_credentials)
-                .return_bypass()
-                .part_of(record);
-            let asked = shared.client.request(key, options, &self.fetch, fetch_request);
-            let (answer, status) = asked.with_status().await;
-            match self.answered(answer, &status) {
-                NextStep::Answer(response) => return response,
-                NextStep::Fetch => {}
-                NextStep::Alone(permit) => {
-                    return bypass::fetch_uncoalesced::<_, ReqB, _>(self, permit).await;
-                }
-                NextStep::Bypass => return self.forward::<ReqB, B>().await,
-            }
-        }
+    /// The key of the next lookup is that of this variant, which has to be made stale before it.
+    pub(super) fn expiring(&self) -> Option<&Arc<VaryIndex>> {
+        self.vary_index.as_ref().filter(|_| self.expires_variant)
     }
 
-    /// Forwards the request past the cache.
-    pub(super) async fn forward<ReqB, B>(self) -> Response<CacheBody<B>>
-    where
-        S: Origin<ReqB, B>,
-        ReqB: Default + Send + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        let headers = self.cache_request.parts.headers.clone();
-        let request = self.fetch_request::<ReqB>().request(headers);
-        bypass::forward(&self.fetch.shared.client, self.fetch.inner, request, "bypass").await
+    /// The options of the next lookup.
+    pub(super) fn options(&self, record: &RequestRecord) -> RequestOptions {
+        // The response to a request without credentials can probably be shared. So after a wait for
+        // a private one it asks the cache once more, before it loads for itself.
+        RequestOptions::default()
+            .force_refresh(self.forces_refresh)
+            .retry_private(!self.cache_request.has_credentials)
+            .return_bypass()
+            .part_of(record)
     }
 
     /// The load that it needs now.
@@ -180,7 +147,7 @@ impl<S> Exchange<S> {
         }
         match found {
             CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {
-                self.fallback = Some(Fallback::new(cached, status));
+                self.fallback = Some(StoredFallback::new(cached, status));
                 // If the store still has it as fresh, the next lookup loads it.
                 self.forces_refresh = self.expires_variant;
                 self.expires_variant = !self.expires_variant;
@@ -194,7 +161,7 @@ impl<S> Exchange<S> {
                 self.give(&cached, status)
             }
             CacheAnswer::CachedResponse(cached) => {
-                self.fallback = Some(Fallback::new(cached, status));
+                self.fallback = Some(StoredFallback::new(cached, status));
                 self.forces_refresh = true;
                 self.fetch_next()
             }
@@ -226,7 +193,7 @@ impl<S> Exchange<S> {
     /// "regardless of other freshness information" (RFC 5861, section 4), and for a fresh response as for
     /// a stale one.
     pub(super) fn stale_on_error<B>(&self, why: StaleReason) -> Option<Response<CacheBody<B>>> {
-        let Fallback { cached, stale_for, found } = self.fallback.as_ref()?;
+        let StoredFallback { cached, stale_for, found } = self.fallback.as_ref()?;
         let note = &cached.response.note;
         let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
         let is_fresh = index.is_none() && note.fresh_for().is_some();
@@ -310,7 +277,7 @@ impl<S> Exchange<S> {
     }
 }
 
-impl Fallback {
+impl StoredFallback {
     /// One that was fresh has been stale since a moment ago.
     fn new(cached: Arc<CachedResponse>, status: &CacheStatus) -> Self {
         let stale_for = match status {

@@ -225,7 +225,7 @@ where
             let exchange = Exchange::new(fetch, cache_request(parts, key, demand));
             match exchange.fetch.shared.bypass(&exchange.cache_request) {
                 Some(permit) => bypass::serve_uncoalesced::<_, ReqB, _>(exchange, permit).await,
-                None => exchange.run::<ReqB, B>(record).await,
+                None => bypass::serve::<_, ReqB, _>(exchange, record).await,
             }
         }
         Plan::StoredOnly(key, demand) => {
