@@ -98,13 +98,11 @@ const ARROWS: [(&str, &[&str]); 25] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 21] = [
+const ADAPTERS: [(&str, &str); 19] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
     ),
-    ("bb8", "crates/redis-client/src/"),
-    ("bb8_redis", "crates/redis-client/src/"),
     ("blake3", "src/key.rs"),
     ("crc32fast", "crates/redis/src/envelope.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),

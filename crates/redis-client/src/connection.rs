@@ -4,23 +4,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{io, mem};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
+use redis::aio::{MultiplexedConnection, SendError as PushRefused};
+use redis::{Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::dial::Driver;
+use super::events::{Events, ServerEvent};
+use super::failovers::Failovers;
 use super::in_flight::{InFlight, Unanswered};
 use super::losses::NodeLosses;
-use super::reconnect::Failovers;
-use super::request::{Outgoing, RedisRequest, ScriptForm};
-use super::tracking_observer::TrackingObserver;
+use super::request::{Outgoing, RedisRequest};
 
-/// A connection to a server. Clones send over one socket.
-#[derive(Clone, Debug)]
+/// A connection to a server. It ends when this is dropped.
+#[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
-    /// It ends when the last clone is dropped.
-    pub(super) driver: Arc<Driver>,
+    pub(super) _driver: Arc<Driver>,
     /// Whether it has authenticated. If the server does not accept that any more, another connection
     /// has to be opened, with the credentials of that time.
     pub(super) has_credentials: bool,
@@ -28,12 +27,9 @@ pub(super) struct Connection {
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.
     pub(super) begun_after: u64,
-    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared names, and
-    /// would report changes that no caller waits for.
-    pub(super) declares_all: bool,
 }
 
-/// Whether a connection is usable. Its clones and its push receiver share this.
+/// Whether a connection is usable. Its push receiver shares this.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     /// The place of its node.
@@ -41,8 +37,8 @@ pub(super) struct ConnectionState {
     pub(super) number: u64,
     is_broken: AtomicBool,
     in_flight: Arc<InFlight>,
-    /// Notified about a tracked connection.
-    observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told about a tracked connection.
+    events: Option<Arc<Events>>,
     /// Told when it breaks. Set when it is in use.
     losses: OnceLock<Arc<NodeLosses>>,
 }
@@ -58,111 +54,91 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends it, and waits for the reply until the deadline.
+    /// Sends requests as one message, and waits for the replies until the deadline. A reply to several
+    /// may be an error; that to one is the error of all.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(
         &self,
         outgoing: Outgoing<'_>,
         deadline: Instant,
-    ) -> Result<Value, SendError> {
-        match outgoing {
-            Outgoing::One(request) if request.is_timed => {
-                let mut replies = self.send_batch(&[request], deadline).await?;
-                Ok(replies.pop().unwrap_or(Value::Nil).extract_error()?)
-            }
-            Outgoing::One(request) => self.send_one(request, deadline).await,
-            Outgoing::Asking(request) => self.send_asking(request, deadline).await,
-            Outgoing::Batch(requests) => {
-                self.send_batch(requests, deadline).await.map(Value::Array)
-            }
-        }
-    }
-
-    async fn send_one(
-        &self,
-        request: &RedisRequest<'_>,
-        deadline: Instant,
-    ) -> Result<Value, SendError> {
-        let mut form = request.form;
-        let mut socket = self.socket.clone();
-        loop {
-            let command = request.packed(form, self.declares_all);
-            match self.state.reply(command.query_async(&mut socket), deadline).await {
-                Err(SendError::Failed(error))
-                    if form == ScriptForm::Hash && is_unknown_script(&error) =>
-                {
-                    form = ScriptForm::Text;
-                }
-                reply => return reply,
-            }
-        }
-    }
-
-    /// Sends `ASKING` and the request as one pipeline, because the next command on the connection
-    /// uses up `ASKING`, whichever request it is of.
-    async fn send_asking(
-        &self,
-        request: &RedisRequest<'_>,
-        deadline: Instant,
-    ) -> Result<Value, SendError> {
-        let mut form = request.form;
-        loop {
-            let command = request.packed(form, self.declares_all);
-            let commands = [redis::cmd("ASKING"), command].into_iter().chain(time_for([request]));
-            let replies = self.send_pipeline(commands, deadline).await?;
-            // The first is that of `ASKING`.
-            let mut replies: Vec<_> = replies.into_iter().skip(1).collect();
-            add_time([request], &mut replies);
-            match replies.into_iter().next().unwrap_or(Value::Nil).extract_error() {
-                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
-                    form = ScriptForm::Text;
-                }
-                reply => return Ok(reply?),
-            }
-        }
-    }
-
-    async fn send_batch(
-        &self,
-        requests: &[&RedisRequest<'_>],
-        deadline: Instant,
     ) -> Result<Vec<Value>, SendError> {
-        let declares_all = self.declares_all;
-        let commands = requests.iter().map(|request| request.packed(request.form, declares_all));
-        let commands = commands.chain(time_for(requests.iter().copied()));
-        let mut replies = self.send_pipeline(commands, deadline).await?;
-        add_time(requests.iter().copied(), &mut replies);
-        let unknown = replies.iter().enumerate().filter(|(_, reply)| is_unknown_in_batch(reply));
-        let unknown: Vec<_> = unknown.map(|(place, _)| place).collect();
+        let requests = outgoing.requests;
+        let mut replies = self.exchange(outgoing, false, deadline).await?;
+        let places = (0..).zip(&replies).filter(|(_, reply)| is_of_unknown_script(reply));
+        let unknown: Vec<usize> = places.map(|(place, _)| place).collect();
         if !unknown.is_empty() {
-            let by_text =
-                unknown.iter().map(|at| requests[*at].packed(ScriptForm::Text, declares_all));
-            let again = self.send_pipeline(by_text, deadline).await?;
-            unknown.into_iter().zip(again).for_each(|(place, reply)| replies[place] = reply);
+            let again: Vec<_> = unknown.iter().map(|place| requests[*place]).collect();
+            let again = Outgoing { requests: &again, ..outgoing };
+            let by_text = self.exchange(again, true, deadline).await?;
+            unknown.into_iter().zip(by_text).for_each(|(place, reply)| replies[place] = reply);
         }
-        replies.truncate(requests.len());
+        if let [reply] = replies.as_mut_slice() {
+            *reply = mem::replace(reply, Value::Nil).extract_error()?;
+        }
         Ok(replies)
     }
 
-    /// The replies to commands that are sent as one pipeline, errors among them.
-    async fn send_pipeline(
+    /// The replies to requests, errors among them.
+    ///
+    /// Each is one to three commands: `ASKING` before it, because the next command on the connection
+    /// uses that up, whichever request it is of, and one `TIME` after all of them.
+    async fn exchange(
         &self,
-        commands: impl IntoIterator<Item = Cmd>,
+        Outgoing { requests, asks }: Outgoing<'_>,
+        by_text: bool,
         deadline: Instant,
     ) -> Result<Vec<Value>, SendError> {
-        let pipeline = pipeline_of(commands.into_iter());
         let mut socket = self.socket.clone();
-        self.state.reply(pipeline.query_async(&mut socket), deadline).await
+        let is_timed = requests.iter().any(|request| request.is_timed);
+        if let ([request], false, false) = (requests, asks, is_timed) {
+            let command = request.packed(by_text);
+            let reply = self.state.reply(socket.send_packed_command(&command), deadline).await?;
+            return Ok(vec![reply]);
+        }
+        let mut pipeline = Pipeline::with_capacity(requests.len() + 2);
+        for request in requests {
+            if asks {
+                pipeline.cmd("ASKING");
+            }
+            pipeline.add_command(request.packed(by_text));
+        }
+        if is_timed {
+            pipeline.cmd("TIME");
+        }
+        pipeline.ignore_errors();
+        let replies = self.state.reply(pipeline.query_async(&mut socket), deadline).await?;
+        Ok(fold(requests, asks, is_timed, replies))
     }
 }
 
-/// A pipeline whose replies may be errors.
-fn pipeline_of(commands: impl Iterator<Item = Cmd>) -> Pipeline {
-    let mut pipeline = Pipeline::with_capacity(commands.size_hint().0);
-    commands.for_each(|command| _ = pipeline.add_command(command));
-    pipeline.ignore_errors();
-    pipeline
+/// The reply to each request, of the replies to their commands.
+fn fold(
+    requests: &[&RedisRequest<'_>],
+    asks: bool,
+    is_timed: bool,
+    mut replies: Vec<Value>,
+) -> Vec<Value> {
+    let time = if is_timed { replies.pop() } else { None };
+    let step = 1 + usize::from(asks);
+    let replies = replies.into_iter().skip(step - 1).step_by(step);
+    let folded = requests.iter().zip(replies).map(|(request, reply)| match &time {
+        Some(time) if request.is_timed => with_time(reply, time),
+        _ => reply,
+    });
+    folded.collect()
+}
+
+fn with_time(reply: Value, time: &Value) -> Value {
+    match (reply, time) {
+        (Value::ServerError(error), _) => Value::ServerError(error),
+        (_, Value::ServerError(error)) => Value::ServerError(error.clone()),
+        (reply, time) => Value::Array(vec![reply, time.clone()]),
+    }
+}
+
+fn is_of_unknown_script(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
 }
 
 /// Why there is no reply.
@@ -180,44 +156,16 @@ impl From<RedisError> for SendError {
     }
 }
 
-/// Reads the server's time if any of the requests needs it.
-fn time_for<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>) -> Option<Cmd> {
-    requests.into_iter().any(|request| request.is_timed).then(|| redis::cmd("TIME"))
-}
-
-/// Adds the last reply, that of `TIME`, to those of the requests that need it. An error stays as it
-/// is.
-fn add_time<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>, replies: &mut [Value]) {
-    let Some((time, replies)) = replies.split_last_mut() else { return };
-    for (request, reply) in requests.into_iter().zip(replies) {
-        if request.is_timed && !matches!(reply, Value::ServerError(_)) {
-            *reply = match &*time {
-                Value::ServerError(error) => Value::ServerError(error.clone()),
-                time => Value::Array(vec![mem::replace(reply, Value::Nil), time.clone()]),
-            };
-        }
-    }
-}
-
-fn is_unknown_script(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// The same for a reply in a batch.
-fn is_unknown_in_batch(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
 impl ConnectionState {
-    pub(super) fn new(node: u16, number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
+    pub(super) fn new(node: u16, number: u64, events: Option<Arc<Events>>) -> Self {
         let is_broken = AtomicBool::new(false);
         let losses = OnceLock::new();
-        Self { node, number, is_broken, in_flight: Arc::default(), observer, losses }
+        Self { node, number, is_broken, in_flight: Arc::default(), events, losses }
     }
 
     /// From now on it is in use, and these losses are told when it breaks.
     pub(super) fn tell_when_broken(&self, losses: &Arc<NodeLosses>) {
-        // Requests that open it together all say so.
+        // It is opened once.
         _ = self.losses.set(Arc::clone(losses));
     }
 
@@ -226,8 +174,8 @@ impl ConnectionState {
         if !was_broken && let Some(losses) = self.losses.get() {
             losses.broke();
         }
-        if let Some(observer) = &self.observer {
-            observer.disconnected(self.node, self.number);
+        if let Some(events) = &self.events {
+            events.tell(ServerEvent::Disconnected { node: self.node, connection: self.number });
         }
     }
 
@@ -239,7 +187,7 @@ impl ConnectionState {
         reply: impl Future<Output = Result<T, RedisError>>,
         deadline: Instant,
     ) -> Result<T, SendError> {
-        let sent_at = self.observer.is_some().then(Instant::now);
+        let sent_at = self.events.is_some().then(Instant::now);
         let reply = match self.in_flight.reply(deadline, reply).await {
             Ok(reply) => reply?,
             Err(Unanswered::Ended) => {
@@ -248,20 +196,80 @@ impl ConnectionState {
             }
             Err(Unanswered::Late) => return Err(SendError::Late),
         };
-        sent_at.inspect(|sent_at| self.confirm(*sent_at));
+        if let (Some(events), Some(sent_at)) = (&self.events, sent_at) {
+            let (node, connection) = (self.node, self.number);
+            events.tell(ServerEvent::Confirmed { node, connection, sent_at });
+        }
         Ok(reply)
     }
 
-    /// It has answered a request that was sent at this moment.
-    fn confirm(&self, sent_at: Instant) {
-        if let Some(observer) = &self.observer {
-            observer.confirmed(self.node, self.number, sent_at);
-        }
-    }
-
     /// The connection has ended.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.give_up();
         self.in_flight.end();
+    }
+}
+
+/// Receives the push messages of a connection. It is dropped with the connection, also if the runtime
+/// of that ends.
+pub(super) struct PushReceiver(pub(super) Arc<ConnectionState>);
+
+impl PushReceiver {
+    pub(super) fn receive(&self, push: &PushInfo) -> Result<(), PushRefused> {
+        if push.kind == PushKind::Disconnection {
+            self.0.end();
+        }
+        if let Some(events) = &self.0.events {
+            events.receive(self.0.node, push);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PushReceiver {
+    fn drop(&mut self) {
+        self.0.end();
+        // Messages may have been lost, and no more will come.
+        self.0.events.as_ref().inspect(|events| events.wake_where(|_| true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::ServerError;
+
+    use super::*;
+
+    fn request(is_timed: bool) -> RedisRequest<'static> {
+        let request = RedisRequest::command("MGET", [], "testing");
+        if is_timed { request.timed() } else { request }
+    }
+
+    fn folded(timed: &[bool], asks: bool, replies: &[i64]) -> Vec<Value> {
+        let requests: Vec<_> = timed.iter().map(|timed| request(*timed)).collect();
+        let requests: Vec<_> = requests.iter().collect();
+        let replies = replies.iter().copied().map(Value::Int).collect();
+        fold(&requests, asks, timed.contains(&true), replies)
+    }
+
+    #[test]
+    fn each_request_has_its_own_reply_and_the_time_if_it_needs_that() {
+        let timed = |reply| Value::Array(vec![Value::Int(reply), Value::Int(9)]);
+        assert_eq!(folded(&[false], true, &[0, 1]), [Value::Int(1)]);
+        assert_eq!(folded(&[true], true, &[0, 1, 9]), [timed(1)]);
+        assert_eq!(folded(&[false, true], false, &[1, 2, 9]), [Value::Int(1), timed(2)]);
+    }
+
+    #[test]
+    fn an_error_stays_as_it_is() {
+        let error = || -> Option<ServerError> {
+            match redis::parse_redis_value(b"-OOM full\r\n") {
+                Ok(Value::ServerError(error)) => Some(error),
+                _ => None,
+            }
+        };
+        let error = || Value::ServerError(error().expect("an error reply"));
+        assert_eq!(with_time(error(), &Value::Int(9)), error());
+        assert_eq!(with_time(Value::Int(1), &error()), error());
     }
 }

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 
 use super::address::{ServerAddress, Servers};
 use super::connect_error::ConnectError;
+use super::failovers::Failovers;
 use super::options::RedisClientOptions;
-use super::reconnect::Failovers;
 use super::sentinel::Sentinels;
 
 /// Where connections lead.

@@ -4,22 +4,19 @@
 //! server after a restart. A client cannot tell that from a network that failed for a moment. So
 //! every broken connection counts.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::loss_observer::LossObserver;
-use super::slot::{InSlot, SlotOwners};
+use super::events::{Events, ServerEvent};
 use bellwether::Digest;
 
 /// The broken connections of a node, until the observer has been told.
+#[derive(Debug)]
 pub(super) struct NodeLosses {
-    observer: Option<Arc<dyn LossObserver>>,
+    events: Arc<Events>,
     /// The place of the node.
     node: u16,
-    /// The owners of the slots of a cluster.
-    owners: Option<Arc<SlotOwners>>,
     /// Held while the observer is told, so that no request overtakes that. Never held across an
     /// `.await`.
     broken: Mutex<BrokenConnections>,
@@ -36,14 +33,9 @@ struct BrokenConnections {
 
 impl NodeLosses {
     /// Those of a node with this many connections.
-    pub(super) fn new(
-        observer: Option<Arc<dyn LossObserver>>,
-        node: u16,
-        owners: Option<Arc<SlotOwners>>,
-        connections: usize,
-    ) -> Self {
+    pub(super) fn new(events: Arc<Events>, node: u16, connections: usize) -> Self {
         let broken = BrokenConnections { untold: vec![None; connections], lost_at: None };
-        Self { observer, node, owners, broken: Mutex::new(broken) }
+        Self { events, node, broken: Mutex::new(broken) }
     }
 
     /// A connection that was in use broke.
@@ -60,8 +52,9 @@ impl NodeLosses {
         broken.lost_at = None;
         let untold = broken.untold.get_mut(connection).and_then(Option::take);
         let since = untold.or_else(|| replaces.then(Instant::now));
-        if let (Some(observer), Some(since)) = (&self.observer, since) {
-            observer.may_have_lost(since, &|digest| self.owns(digest));
+        if let Some(since) = since {
+            let is_affected = &|digest: &Digest| self.events.owns(self.node, digest);
+            self.events.tell(ServerEvent::MayHaveLost { since, is_affected });
         }
     }
 
@@ -70,18 +63,8 @@ impl NodeLosses {
         self.broken().lost_at
     }
 
-    fn owns(&self, digest: &Digest) -> bool {
-        self.owners.as_ref().is_none_or(|owners| owners.node(digest.slot()) == Some(self.node))
-    }
-
     fn broken(&self) -> MutexGuard<'_, BrokenConnections> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for NodeLosses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeLosses").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -92,19 +75,24 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::events::ServerObserver;
+    use crate::names::Names;
 
     #[derive(Debug, Default)]
     struct Told(Mutex<Vec<Instant>>);
 
-    impl LossObserver for Told {
-        fn may_have_lost(&self, since: Instant, _: &dyn Fn(&Digest) -> bool) {
-            self.0.lock().expect("a list").push(since);
+    impl ServerObserver for Told {
+        fn note(&self, event: ServerEvent<'_>) {
+            if let ServerEvent::MayHaveLost { since, .. } = event {
+                self.0.lock().expect("a list").push(since);
+            }
         }
     }
 
     fn node() -> (NodeLosses, Arc<Told>) {
         let told = Arc::<Told>::default();
-        (NodeLosses::new(Some(Arc::clone(&told) as _), 0, None, 2), told)
+        let events = Events::new(Names::new("shop"), Some(Arc::clone(&told) as _));
+        (NodeLosses::new(Arc::new(events), 0, 2), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {

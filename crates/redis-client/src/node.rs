@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join_all;
+use redis::Value;
 use tokio::time::Instant;
 
 use super::address::ServerAddress;
-use super::breaker::BreakerRules;
+use super::breaker::{Breaker, BreakerRules, Outages};
 use super::connector::Connector;
 use super::destination::Destination;
-use super::health::{Health, Outages};
-use super::loss_observer::LossObserver;
 use super::losses::NodeLosses;
 use super::node_record::NodeRecord;
-use super::push_handler::PushHandler;
-use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::{self, Redirection};
-use super::request::{Outgoing, RedisRequest, Replied, Route};
+use super::request::{Outgoing, RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
@@ -33,13 +30,10 @@ pub(super) struct RedisNode {
     pub(super) place: u16,
     pub(super) clock: Arc<ServerClock>,
     is_of_cluster: bool,
-    health: Health,
-    pub(super) record: Arc<NodeRecord>,
-    /// Counted on to replace all connections.
-    failovers: Arc<Failovers>,
-    first: SharedConnection,
-    lookups: Box<[SharedConnection]>,
-    losses: Arc<NodeLosses>,
+    breaker: Breaker,
+    /// The template of its connections.
+    connector: Connector,
+    connections: Box<[SharedConnection]>,
     /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
 }
@@ -50,14 +44,10 @@ pub(super) struct NodeFactory {
     /// The connector of a single node. Nodes of a cluster get an address, a clock and a count of
     /// failovers of their own.
     pub(super) connector: Connector,
-    pub(super) handler: PushHandler,
-    /// Whether the server is to report changes.
-    pub(super) tracks: bool,
     pub(super) rules: BreakerRules,
     pub(super) outages: Outages,
-    pub(super) losses: Option<Arc<dyn LossObserver>>,
-    /// The number of connections for lookups only.
-    pub(super) lookups: u32,
+    /// The number of connections to each node.
+    pub(super) connections: usize,
 }
 
 /// Why a node gave no usable reply.
@@ -76,7 +66,7 @@ impl NodeFactory {
             Destination::Server(server) => NodeRecord::of(server.clone()),
             Destination::Sentinel(_) => NodeRecord::default(),
         });
-        self.make(address, 0, &Connector { record, ..self.connector.clone() })
+        self.make(address, 0, false, Connector { record, ..self.connector.clone() })
     }
 
     /// A node of a cluster.
@@ -88,37 +78,28 @@ impl NodeFactory {
             clock: self.connector.clock.as_ref().map(|_| Arc::default()),
             ..self.connector.clone()
         };
-        self.make(address, place, &connector)
+        self.make(address, place, true, connector)
     }
 
-    fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
-        let owners = self.handler.owners.clone();
-        let lookups = self.lookups as usize;
-        let losses = NodeLosses::new(self.losses.clone(), place, owners, 1 + lookups);
-        let losses = Arc::new(losses);
-        let connect = |number, handler| {
-            let backoff = ReconnectBackoff::new(connector.backoff.longest());
-            let scripts = if number == 0 { Arc::clone(&connector.scripts) } else { Arc::default() };
-            let connector = Connector { backoff, handler, scripts, ..connector.clone() };
-            SharedConnection::new(connector, number, Arc::clone(&losses))
-        };
-        let clock = connector.clock.clone().unwrap_or_default();
-        let failovers = Arc::clone(&connector.failovers);
-        let lookups = (1..=lookups).map(|number| connect(number, None)).collect();
-        let handler = self.tracks.then(|| PushHandler { node: place, ..self.handler.clone() });
-        let first = connect(0, handler);
+    fn make(
+        &self,
+        address: ServerAddress,
+        place: u16,
+        is_of_cluster: bool,
+        connector: Connector,
+    ) -> RedisNode {
+        let losses = NodeLosses::new(Arc::clone(&connector.events), place, self.connections);
+        let connector = Connector { losses: Arc::new(losses), node: place, ..connector };
+        let connect = |number| SharedConnection::new(Connector { number, ..connector.clone() });
         RedisNode {
-            health: Health::new(self.rules, self.outages.clone()),
-            is_of_cluster: self.handler.owners.is_some(),
-            used: AtomicBool::new(false),
-            record: Arc::clone(&connector.record),
             address,
             place,
-            clock,
-            failovers,
-            first,
-            lookups,
-            losses,
+            clock: connector.clock.clone().unwrap_or_default(),
+            is_of_cluster,
+            breaker: Breaker::new(self.rules, self.outages.clone()),
+            connections: (0..self.connections).map(connect).collect(),
+            connector,
+            used: AtomicBool::new(false),
         }
     }
 }
@@ -130,51 +111,78 @@ impl RedisNode {
     /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
     pub(super) async fn send(
         &self,
-        route: Route,
         outgoing: Outgoing<'_>,
         deadline: Instant,
-    ) -> Result<Replied, NodeError> {
+    ) -> Result<Replied<Vec<Value>>, NodeError> {
         self.note_use();
-        let admission = self.health.admit().map_err(|said| {
-            self.record.counters.failed(said.kind());
+        let counters = &self.connector.record.counters;
+        let admission = self.breaker.admit().map_err(|said| {
+            counters.failed(said.kind());
             NodeError { error: None, said }
         })?;
-        self.record.counters.sent(outgoing.requests());
-        match self.connection(route).send(outgoing, deadline).await {
+        counters.sent(outgoing.requests.len());
+        match self.connection(outgoing).send(outgoing, deadline).await {
             Ok(replied) => {
-                self.health.answered(admission);
+                admission.answered();
                 Ok(replied)
             }
             Err(error) => {
-                let error = if self.is_of_cluster { error.in_cluster() } else { error };
+                let error = self.of_node(error);
                 let is_outage = error.is_outage()
                     && !(self.is_of_cluster && is_of_slots(&error, &self.address));
                 let failed = self.noted(outgoing.error(&error), error);
                 if !is_outage {
-                    self.health.answered(admission);
-                } else if self.health.failed(admission, &failed.said) {
-                    self.record.counters.went_down();
+                    admission.answered();
+                } else if admission.failed(&failed.said) {
+                    counters.went_down();
                 }
                 Err(failed)
             }
         }
     }
 
-    /// The error of one request of a batch that a node of a cluster has answered.
-    pub(super) fn error_in_batch(
+    /// Sends requests as one message, unless the node is taken to be down, and gives the outcome of
+    /// each.
+    ///
+    /// # Cancel safety
+    /// That of [`send`](Self::send).
+    pub(super) async fn send_each(
         &self,
-        request: &RedisRequest<'_>,
-        error: RequestError,
-    ) -> NodeError {
-        let error = error.in_cluster();
-        self.noted(request.error(&error), error)
+        requests: &[&RedisRequest<'_>],
+        deadline: Instant,
+    ) -> Vec<Result<Replied, NodeError>> {
+        let Replied { value: replies, is_repeated } =
+            match self.send(Outgoing::of(requests), deadline).await {
+                Ok(replied) => replied,
+                Err(failed) => return vec![Err(failed); requests.len()],
+            };
+        let outcome = |(request, reply): (&&RedisRequest<'_>, Value)| match reply.extract_error() {
+            Ok(value) => Ok(Replied { value, is_repeated }),
+            Err(error) => {
+                let error = self.of_node(RequestError::Reported(error));
+                Err(self.noted(request.error(&error), error))
+            }
+        };
+        requests.iter().zip(replies).map(outcome).collect()
+    }
+
+    /// The connection for requests. Those for one key share one.
+    fn connection(&self, outgoing: Outgoing<'_>) -> &SharedConnection {
+        match &*self.connections {
+            [only] => only,
+            several => &several[usize::from(outgoing.slot()) % several.len()],
+        }
+    }
+
+    fn of_node(&self, error: RequestError) -> RequestError {
+        if self.is_of_cluster { error.in_cluster() } else { error }
     }
 
     /// Notes the error of a request.
     fn noted(&self, said: StoreError, error: RequestError) -> NodeError {
         match &error {
-            RequestError::Redirected(_) => self.record.counters.redirected(),
-            _ => self.record.counters.failed(said.kind()),
+            RequestError::Redirected(_) => self.connector.record.counters.redirected(),
+            _ => self.connector.record.counters.failed(said.kind()),
         }
         self.error(said, error)
     }
@@ -197,29 +205,29 @@ impl RedisNode {
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let all = self.lookups.iter().chain([&self.first]);
-        let opened = try_join_all(all.map(|connection| connection.open(deadline))).await;
+        let all = self.connections.iter().map(|connection| connection.open(deadline));
+        let opened = try_join_all(all).await;
         opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
         Ok(())
     }
 
     /// Has all connections replaced, at most once a second.
     pub(super) fn reconnect(&self) {
-        self.failovers.note();
+        self.connector.failovers.note();
     }
 
     pub(super) fn is_down(&self) -> bool {
-        self.health.is_down()
+        self.breaker.is_open()
     }
 
     /// What it was sent and what came of it. None before sentinels have named a server.
     pub(super) fn stats(&self) -> Option<RedisNodeStats> {
-        self.record.stats(self.is_down())
+        self.connector.record.stats(self.is_down())
     }
 
     /// Since when it is out of reach, after it was in use.
     pub(super) fn lost_at(&self) -> Option<Instant> {
-        self.losses.lost_at()
+        self.connector.losses.lost_at()
     }
 
     /// Whether anything was sent since the last call.
@@ -231,13 +239,6 @@ impl RedisNode {
         // Read first, because threads that only read a flag do not contend for it.
         if self.is_of_cluster && !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn connection(&self, route: Route) -> &SharedConnection {
-        match route {
-            Route::Lookups(number) => self.lookups.get(number).unwrap_or(&self.first),
-            Route::First => &self.first,
         }
     }
 }

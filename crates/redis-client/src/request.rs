@@ -13,19 +13,17 @@ use bellwether::StoreError;
 /// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).
 ///
 /// A request declares all names that its script touches. Some servers require that, and the slot
-/// that the names share determines the node of a cluster. There is one exception: Redis before 7.2
-/// tracks every declared name. Over a tracked connection to it, only the first
-/// [`tracked`](Self::tracked) names are declared, and the others follow the arguments. So a script
-/// finds the name `n` as `KEYS[n] or ARGV[..]`.
+/// that the names share determines the node of a cluster.
 #[derive(Debug)]
 pub struct RedisRequest<'a> {
-    pub(super) payload: RequestPayload<'a>,
+    call: Call<'a>,
+    names: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
     pub(super) doing: &'static str,
     /// What it is for, for error messages.
     label: Option<Label<'a>>,
-    pub(super) route: Route,
-    /// The form in which a script is sent first.
-    pub(super) form: ScriptForm,
+    /// Whether a script is sent as its text at once.
+    is_by_text: bool,
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
@@ -33,18 +31,10 @@ pub struct RedisRequest<'a> {
     slot: Option<u16>,
 }
 
-/// The content of a request.
-#[derive(Debug)]
-pub(super) enum RequestPayload<'a> {
-    /// A command on these names, or on none.
-    Command { command: &'static str, names: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
-    Script {
-        script: &'a RedisScript,
-        names: Vec<Vec<u8>>,
-        /// How many of the names are always declared.
-        tracked: usize,
-        args: Vec<Vec<u8>>,
-    },
+#[derive(Clone, Copy, Debug)]
+enum Call<'a> {
+    Command(&'static str),
+    Script(&'a RedisScript),
 }
 
 /// What a request is for. A reference, because few requests fail.
@@ -56,52 +46,37 @@ impl fmt::Debug for Label<'_> {
     }
 }
 
-/// The connection to a node over which a request is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// The first connection. With client tracking, it is the tracked one.
-    First,
-    /// A connection for lookups only, by its number.
-    Lookups(usize),
-}
-
 /// What is sent over a connection at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Outgoing<'a> {
-    /// A request. The reply is its own.
-    One(&'a RedisRequest<'a>),
-    /// A request for a slot that the node is importing (`ASKING`).
-    Asking(&'a RedisRequest<'a>),
-    /// Several requests as a pipeline. The reply is an array of theirs, which may be errors.
-    Batch(&'a [&'a RedisRequest<'a>]),
+pub(super) struct Outgoing<'a> {
+    pub(super) requests: &'a [&'a RedisRequest<'a>],
+    /// Whether they are for a slot that the node is importing (`ASKING`).
+    pub(super) asks: bool,
 }
 
 /// The reply to what was sent.
-#[derive(Debug)]
-pub(super) struct Replied {
-    pub(super) value: Value,
+#[derive(Clone, Debug)]
+pub(super) struct Replied<T = Value> {
+    pub(super) value: T,
     /// Whether the request was lost with its connection and sent again. Then it may have been
     /// executed twice.
     pub(super) is_repeated: bool,
 }
 
-/// The form in which a script is sent to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ScriptForm {
-    Hash,
-    Text,
-}
-
 impl<'a> RedisRequest<'a> {
-    fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
-        let route = Route::First;
-        let form = ScriptForm::Hash;
+    fn new(
+        call: Call<'a>,
+        names: impl Into<Vec<Vec<u8>>>,
+        args: impl Into<Vec<Vec<u8>>>,
+        doing: &'static str,
+    ) -> Self {
         Self {
-            payload,
+            call,
+            names: names.into(),
+            args: args.into(),
             doing,
             label: None,
-            route,
-            form,
+            is_by_text: false,
             is_timed: false,
             is_once: false,
             slot: None,
@@ -116,11 +91,7 @@ impl<'a> RedisRequest<'a> {
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        let names = names.into();
-        let args = args.into();
-        let tracked = names.len();
-        let payload = RequestPayload::Script { script, names, tracked, args };
-        Self::new(payload, doing)
+        Self::new(Call::Script(script), names, args, doing)
     }
 
     /// A request that runs a command on these names.
@@ -129,17 +100,12 @@ impl<'a> RedisRequest<'a> {
         names: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        let payload = RequestPayload::Command { command, names: names.into(), args: Vec::new() };
-        Self::new(payload, doing)
+        Self::new(Call::Command(command), names, [], doing)
     }
 
     /// Adds arguments.
     pub fn with_args(mut self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        match &mut self.payload {
-            RequestPayload::Command { args, .. } | RequestPayload::Script { args, .. } => {
-                args.extend(more);
-            }
-        }
+        self.args.extend(more);
         self
     }
 
@@ -147,15 +113,6 @@ impl<'a> RedisRequest<'a> {
     #[must_use]
     pub fn of(self, label: &'a (dyn fmt::Display + Sync)) -> Self {
         Self { label: Some(Label(label)), ..self }
-    }
-
-    /// Sets how many of the names, from the first, the server may track. Default: all of them.
-    #[must_use]
-    pub fn tracked(mut self, count: usize) -> Self {
-        if let RequestPayload::Script { tracked, .. } = &mut self.payload {
-            *tracked = count;
-        }
-        self
     }
 
     /// Declares that the script must take effect once, and gives 0 if it finds nothing to do, or an
@@ -178,28 +135,17 @@ impl<'a> RedisRequest<'a> {
         Self { slot: Some(slot), ..self }
     }
 
-    /// Sets the connection.
-    pub fn over(self, route: Route) -> Self {
-        Self { route, ..self }
-    }
-
     /// The same request with the text of its script instead of the hash.
     #[must_use]
     pub fn by_text(self) -> Self {
-        Self { form: ScriptForm::Text, ..self }
+        Self { is_by_text: true, ..self }
     }
 
     /// Whether all names are in one slot, as a cluster requires.
     pub(super) fn is_of_one_slot(&self) -> bool {
-        let mut slots = self.names().iter().map(InSlot::slot);
+        let mut slots = self.names.iter().map(InSlot::slot);
         let first = slots.next();
         slots.all(|slot| Some(slot) == first)
-    }
-
-    fn names(&self) -> &[Vec<u8>] {
-        match &self.payload {
-            RequestPayload::Command { names, .. } | RequestPayload::Script { names, .. } => names,
-        }
     }
 
     /// The error for the caller.
@@ -221,32 +167,23 @@ impl<'a> RedisRequest<'a> {
         read(value).ok_or_else(|| self.error(&RequestError::Malformed))
     }
 
-    /// The command to send, with all names declared or only the tracked ones.
-    pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cmd {
-        let (script, names, tracked, args) = match &self.payload {
-            RequestPayload::Command { command, names, args } => {
-                let words = 1 + names.len() + args.len();
-                let bytes = names.iter().chain(args).map(Vec::len).sum::<usize>();
-                let mut call = Cmd::with_capacity(words, command.len() + bytes);
-                call.arg(command).arg(names).arg(args);
-                return call;
-            }
-            RequestPayload::Script { script, names, tracked, args } => {
-                (script, names, *tracked, args)
-            }
+    /// The command to send: a script by its hash, or by its text.
+    pub(super) fn packed(&self, by_text: bool) -> Cmd {
+        let (command, script) = match self.call {
+            Call::Command(command) => (command, None),
+            Call::Script(script) if by_text || self.is_by_text => ("EVAL", Some(script.text())),
+            Call::Script(script) => ("EVALSHA", Some(script.hash())),
         };
-        let (command, text) = match form {
-            ScriptForm::Hash => ("EVALSHA", script.hash()),
-            ScriptForm::Text => ("EVAL", script.text()),
-        };
-        let declared = if declares_all { names.len() } else { tracked.min(names.len()) };
-        let (declared, others) = names.split_at(declared);
-        let words = 3 + names.len() + args.len();
-        let bytes = names.iter().chain(args).map(Vec::len).sum::<usize>();
-        let bytes = command.len() + text.len() + DIGITS + bytes;
-        let mut call = Cmd::with_capacity(words, bytes);
-        call.arg(command).arg(text).arg(declared.len()).arg(declared).arg(args).arg(others);
-        call
+        let words = 3 + self.names.len() + self.args.len();
+        let bytes = self.names.iter().chain(&self.args).map(Vec::len).sum::<usize>();
+        let bytes = command.len() + script.map_or(0, |script| script.len() + DIGITS) + bytes;
+        let mut packed = Cmd::with_capacity(words, bytes);
+        packed.arg(command);
+        if let Some(script) = script {
+            packed.arg(script).arg(self.names.len());
+        }
+        packed.arg(&self.names).arg(&self.args);
+        packed
     }
 }
 
@@ -256,29 +193,35 @@ const DIGITS: usize = 8;
 impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names, any slot will do.
     fn slot(&self) -> u16 {
-        let of_names = || self.names().first().map_or(0, InSlot::slot);
+        let of_names = || self.names.first().map_or(0, InSlot::slot);
         self.slot.unwrap_or_else(of_names)
     }
 }
 
-impl Outgoing<'_> {
-    /// How many requests it is.
-    pub(super) fn requests(&self) -> usize {
-        match self {
-            Self::One(_) | Self::Asking(_) => 1,
-            Self::Batch(requests) => requests.len(),
-        }
+impl<'a> Outgoing<'a> {
+    pub(super) fn of(requests: &'a [&'a RedisRequest<'a>]) -> Self {
+        Self { requests, asks: false }
     }
 
-    /// The error for the caller. That of a batch names no key.
+    /// The slot of the first of them.
+    pub(super) fn slot(&self) -> u16 {
+        self.requests.first().map_or(0, |request| request.slot())
+    }
+
+    /// The error for the caller. That of several requests names no key.
     pub(super) fn error(&self, error: &RequestError) -> StoreError {
-        match self {
-            Self::One(request) | Self::Asking(request) => request.error(error),
-            Self::Batch(requests) => {
-                let doing = requests.first().map_or("", |request| request.doing);
-                error.during(doing, None)
-            }
+        match self.requests {
+            [request] => request.error(error),
+            several => error.during(several.first().map_or("", |request| request.doing), None),
         }
+    }
+}
+
+impl Replied<Vec<Value>> {
+    /// The reply to one request.
+    pub(super) fn only(mut self) -> Replied {
+        let value = self.value.pop().unwrap_or(Value::Nil);
+        Replied { value, is_repeated: self.is_repeated }
     }
 }
 
@@ -286,8 +229,8 @@ impl Outgoing<'_> {
 mod tests {
     use super::*;
 
-    fn words(request: &RedisRequest<'_>, declares_all: bool) -> Vec<String> {
-        let packed = request.packed(ScriptForm::Text, declares_all);
+    fn words(request: &RedisRequest<'_>, by_text: bool) -> Vec<String> {
+        let packed = request.packed(by_text);
         let words = packed.args_iter().map(|word| match word {
             redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
             _ => String::new(),
@@ -296,12 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_to_be_tracked_follow_the_arguments_of_a_server_that_tracks_all_keys() {
+    fn a_script_declares_all_its_names() {
         let script = RedisScript::new(&["return 1"]);
-        let names = ["a", "b", "c"].map(|name| name.as_bytes().to_vec());
-        let request = RedisRequest::script(&script, names, [b"x".to_vec()], "testing").tracked(1);
-        assert_eq!(words(&request, true), ["EVAL", "return 1", "3", "a", "b", "c", "x"]);
-        assert_eq!(words(&request, false), ["EVAL", "return 1", "1", "a", "x", "b", "c"]);
+        let names = ["a", "b"].map(|name| name.as_bytes().to_vec());
+        let request = RedisRequest::script(&script, names.clone(), [b"x".to_vec()], "testing");
+        assert_eq!(words(&request, true), ["EVAL", "return 1", "2", "a", "b", "x"]);
+        assert_eq!(words(&request, false), ["EVALSHA", script.hash(), "2", "a", "b", "x"]);
+        let request = RedisRequest::command("MGET", names, "testing");
+        assert_eq!(words(&request, true), ["MGET", "a", "b"]);
     }
 
     #[test]

@@ -2,42 +2,26 @@
 
 use std::sync::LazyLock;
 
-use super::RedisClient;
 use super::request::RedisRequest;
 use super::request_error::{Refusal, RequestError, refusal};
 use super::script::RedisScript;
 use super::value::RedisValue;
 use bellwether::{StoreError, StoreErrorKind};
 
-impl RedisClient {
-    /// Checks that the user may run scripts, and these commands in them. The commands run on a name
-    /// that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need the permission to
-    /// administer.
-    ///
-    /// The commands are in lower case, of those that the scripts of this crate and of
-    /// `bellwether-lock` use.
-    ///
-    /// A temporary refusal is only logged, because the server may accept writes later: it is full,
-    /// or has too few replicas.
-    ///
-    /// # Errors
-    /// [`Misconfigured`](StoreErrorKind::Misconfigured) with all missing permissions, or
-    /// [`Refused`](StoreErrorKind::Refused) if the server is a replica.
-    pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
-        let commands = commands.join(" ").into_bytes();
-        for name in self.names_on_nodes("check") {
-            let by_hash =
-                || RedisRequest::script(&RIGHTS, [name.clone()], [commands.clone()], CHECKING);
-            // A server that was restarted does not know the hash. A user needs the permission for
-            // both.
-            read_reply(self.run(&by_hash().by_text(), Some).await?)?;
-            self.run(&by_hash(), Some).await?;
-        }
-        Ok(())
-    }
+/// The requests that check that the user may run scripts by a name, and these commands in them: by
+/// text and by hash, because a server that was restarted does not know the hash, and a user needs the
+/// permission for both.
+pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 2] {
+    let commands = commands.join(" ").into_bytes();
+    let by_hash = || RedisRequest::script(&RIGHTS, [name.to_vec()], [commands.clone()], CHECKING);
+    [by_hash().by_text(), by_hash()]
 }
 
-fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
+/// Reads the reply to a check.
+///
+/// # Errors
+/// What is missing.
+pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
     let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CHECKING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {

@@ -1,20 +1,21 @@
 //! A connection that is replaced when it breaks, with a timeout for each request.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::mem;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use bb8_redis::bb8::{Pool, RunError};
-use redis::RedisError;
+use redis::{RedisError, Value};
+use tokio::sync::watch;
+use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
-use tokio::{select, task_local};
 
+use super::connect_error::ConnectError;
 use super::connection::{Connection, SendError};
 use super::connector::Connector;
-use super::losses::NodeLosses;
-use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::is_lost;
 use super::request::{Outgoing, Replied};
 use super::request_error::RequestError;
+use super::retry_pauses::RetryPauses;
 
 task_local! {
     static CONNECT_TIME: ConnectTime;
@@ -40,40 +41,52 @@ impl ConnectTime {
     }
 }
 
-/// A connection to a server, replaced when it breaks. Requests share it: each is sent over a clone.
+/// A connection to a server, opened for the first request and replaced when it breaks. All requests
+/// share it.
+///
+/// ```text
+///  Empty ──request──► Dialling ──────► Open ──breaks, request──► Dialling
+///                     ▲      └─fails─► Failed
+///                     └──── request, after the pause
+/// ```
+///
+/// There is one attempt at a time, which goes on without the requests that wait for it. After a failed
+/// one there is a pause, in which requests fail at once, with its error.
 #[derive(Debug)]
-pub(super) struct SharedConnection {
-    /// Opens the connection: one attempt at a time, however many requests need it.
-    pool: Pool<Connector>,
-    /// A clone of the pool's connection, because a checkout would be the most expensive step of a
-    /// request. Held to clone it, never across an `.await`.
-    current: RwLock<Option<Arc<Connection>>>,
-    backoff: ReconnectBackoff,
-    failovers: Arc<Failovers>,
-    timeout: Duration,
-    /// Its number among the connections of its node.
-    number: usize,
-    losses: Arc<NodeLosses>,
+pub(super) struct SharedConnection(Arc<SharedState>);
+
+#[derive(Debug)]
+struct SharedState {
+    connector: Connector,
+    /// Held for a few steps, never across an `.await`.
+    slot: RwLock<ConnectionSlot>,
+}
+
+#[derive(Debug, Default)]
+struct ConnectionSlot {
+    state: SlotState,
+    /// How many attempts have failed in a row.
+    failures: u32,
+    /// Whether a connection was open before.
+    was_open: bool,
+}
+
+#[derive(Debug, Default)]
+enum SlotState {
+    #[default]
+    Empty,
+    /// An attempt is under way. When it ends, the sender is dropped.
+    Dialling(watch::Receiver<()>),
+    Open(Arc<Connection>),
+    Failed {
+        error: ConnectError,
+        again_at: Instant,
+    },
 }
 
 impl SharedConnection {
-    pub(super) fn new(connector: Connector, number: usize, losses: Arc<NodeLosses>) -> Self {
-        let timeout = connector.timeout;
-        let backoff = connector.backoff.clone();
-        let failovers = Arc::clone(&connector.failovers);
-        // The connection tracks whether it is broken, and the backoff when to try again. An attempt
-        // has a limit of its own, and a request its deadline.
-        let pool = Pool::builder()
-            .max_size(1)
-            .test_on_check_out(false)
-            .retry_connection(false)
-            .connection_timeout(Duration::MAX)
-            .max_lifetime(None)
-            .idle_timeout(None)
-            .error_sink(Box::new(backoff.clone()))
-            .build_unchecked(connector);
-        let current = RwLock::new(None);
-        Self { pool, current, backoff, failovers, timeout, number, losses }
+    pub(super) fn new(connector: Connector) -> Self {
+        Self(Arc::new(SharedState { connector, slot: RwLock::default() }))
     }
 
     /// Sends it, and connects first if necessary, all before the deadline.
@@ -92,7 +105,7 @@ impl SharedConnection {
         &self,
         outgoing: Outgoing<'_>,
         deadline: Instant,
-    ) -> Result<Replied, RequestError> {
+    ) -> Result<Replied<Vec<Value>>, RequestError> {
         let mut lost = None;
         let mut is_refused = false;
         loop {
@@ -138,71 +151,145 @@ impl SharedConnection {
     }
 
     /// The connection, which is opened first if necessary.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves an attempt to connect, which goes on.
     pub(super) async fn open(&self, deadline: Instant) -> Result<Arc<Connection>, RequestError> {
-        match self.current() {
-            Some(connection) => Ok(connection),
-            None => {
-                let opened = timeout_at(deadline, self.connect()).await;
-                opened.unwrap_or_else(|_| Err(self.late()))
+        loop {
+            if let Some(connection) = self.0.usable() {
+                return Ok(connection);
+            }
+            let attempt = SharedState::attempt(&self.0).map_err(RequestError::Unconnected)?;
+            let Some(mut attempt) = attempt else { continue };
+            // The error of it says that the attempt has ended.
+            if timeout_at(deadline, attempt.changed()).await.is_err() {
+                return Err(self.late());
             }
         }
     }
 
     fn late(&self) -> RequestError {
-        RequestError::TimedOut(ConnectTime::of_task().map_or(self.timeout, |time| time.limit))
+        let timeout = self.0.connector.timeout;
+        RequestError::TimedOut(ConnectTime::of_task().map_or(timeout, |time| time.limit))
     }
 
     fn reported(&self, error: RedisError) -> RequestError {
         let error = RequestError::Reported(error);
         if error.is_of_replica() {
-            self.failovers.note();
+            self.0.connector.failovers.note();
         }
         error
     }
+}
 
+impl SharedState {
     /// The connection, unless it is broken.
-    fn current(&self) -> Option<Arc<Connection>> {
-        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        current.filter(|connection| !connection.is_broken())
-    }
-
-    /// Opens another connection, or fails as soon as an attempt has failed.
-    async fn connect(&self) -> Result<Arc<Connection>, RequestError> {
-        let failure = self.backoff.next_failure();
-        let connection = select! {
-            biased;
-            connection = self.check_out() => connection?,
-            error = failure.wait() => return Err(RequestError::Unconnected(error)),
-        };
-        let connection = Arc::new(connection);
-        self.note_opened(&connection);
-        let current = Some(Arc::clone(&connection));
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
-        Ok(connection)
-    }
-
-    /// Notes that a connection was opened, unless another request has noted that. No request may be
-    /// sent over it before.
-    fn note_opened(&self, connection: &Connection) {
-        let former = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let is_noted = |former: &Arc<Connection>| Arc::ptr_eq(&former.state, &connection.state);
-        if !former.as_ref().is_some_and(is_noted) {
-            connection.state.tell_when_broken(&self.losses);
-            self.losses.opened(self.number, former.is_some());
+    fn usable(&self) -> Option<Arc<Connection>> {
+        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        match &slot.state {
+            SlotState::Open(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
+            _ => None,
         }
     }
 
-    async fn check_out(&self) -> Result<Connection, RequestError> {
-        loop {
-            let guard = self.pool.get().await.map_err(|error| match error {
-                RunError::TimedOut => self.late(),
-                RunError::User(error) => RequestError::Unconnected(error),
-            })?;
-            // The guard is dropped at once, because other requests share the connection. If that is
-            // broken, the pool then drops it and opens another one.
-            if !guard.is_broken() {
-                return Ok(Connection::clone(&guard));
+    /// The attempt to connect that is under way, or a new one. None if the connection is open.
+    ///
+    /// # Errors
+    /// That of the last attempt, until the pause after it is over.
+    fn attempt(self: &Arc<Self>) -> Result<Option<watch::Receiver<()>>, ConnectError> {
+        let mut slot = self.slot();
+        match &slot.state {
+            SlotState::Dialling(attempt) => return Ok(Some(attempt.clone())),
+            SlotState::Open(connection) if !connection.is_broken() => return Ok(None),
+            SlotState::Failed { error, again_at } if Instant::now() < *again_at => {
+                return Err(error.clone());
             }
+            SlotState::Empty | SlotState::Open(_) | SlotState::Failed { .. } => {}
         }
+        let (ended, attempt) = watch::channel(());
+        let former = mem::replace(&mut slot.state, SlotState::Dialling(attempt.clone()));
+        drop(slot);
+        // Dropped after the lock, because this can end a connection.
+        drop(former);
+        let shared = Arc::clone(self);
+        tokio::spawn(Attempt { shared, next: SlotState::Empty, _ended: ended }.run());
+        Ok(Some(attempt))
+    }
+
+    fn slot(&self) -> RwLockWriteGuard<'_, ConnectionSlot> {
+        self.slot.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An attempt to connect. When it is dropped, the slot gets its next state, and requests that wait
+/// for it go on.
+struct Attempt {
+    shared: Arc<SharedState>,
+    /// Empty unless it has succeeded or failed: then its runtime has ended.
+    next: SlotState,
+    _ended: watch::Sender<()>,
+}
+
+impl Attempt {
+    async fn run(mut self) {
+        let connector = &self.shared.connector;
+        self.next = match connector.connect().await {
+            Ok(connection) => {
+                let was_open = {
+                    let mut slot = self.shared.slot();
+                    slot.failures = 0;
+                    mem::replace(&mut slot.was_open, true)
+                };
+                // No request may be sent over it before.
+                connection.state.tell_when_broken(&connector.losses);
+                connector.losses.opened(connector.number, was_open);
+                SlotState::Open(Arc::new(connection))
+            }
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
+                let failures = {
+                    let mut slot = self.shared.slot();
+                    slot.failures = slot.failures.saturating_add(1);
+                    slot.failures
+                };
+                let pause = pauses(&error, connector.longest_pause).after(failures);
+                SlotState::Failed { error, again_at: Instant::now() + pause }
+            }
+        };
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.shared.slot().state = mem::take(&mut self.next);
+    }
+}
+
+/// The pauses after attempts that fail in this way.
+fn pauses(error: &ConnectError, longest: Duration) -> RetryPauses {
+    let of_mistakes = longest.max(LONGEST_OF_MISTAKES);
+    RetryPauses::new(FIRST_PAUSE, if error.is_mistake() { of_mistakes } else { longest })
+}
+
+/// The pause after the first attempt that failed.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The limit of the pauses after mistakes in the options or the credentials, which usually last until
+/// a person corrects them. So one that is corrected is over within two seconds.
+const LONGEST_OF_MISTAKES: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_tried_again_every_two_seconds_at_most_and_a_failure_sooner() {
+        let longest = Duration::from_millis(400);
+        let pause = |error: ConnectError| pauses(&error, longest).after(u32::MAX);
+        let mistake = pause(ConnectError::misconfigured("a wrong certificate"));
+        assert!((LONGEST_OF_MISTAKES / 2..=LONGEST_OF_MISTAKES).contains(&mistake));
+        assert!((longest / 2..=longest).contains(&pause(io::Error::other("refused").into())));
     }
 }

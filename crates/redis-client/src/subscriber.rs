@@ -14,7 +14,7 @@
 //! on to each other.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,16 +29,15 @@ use uuid::Uuid;
 
 use super::cluster::Cluster;
 use super::connect_error::{ConnectError, DialStep};
+use super::connector::Connector;
 use super::destination::Destination;
 use super::dial::{Dialer, Driver};
-use super::names::Names;
-use super::node::NodeFactory;
-use super::reconnect::Failovers;
-use super::routing::Routing;
+use super::events::Events;
+use super::failovers::Failovers;
+use super::retry_pauses::RetryPauses;
 use super::server_clock::{ServerClock, ServerTime};
 use super::slot::InSlot;
-use bellwether::adapter::jitter;
-use bellwether::store::{Entry, Watchers};
+use bellwether::store::Entry;
 use bellwether::{Digest, warn_throttled};
 
 /// The subscription of a client. It ends when this is dropped.
@@ -77,39 +76,32 @@ struct SubscriberTask {
     /// How long one attempt may take.
     timeout: Duration,
     channel: String,
-    names: Names,
-    watchers: Watchers,
+    events: Arc<Events>,
     reader: Option<Arc<dyn MessageReader>>,
     /// Of a single server.
     clock: Option<Arc<ServerClock>>,
-    /// The number of messages so far.
-    pushes: Arc<AtomicU64>,
     state: Arc<watch::Sender<SubscriptionState>>,
 }
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
     pub(super) fn new(
-        factory: &NodeFactory,
-        routing: &Routing,
-        watchers: Watchers,
+        connector: &Connector,
+        cluster: Option<Arc<Cluster>>,
         reader: Option<Arc<dyn MessageReader>>,
     ) -> Self {
-        let NodeFactory { connector, handler, .. } = factory;
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let task = SubscriberTask {
             dialer: connector.dialer.clone(),
             destination: connector.destination.clone(),
-            cluster: routing.cluster(),
+            cluster,
             failovers: Arc::clone(&connector.failovers),
             timeout: connector.connect_timeout,
-            channel: handler.names.waiter_channel(&mark),
-            names: handler.names.clone(),
-            watchers,
+            channel: connector.events.names.waiter_channel(&mark),
+            events: Arc::clone(&connector.events),
             reader,
             clock: connector.clock.clone(),
-            pushes: Arc::clone(&handler.pushes),
             state: Arc::new(watch::Sender::new(SubscriptionState::Connecting)),
         };
         Self { mark, task, running: Mutex::default() }
@@ -169,12 +161,11 @@ impl SubscriberTask {
                 Ok(messages) => {
                     failures = 0;
                     self.receive(messages, begun_after).await;
-                    sleep(pause(1, LONGEST_PAUSE, jitter())).await;
+                    sleep(PAUSES.after(1)).await;
                 }
                 Err(error) => {
                     failures += 1;
-                    let longest = self.failed(&error);
-                    sleep(pause(failures, longest, jitter())).await;
+                    sleep(self.failed(&error).after(failures)).await;
                 }
             }
         }
@@ -197,7 +188,7 @@ impl SubscriberTask {
         let task = self.clone();
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                task.pushes.fetch_add(1, Ordering::Relaxed);
+                task.events.pushes.fetch_add(1, Ordering::Relaxed);
                 task.tell(&message);
             }
         });
@@ -213,12 +204,14 @@ impl SubscriberTask {
 
     /// Notifies the watches of the key that a message names.
     fn tell(&self, message: &Msg) {
-        let Some((digest, more)) = self.names.read(message.get_payload_bytes()) else { return };
+        let Some((digest, more)) = self.events.names.read(message.get_payload_bytes()) else {
+            return;
+        };
         let stored =
             self.reader.as_ref().and_then(|reader| reader.read(&digest, more, self.now(&digest)?));
         match stored {
-            Some(entry) => self.watchers.tell_stored(&digest, entry),
-            None => self.watchers.tell(&digest),
+            Some(entry) => self.events.watchers.tell_stored(&digest, entry),
+            None => self.events.watchers.tell(&digest),
         }
     }
 
@@ -230,16 +223,16 @@ impl SubscriberTask {
         }
     }
 
-    /// Notes that an attempt has failed. Returns the limit to the pause before the next one.
-    fn failed(&self, error: &ConnectError) -> Duration {
+    /// Notes that an attempt has failed. Returns the pauses before the next one.
+    fn failed(&self, error: &ConnectError) -> RetryPauses {
         self.state.send_replace(SubscriptionState::Failed);
         let is_refused = matches!(error, ConnectError::Reported(error) if !error.is_io_error());
         if is_refused {
             warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
-            return LONGEST_PAUSE_IF_REFUSED;
+            return PAUSES_IF_REFUSED;
         }
         tracing::debug!(%error, "no subscription: waiters poll");
-        LONGEST_PAUSE
+        PAUSES
     }
 }
 
@@ -251,7 +244,7 @@ impl<'a> Subscribed<'a> {
         task.state.send_replace(SubscriptionState::Subscribed);
         tracing::debug!("waiters are told by messages");
         // The waiters of this moment have left no mark.
-        task.watchers.tell_all();
+        task.events.watchers.tell_all();
         Self(task)
     }
 }
@@ -259,38 +252,25 @@ impl<'a> Subscribed<'a> {
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
         self.0.state.send_replace(SubscriptionState::Connecting);
-        self.0.watchers.tell_all();
+        self.0.events.watchers.tell_all();
     }
-}
-
-fn pause(failures: u32, longest: Duration, jitter: f64) -> Duration {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(longest).mul_f64(0.5 + jitter / 2.0)
 }
 
 /// The length of a mark: hexadecimal digits. The scripts have the same value.
 const MARK: usize = 16;
 
-/// The pause after the first attempt that failed, and before a connection is replaced.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// The longest pause between attempts. Waiters poll meanwhile.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Those between attempts, and before a connection is replaced. Waiters poll meanwhile.
+const PAUSES: RetryPauses = RetryPauses::new(FIRST_PAUSE, Duration::from_secs(2));
 
 /// The same if the server refuses. That lasts until a person allows it.
-const LONGEST_PAUSE_IF_REFUSED: Duration = Duration::from_secs(60);
+const PAUSES_IF_REFUSED: RetryPauses = RetryPauses::new(FIRST_PAUSE, Duration::from_secs(60));
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_limit() {
-        let pause = |n, jitter| pause(n, LONGEST_PAUSE, jitter).as_millis();
-        let pauses = |jitter| [1, 2, 3, 9, u32::MAX].map(|n| pause(n, jitter));
-        assert_eq!(pauses(1.0), [50, 100, 200, 2000, 2000]);
-        assert_eq!(pauses(0.0), [25, 50, 100, 1000, 1000]);
-    }
+    use crate::names::Names;
 
     #[test]
     fn the_scripts_have_the_same_marks_and_channels() {

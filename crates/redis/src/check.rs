@@ -3,7 +3,7 @@
 use super::inner::Inner;
 use bellwether::Key;
 use bellwether::{StoreError, StoreErrorKind};
-use bellwether_redis_client::{RedisRequest, Route};
+use bellwether_redis_client::RedisRequest;
 
 /// Connects now instead of at the first use, and runs the commands of operations on names that are
 /// not used. It leaves nothing behind.
@@ -19,11 +19,8 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
         client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
     }
     client.check_scripts(&COMMANDS).await?;
-    let lookups = (0..store.lookup_connections()).map(Route::Lookups);
-    for route in lookups.chain([Route::First]) {
-        for probe in client.probes(CONNECTING) {
-            client.run(&probe.over(route), Some).await?;
-        }
+    for probe in client.probes(CONNECTING) {
+        client.run(&probe, Some).await?;
     }
     if store.near.is_some() && !client.is_tracked() {
         explain_untracked(store).await?;

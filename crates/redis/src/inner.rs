@@ -15,7 +15,9 @@ use super::unacknowledged::Unacknowledged;
 use bellwether::Digest;
 use bellwether::stats::OperationCounters;
 use bellwether::store::Watchers;
-use bellwether_redis_client::{ClientSetup, RedisClient, Route, SlotOwners, Tracking};
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, ServerEvent, ServerObserver, SlotOwners, Tracking,
+};
 
 /// Aligned, so that it is apart in memory from the count of its owners, which each operation
 /// changes.
@@ -25,13 +27,29 @@ pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,
     pub(super) near: Option<Arc<Near>>,
-    /// By connections.
-    lookups: Box<[Lookups]>,
-    lookup_connections: usize,
+    pub(super) lookups: Lookups,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) kept: Arc<KeptInvalidations>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
+}
+
+/// What learns of the servers of a store.
+#[derive(Debug)]
+struct StoreObserver {
+    near: Option<Arc<Near>>,
+    kept: Arc<KeptInvalidations>,
+}
+
+impl ServerObserver for StoreObserver {
+    fn note(&self, event: ServerEvent<'_>) {
+        match event {
+            ServerEvent::MayHaveLost { since, is_affected } => {
+                self.kept.may_have_lost(since, is_affected);
+            }
+            event => _ = self.near.as_ref().inspect(|near| near.note(event)),
+        }
+    }
 }
 
 impl Inner {
@@ -42,50 +60,27 @@ impl Inner {
         let near = options.near_tier().map(|(bytes, longest)| {
             Arc::new(Near::new(bytes, longest, near::silence(timeout), Arc::clone(&owners)))
         });
-        let lookup_connections = options.lookup_connections();
         let (rules, name) = (options.keeping, options.display_name());
         let watchers = Watchers::default();
         let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone(), watchers.clone()));
-        let tracking =
-            near.as_ref().map_or(Tracking::Nothing, |near| Tracking::Copies(Arc::clone(near) as _));
+        let tracking = if near.is_some() { Tracking::Copies } else { Tracking::Nothing };
+        let observer = StoreObserver { near: near.clone(), kept: Arc::clone(&kept) };
         let setup = ClientSetup {
             scripts: scripts.of_operations(),
             watchers,
             reader: Some(Arc::new(StoredMessages(Arc::clone(&kept)))),
             tracking,
-            losses: Some(Arc::clone(&kept) as _),
+            observer: Some(Arc::new(observer)),
             reads_clock: true,
-            lookups: lookup_connections,
             owners: Some(owners),
         };
         let client = RedisClient::with(options.client, setup);
-        let lookups = |route| {
-            let client = client.clone();
-            let script = scripts.lookup.clone();
-            Lookups::over(client, route, script)
-        };
-        let lookup_connections = lookup_connections as usize;
-        let lookups: Box<[_]> = match lookup_connections {
-            0 => [lookups(Route::First)].into(),
-            some => (0..some).map(|number| lookups(Route::Lookups(number))).collect(),
-        };
-        if near.is_some() {
-            lookups.iter().for_each(Lookups::ask_for_time);
-        }
+        let lookups = Lookups::new(client.clone(), scripts.lookup.clone());
+        near.as_ref().inspect(|_| lookups.ask_for_time());
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self {
-            client,
-            scripts,
-            near,
-            lookups,
-            lookup_connections,
-            unacknowledged,
-            kept,
-            unreadable,
-            operations,
-        }
+        Self { client, scripts, near, lookups, unacknowledged, kept, unreadable, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -115,15 +110,6 @@ impl Inner {
     /// How long one request may take.
     pub(super) fn timeout(&self) -> Duration {
         self.client.options().request_timeout()
-    }
-
-    pub(super) fn lookups(&self, digest: &Digest) -> &Lookups {
-        &self.lookups[usize::from(digest.as_bytes()[0]) % self.lookups.len()]
-    }
-
-    /// The number of connections for lookups only.
-    pub(super) fn lookup_connections(&self) -> usize {
-        self.lookup_connections
     }
 
     pub(super) fn entry_name(&self, digest: &Digest) -> Vec<u8> {

@@ -14,11 +14,10 @@ use super::reply::{self, Seen};
 use bellwether::Digest;
 use bellwether::StoreError;
 use bellwether_redis_client::{
-    InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route, ServerClock, ServerTime,
-    SlotGroup,
+    InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, ServerClock, ServerTime, SlotGroup,
 };
 
-/// Batches the lookups that go over one connection.
+/// Batches the lookups of a store.
 ///
 /// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
 /// all of them as one command. A batch that is full before is sent by a task of its own. So no caller
@@ -30,7 +29,6 @@ pub(super) struct Lookups(Arc<LookupState>);
 #[derive(Debug)]
 struct LookupState {
     client: RedisClient,
-    route: Route,
     /// Reads entries with what is left of their lives.
     script: RedisScript,
     /// Whether lookups read the server's time, too. They do not until one finds an entry that needs
@@ -118,10 +116,9 @@ fn with_now<T>((now, seen): (u64, T)) -> (Option<u64>, T) {
 }
 
 impl Lookups {
-    pub(super) fn over(client: RedisClient, route: Route, script: RedisScript) -> Self {
+    pub(super) fn new(client: RedisClient, script: RedisScript) -> Self {
         Self(Arc::new(LookupState {
             client,
-            route,
             script,
             with_time: AtomicBool::new(false),
             callers: Callers::default(),
@@ -256,12 +253,11 @@ impl LookupState {
     }
 
     fn request(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> RedisRequest<'_> {
-        let request = match reading {
+        match reading {
             LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
             LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
             LifeReading::Remaining => RedisRequest::script(&self.script, names, [], READING),
-        };
-        request.over(self.route)
+        }
     }
 
     fn note_time(&self, request: &RedisRequest<'_>, asked_at: Instant, reply: &LookupReply) {

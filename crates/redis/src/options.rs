@@ -34,7 +34,6 @@ use super::keeping_rules::KeepingRules;
 pub struct RedisOptions {
     pub(super) client: RedisClientOptions,
     name: Option<Arc<str>>,
-    connections: u32,
     near: Option<usize>,
     near_ttl: Duration,
     pub(super) keeping: KeepingRules,
@@ -46,7 +45,6 @@ impl From<RedisClientOptions> for RedisOptions {
         Self {
             client,
             name: None,
-            connections: 1,
             near: None,
             near_ttl: Duration::from_secs(30),
             keeping: KeepingRules::default(),
@@ -131,21 +129,13 @@ impl RedisOptions {
         Self { client: self.client.resp2(), ..self }
     }
 
-    /// Sets the number of connections. If there are several, one is for leases, and lookups share the
-    /// others. No request has a connection for itself. A near cache has one connection, over which the
-    /// server reports changes.
-    ///
-    /// Default: 1. One connection carries hundreds of thousands of commands per second.
+    /// Sets the number of connections to each server, 1 by default: see
+    /// [`RedisClientOptions::connections`].
     ///
     /// # Errors
     /// If it is not from 1 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        if !(1..=64).contains(&connections) {
-            let setting = "connections of the store";
-            let given = connections as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 64 });
-        }
-        Ok(Self { connections, ..self })
+        Ok(Self { client: self.client.connections(connections)?, ..self })
     }
 
     /// Names the store in metrics and log messages.
@@ -170,11 +160,6 @@ impl RedisOptions {
     /// The name of the store in log messages.
     pub(super) fn display_name(&self) -> Arc<str> {
         self.name.clone().unwrap_or_else(|| self.client.namespace().into())
-    }
-
-    /// The number of connections for lookups only. None with a near tier.
-    pub(super) fn lookup_connections(&self) -> u32 {
-        if self.near.is_some() { 0 } else { self.connections - 1 }
     }
 
     /// The size of the near tier in bytes, and the maximum time for which a copy is served.

@@ -55,7 +55,7 @@ impl Inner {
         target: &LookupTarget,
         known: &mut ReadTags,
     ) -> Result<Option<OpenedEntry>, StoreError> {
-        let lookups = self.lookups(digest);
+        let lookups = &self.lookups;
         let mut reading = LifeReading::AsNeeded;
         loop {
             let LookupAnswer { entry, tags } = match reading {

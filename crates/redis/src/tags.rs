@@ -178,7 +178,7 @@ impl Inner {
             self.settle_tags(&missing).await?;
             let mut others = self.begin_tags(&missing);
             let target = LookupTarget { key: None, tags: missing };
-            others.note(self.lookups(key).read(&target).await?.tags);
+            others.note(self.lookups.read(&target).await?.tags);
             known.others = Some(Box::new(others));
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();

@@ -41,8 +41,9 @@
 //! - The name by which a [`FairLock`] wakes one waiter, because only the script knows the waiter.
 //!   It is in the slot of the others. Where the server refuses it, the waiter finds out by asking
 //!   again.
-//! - Redis before 7.2 tracks every declared name for a caller that gets `busy`. There, the counter
-//!   and the queue are arguments, or each waiter would be told of every change of a queue.
+//! - Redis before 7.2 tracks every declared name for a caller that gets `busy`. So where a single
+//!   server reports changes, the counter and the queue are arguments, or each waiter would be told of
+//!   every change of a queue.
 //!
 //! # What they do not guarantee
 //! A holder can lose a lease without knowing it yet: while it is stopped or cut off, or when a

@@ -119,8 +119,9 @@ impl Scripted {
         }
         Box::pin(async move {
             let script = &lock.scripts.acquire;
+            let (names, args) = lock.declared(names, args);
             let request = RedisRequest::script(script, names, args, "taking the lock");
-            lock.run(request.of(claim.key()).tracked(1), reply::attempt).await
+            lock.run(request.of(claim.key()), reply::attempt).await
         })
     }
 
@@ -157,8 +158,9 @@ impl Scripted {
         let lock = Arc::clone(self);
         Box::pin(async move {
             let script = &lock.scripts.release;
-            let request = RedisRequest::script(script, names, [token(&claim)], "freeing the lock");
-            lock.run(request.of(claim.key()).tracked(1).once(), reply::released).await
+            let (names, args) = lock.declared(names, vec![token(&claim)]);
+            let request = RedisRequest::script(script, names, args, "freeing the lock");
+            lock.run(request.of(claim.key()).once(), reply::released).await
         })
     }
 
@@ -168,6 +170,19 @@ impl Scripted {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, LockError> {
         self.client.run(&request, read).await.map_err(LockError::from)
+    }
+
+    /// The names that a script declares, and its arguments. Redis before 7.2 tracks every declared
+    /// name. So where a single server reports changes, all names but the first one are arguments.
+    fn declared(
+        &self,
+        mut names: Vec<Vec<u8>>,
+        mut args: Vec<Vec<u8>>,
+    ) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        if self.client.is_tracked() && !self.client.is_cluster() {
+            args.extend(names.drain(1..));
+        }
+        (names, args)
     }
 
     /// Runs a script of this kind of lock only.

@@ -1,13 +1,17 @@
-//! The circuit breaker: stops requests to a server that does not answer.
+//! The circuit breaker: stops requests to a server that does not answer, and says so.
 
 #[cfg(test)]
 mod model;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use bellwether::adapter::LogThrottle;
+use bellwether::{StoreError, StoreErrorKind};
 
 /// Admits all operations while the server answers. While it does not, admits one probe per pause.
 ///
@@ -29,6 +33,32 @@ pub(super) struct Breaker {
     opened: AtomicU64,
     /// Held for a few instructions, never across an `.await`.
     machine: Mutex<Machine>,
+    /// The error of operations that are not admitted. Never held across an `.await`.
+    down: Mutex<StoreError>,
+    outages: Outages,
+    went_down: LogThrottle,
+    came_back: LogThrottle,
+}
+
+/// The outages of all nodes of a client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outages(Arc<OutageState>);
+
+#[derive(Debug, Default)]
+struct OutageState {
+    count: AtomicU64,
+    is_back: Arc<Notify>,
+}
+
+impl Outages {
+    pub(super) fn count(&self) -> u64 {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// Notified when a node answers again after an outage. Wakes all tasks that wait, or the next one.
+    pub(super) fn is_back(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.is_back)
+    }
 }
 
 /// The settings of a breaker.
@@ -45,36 +75,40 @@ pub(super) struct BreakerRules {
 
 /// A change of the state by the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transition {
+enum Transition {
     Closed,
     Opened,
 }
 
 impl Breaker {
-    pub(super) fn new(rules: BreakerRules) -> Self {
-        let machine =
-            Mutex::new(Machine { rules, opened: 0, state: State::Closed { failures: 0 } });
-        Self { is_healthy: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
+    pub(super) fn new(rules: BreakerRules, outages: Outages) -> Self {
+        let machine = Machine { rules, opened: 0, state: State::Closed { failures: 0 } };
+        Self {
+            is_healthy: AtomicBool::new(true),
+            opened: AtomicU64::new(0),
+            machine: Mutex::new(machine),
+            down: Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN)),
+            outages,
+            went_down: LogThrottle::once_per(LOG_EVERY),
+            came_back: LogThrottle::once_per(LOG_EVERY),
+        }
     }
 
-    /// Admits an operation. None while the breaker is open, unless a probe is due.
-    pub(super) fn admit(&self) -> Option<Admission<'_>> {
+    /// Admits an operation, unless the server is taken to be down and no probe is due.
+    pub(super) fn admit(&self) -> Result<Admission<'_>, StoreError> {
         let ticket = if self.is_healthy.load(Ordering::Acquire) {
-            Ticket { opened: self.opened(), is_probe: false }
+            Some(Ticket { opened: self.opened.load(Ordering::Relaxed), is_probe: false })
         } else {
-            self.machine().admit(Instant::now())?
+            self.machine().admit(Instant::now())
         };
-        Some(Admission { breaker: self, ticket })
+        let ticket = ticket.ok_or_else(|| self.down().clone())?;
+        Ok(Admission { breaker: self, ticket })
     }
 
+    /// Whether the server is taken to be down.
     pub(super) fn is_open(&self) -> bool {
         !self.is_healthy.load(Ordering::Acquire)
             && matches!(self.machine().state, State::Open { .. })
-    }
-
-    /// How often it has opened.
-    pub(super) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
@@ -86,8 +120,30 @@ impl Breaker {
         changed
     }
 
+    fn note_down(&self, last: &StoreError) {
+        self.outages.0.count.fetch_add(1, Ordering::Relaxed);
+        let message = format!("{DOWN}, the last one: {last}");
+        *self.down() = StoreError::new(StoreErrorKind::Down, message).with_source(last.clone());
+        if let Some(held_back) = self.went_down.admit() {
+            tracing::warn!(target: "bellwether::store", held_back, %last, "redis is taken to be down");
+        }
+    }
+
+    fn note_back(&self) {
+        self.outages.0.is_back.notify_waiters();
+        // For a task that is about to wait.
+        self.outages.0.is_back.notify_one();
+        if let Some(held_back) = self.came_back.admit() {
+            tracing::info!(target: "bellwether::store", held_back, "redis answers again");
+        }
+    }
+
     fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn down(&self) -> MutexGuard<'_, StoreError> {
+        self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,22 +156,26 @@ pub(super) struct Admission<'a> {
 }
 
 impl Admission<'_> {
-    /// The server has answered.
-    pub(super) fn answered(mut self) -> Option<Transition> {
+    /// The server has answered. A refusal is an answer.
+    pub(super) fn answered(mut self) {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         // A failure in the meantime is more recent than this success.
-        if !ticket.is_probe && self.breaker.is_healthy.load(Ordering::Acquire) {
-            return None;
+        let is_news = ticket.is_probe || !self.breaker.is_healthy.load(Ordering::Acquire);
+        if is_news && self.breaker.change(|machine| machine.answered(ticket)).is_some() {
+            self.breaker.note_back();
         }
-        self.breaker.change(|machine| machine.answered(ticket))
     }
 
-    /// The server is down or slow.
-    pub(super) fn failed(mut self) -> Option<Transition> {
+    /// The server is down or slow. Returns whether it is taken to be down from now on.
+    pub(super) fn failed(mut self, error: &StoreError) -> bool {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
-        self.breaker.change(|machine| machine.failed(ticket, Instant::now()))
+        let opened = self.breaker.change(|machine| machine.failed(ticket, Instant::now()));
+        if opened.is_some() {
+            self.breaker.note_down(error);
+        }
+        opened.is_some()
     }
 }
 
@@ -202,6 +262,11 @@ impl Machine {
     }
 }
 
+const DOWN: &str =
+    "redis is taken to be down, and was not asked: too many operations in a row failed";
+
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -213,33 +278,41 @@ mod tests {
         BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
     fn breaker() -> Breaker {
-        Breaker::new(RULES)
+        Breaker::new(RULES, Outages::default())
     }
 
-    /// Admits an operation and fails it, if it is admitted.
-    fn fail(breaker: &Breaker) -> Option<Transition> {
-        breaker.admit().and_then(Admission::failed)
+    /// Admits an operation and fails it. Returns whether that has opened the breaker.
+    fn fail(breaker: &Breaker) -> bool {
+        fail_one(breaker.admit().expect("it is closed"))
+    }
+
+    fn fail_one(admission: Admission<'_>) -> bool {
+        admission.failed(&StoreError::new(StoreErrorKind::TimedOut, "late"))
+    }
+
+    fn opened(breaker: &Breaker) -> u64 {
+        breaker.outages.count()
     }
 
     fn open() -> Breaker {
         let breaker = breaker();
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
+        assert_eq!([fail(&breaker), fail(&breaker)], [false, true]);
         breaker
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_set_number_of_failures_in_a_row_opens_it() {
         let breaker = open();
-        assert!(breaker.is_open() && breaker.admit().is_none());
-        assert_eq!(breaker.opened(), 1);
+        assert!(breaker.is_open() && breaker.admit().is_err());
+        assert_eq!(opened(&breaker), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_success_between_them_starts_the_count_again() {
         let breaker = breaker();
         for _ in 0..10 {
-            assert_eq!(fail(&breaker), None);
-            assert_eq!(breaker.admit().and_then(Admission::answered), None);
+            assert!(!fail(&breaker));
+            breaker.admit().expect("it is closed").answered();
         }
         assert!(!breaker.is_open());
     }
@@ -250,7 +323,7 @@ mod tests {
         fail(&breaker);
         drop(breaker.admit());
         assert!(!breaker.is_open());
-        assert_eq!(fail(&breaker), Some(Transition::Opened));
+        assert!(fail(&breaker));
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,22 +331,23 @@ mod tests {
         let breaker = open();
         advance(RULES.pause).await;
         let probe = breaker.admit().expect("it is due");
-        assert!(breaker.admit().is_none());
-        assert_eq!(probe.answered(), Some(Transition::Closed));
-        assert!(!breaker.is_open() && breaker.admit().is_some());
+        assert!(breaker.admit().is_err());
+        probe.answered();
+        assert!(!breaker.is_open() && breaker.admit().is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_fails_or_is_dropped_makes_another_one_due_a_pause_later() {
-        for end in [|probe: Admission<'_>| _ = probe.failed(), |probe: Admission<'_>| drop(probe)] {
+        for end in [|probe: Admission<'_>| _ = fail_one(probe), |probe: Admission<'_>| drop(probe)]
+        {
             let breaker = open();
             advance(RULES.pause).await;
             end(breaker.admit().expect("it is due"));
             advance(RULES.pause - TICK).await;
-            assert!(breaker.admit().is_none());
+            assert!(breaker.admit().is_err());
             advance(TICK).await;
-            assert!(breaker.admit().is_some());
-            assert_eq!(breaker.opened(), 1, "it was open all the time");
+            assert!(breaker.admit().is_ok());
+            assert_eq!(opened(&breaker), 1, "it was open all the time");
         }
     }
 
@@ -284,29 +358,29 @@ mod tests {
         let _stuck = breaker.admit().expect("it is due");
         advance(RULES.longest).await;
         let probe = breaker.admit().expect("another one is due");
-        assert_eq!(probe.answered(), Some(Transition::Closed));
+        probe.answered();
+        assert!(!breaker.is_open());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_that_fail_together_open_it_once_and_are_ignored_later() {
         let breaker = breaker();
-        let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit()).collect();
+        let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit().ok()).collect();
         let mut late = together.into_iter();
-        let transitions: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
-        assert_eq!(transitions, [Transition::Opened]);
+        assert_eq!(late.by_ref().take(500).map(fail_one).filter(|opened| *opened).count(), 1);
         advance(RULES.pause).await;
-        breaker.admit().and_then(Admission::answered);
-        assert_eq!(late.filter_map(Admission::failed).count(), 0);
+        breaker.admit().expect("a probe is due").answered();
+        assert!(!late.map(fail_one).any(|opened| opened));
         assert!(!breaker.is_open());
-        assert_eq!(breaker.opened(), 1);
+        assert_eq!(opened(&breaker), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_late_answer_does_not_close_it() {
         let breaker = breaker();
         let late = breaker.admit().expect("it is closed");
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
-        assert_eq!(late.answered(), None);
+        assert_eq!([fail(&breaker), fail(&breaker)], [false, true]);
+        late.answered();
         assert!(breaker.is_open());
     }
 }

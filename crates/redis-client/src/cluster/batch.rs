@@ -3,14 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{join, join_all};
-use redis::Value;
 use tokio::time::Instant;
 
 use super::slot_table::SlotsByOwner;
 use super::{Cluster, Undelivered};
 use crate::node::RedisNode;
-use crate::request::{Outgoing, RedisRequest, Replied};
-use crate::request_error::RequestError;
+use crate::request::{RedisRequest, Replied};
 use crate::slot::InSlot;
 use bellwether::StoreError;
 
@@ -26,7 +24,7 @@ impl Cluster {
         deadline: Instant,
         mut done: impl FnMut(usize, Result<Replied, StoreError>),
     ) {
-        let admission = match self.health.admit() {
+        let admission = match self.breaker.admit() {
             Ok(admission) => admission,
             Err(down) => return (0..requests.len()).for_each(|at| done(at, Err(down.clone()))),
         };
@@ -60,26 +58,10 @@ impl Cluster {
         report: &impl Fn(usize, Result<Replied, Undelivered>),
     ) {
         let sent: Vec<_> = places.iter().map(|place| &requests[*place]).collect();
-        let Some(first) = sent.first() else { return };
-        let replied = node.send(first.route, Outgoing::Batch(&sent), deadline).await;
-        let (replies, is_repeated) = match replied {
-            Ok(Replied { value: Value::Array(values), is_repeated }) => {
-                let reply = |(value, request): (Value, _)| {
-                    let error = |error| node.error_in_batch(request, RequestError::Reported(error));
-                    value.extract_error().map_err(error)
-                };
-                (values.into_iter().zip(sent).map(reply).collect(), is_repeated)
-            }
-            Ok(_) => {
-                let malformed = node.error_in_batch(first, RequestError::Malformed);
-                (vec![Err(malformed); sent.len()], false)
-            }
-            Err(failed) => (vec![Err(failed); sent.len()], false),
-        };
         let mut unserved = Vec::new();
-        for (place, reply) in places.into_iter().zip(replies) {
-            match reply {
-                Ok(value) => report(place, Ok(Replied { value, is_repeated })),
+        for (place, outcome) in places.into_iter().zip(node.send_each(&sent, deadline).await) {
+            match outcome {
+                Ok(replied) => report(place, Ok(replied)),
                 Err(failed) => unserved.push((place, failed)),
             }
         }

@@ -31,13 +31,12 @@ use self::journey::{Hop, Journey};
 use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
-use super::breaker::{Admission, BreakerRules};
-use super::health::Health;
+use super::breaker::{Admission, Breaker, BreakerRules};
 use super::node::{NodeError, NodeFactory, RedisNode};
 use super::redirect::{Redirection, redirection};
 use super::request::{Outgoing, RedisRequest, Replied};
 use super::request_error::RequestError;
-use super::slot::{InSlot, SLOTS, SlotOwners};
+use super::slot::{InSlot, SLOTS};
 use crate::stats::RedisNodeStats;
 use bellwether::adapter::jitter;
 use bellwether::{StoreError, StoreErrorKind};
@@ -49,7 +48,7 @@ pub(super) struct Cluster {
     schedule: RefreshSchedule,
     /// The circuit breaker of the whole cluster, which opens when it takes no requests
     /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
-    health: Health,
+    breaker: Breaker,
     /// The error of the last refresh, if it failed. Never held across an `.await`.
     last_error: Mutex<Option<StoreError>>,
     timeout: Duration,
@@ -65,17 +64,12 @@ struct Undelivered {
 
 impl Cluster {
     /// A cluster with these seeds: nodes that are asked first which nodes there are.
-    pub(super) fn new(
-        factory: NodeFactory,
-        owners: Arc<SlotOwners>,
-        seeds: Vec<ServerAddress>,
-        timeout: Duration,
-    ) -> Self {
+    pub(super) fn new(factory: NodeFactory, seeds: Vec<ServerAddress>, timeout: Duration) -> Self {
         let rules = BreakerRules { pause: PROBE.mul_f64(0.8 + 0.4 * jitter()), ..factory.rules };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
-            health: Health::new(rules, factory.outages.clone()),
-            table: SlotTable::new(factory, owners),
+            breaker: Breaker::new(rules, factory.outages.clone()),
+            table: SlotTable::new(factory),
             seeds,
             schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),
@@ -95,25 +89,25 @@ impl Cluster {
         request: &RedisRequest<'_>,
         deadline: Instant,
     ) -> Result<Replied, StoreError> {
-        let admission = self.health.admit()?;
+        let admission = self.breaker.admit()?;
         self.refresh_if_due(deadline - self.timeout);
         let outcome = self.deliver(request, deadline, None).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
     }
 
-    /// Notes the error of an admitted request, or none, for the health of the cluster.
+    /// Notes the error of an admitted request, or none, for the breaker of the cluster.
     fn note(&self, admission: Admission<'_>, error: Option<&Undelivered>) {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
         match error {
             Some(Undelivered { said, is_of_cluster: true }) if said.kind() != Down => {
-                _ = self.health.failed(admission, said);
+                _ = admission.failed(said);
             }
             // A node that does not answer says nothing about the cluster.
             Some(error) if matches!(error.said.kind(), Down | TimedOut | Unreachable) => {
                 drop(admission);
             }
-            _ => self.health.answered(admission),
+            _ => admission.answered(),
         }
     }
 
@@ -134,9 +128,10 @@ impl Cluster {
                 None => Hop { node: self.owner(request, journey.deadline).await?, asks: false },
             };
             let Hop { node, asks } = hop;
-            let outgoing = if asks { Outgoing::Asking(request) } else { Outgoing::One(request) };
-            match node.send(request.route, outgoing, journey.deadline).await {
-                Ok(Replied { value, is_repeated }) => {
+            let outgoing = Outgoing { requests: &[request], asks };
+            match node.send(outgoing, journey.deadline).await {
+                Ok(replied) => {
+                    let Replied { value, is_repeated } = replied.only();
                     let is_repeated = is_repeated || journey.may_be_repeated;
                     return Ok(Replied { value, is_repeated });
                 }
@@ -306,12 +301,12 @@ impl Cluster {
 
     /// Whether the cluster, or any node that owns slots, is taken to be down.
     pub(super) fn is_down(&self) -> bool {
-        self.health.is_down() || self.table.owners().iter().any(|(_, node)| node.is_down())
+        self.breaker.is_open() || self.table.owners().iter().any(|(_, node)| node.is_down())
     }
 
     /// Whether requests to a slot are not sent.
     pub(super) fn is_slot_down(&self, slot: u16) -> bool {
-        self.health.is_down()
+        self.breaker.is_open()
             || self.with_owner_of(slot, |node| node.is_some_and(|node| node.is_down()))
     }
 

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
+use crate::events::{Events, ServerEvent};
 use crate::node::{NodeFactory, RedisNode};
 use crate::slot::{InSlot, NO_PLACE, SLOTS, SlotOwners};
-use crate::tracking_observer::TrackingObserver;
-use bellwether::store::Watchers;
+use bellwether::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(super) struct SlotTable {
@@ -38,7 +38,8 @@ struct NodeTable {
 
 impl SlotTable {
     /// A table in which no slot has an owner.
-    pub(super) fn new(factory: NodeFactory, owners: Arc<SlotOwners>) -> Self {
+    pub(super) fn new(factory: NodeFactory) -> Self {
+        let owners = Arc::clone(&factory.connector.events.owners);
         Self { factory, owners, nodes: RwLock::default() }
     }
 
@@ -127,7 +128,7 @@ impl SlotTable {
             self.tell_losses(since, &|changed| changed == slot);
         }
         if self.owners.set(slot, owner.place) {
-            self.watchers().tell_where(|key| key.slot() == slot);
+            self.events().wake_where(|key| key.slot() == slot);
         }
     }
 
@@ -139,7 +140,7 @@ impl SlotTable {
 
     /// A node serves its slots no longer, although it answers. It may have missed changes.
     pub(super) fn distrust(&self, node: &RedisNode) {
-        self.observer().inspect(|observer| observer.all_changed(node.place));
+        self.events().tell(ServerEvent::AllChanged { node: node.place });
     }
 
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
@@ -163,24 +164,19 @@ impl SlotTable {
         drop(nodes);
         drop(idle);
         // The former owners report no changes.
-        self.watchers().tell_where(|key| changed[usize::from(key.slot())]);
+        self.events().wake_where(|key| changed[usize::from(key.slot())]);
     }
 
     /// Slots are about to get other owners, which may lack what the former ones have acknowledged.
     /// Called before a request can be sent to a new owner.
     fn tell_losses(&self, since: Option<Instant>, is_changed: &dyn Fn(u16) -> bool) {
-        if let Some(losses) = &self.factory.losses {
-            let since = since.unwrap_or_else(Instant::now);
-            losses.may_have_lost(since, &|digest| is_changed(digest.slot()));
-        }
+        let since = since.unwrap_or_else(Instant::now);
+        let is_affected = &|digest: &Digest| is_changed(digest.slot());
+        self.events().tell(ServerEvent::MayHaveLost { since, is_affected });
     }
 
-    fn observer(&self) -> Option<&Arc<dyn TrackingObserver>> {
-        self.factory.handler.observer.as_ref()
-    }
-
-    fn watchers(&self) -> &Watchers {
-        &self.factory.handler.watchers
+    fn events(&self) -> &Events {
+        &self.factory.connector.events
     }
 
     fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {
@@ -239,12 +235,13 @@ mod tests {
     use crate::RedisClient;
     use crate::cluster::Cluster;
     use crate::options::RedisClientOptions;
+    use bellwether::store::Watchers;
 
     /// A cluster that no request is sent to.
     fn cluster() -> Arc<Cluster> {
         let options = RedisClientOptions::new("redis-cluster://h:1", "shop").expect("options");
         let client = RedisClient::new(options, [], Watchers::default());
-        client.0.routing.cluster().expect("a cluster")
+        client.cluster().cloned().expect("a cluster")
     }
 
     /// The node at this port gets all slots.

@@ -42,7 +42,6 @@ use crate::keeping_rules::KeepingRules;
 use bellwether::Digest;
 use bellwether::adapter::LogThrottle;
 use bellwether::store::Watchers;
-use bellwether_redis_client::LossObserver;
 
 /// The invalidations that a store repeats.
 pub(super) struct KeptInvalidations {
@@ -263,8 +262,10 @@ impl KeptInvalidations {
     }
 }
 
-impl LossObserver for KeptInvalidations {
-    fn may_have_lost(&self, since: Instant, is_affected: &dyn Fn(&Digest) -> bool) {
+impl KeptInvalidations {
+    /// The server of some keys and tags may have lost what it has acknowledged: see
+    /// [`ServerEvent::MayHaveLost`](bellwether_redis_client::ServerEvent::MayHaveLost).
+    pub(super) fn may_have_lost(&self, since: Instant, is_affected: &dyn Fn(&Digest) -> bool) {
         let lost = {
             let mut table = self.table();
             let begin = since.checked_sub(self.rules.window).unwrap_or(since);

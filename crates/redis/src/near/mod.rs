@@ -49,7 +49,6 @@ use std::time::Duration;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::task::yield_now;
-use tokio::time::Instant;
 
 pub(super) use self::epochs::Version;
 
@@ -58,7 +57,7 @@ use super::stats::NearStats;
 use bellwether::stats::StripedCounter;
 use bellwether::store::{Entry, Remaining, TagEpoch};
 use bellwether::{Digest, Key};
-use bellwether_redis_client::{SlotOwners, TrackingObserver};
+use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
 
 /// Copies of entries in this process.
 #[derive(Debug)]
@@ -231,38 +230,24 @@ impl Near {
     }
 }
 
-/// Only the name of an entry ends with the digest. A copy does not depend on the other names.
-impl TrackingObserver for Near {
-    fn changed(&self, name: &[u8], digest: &Digest) {
-        if name.ends_with(b"}") {
-            self.change(digest);
+impl ServerObserver for Near {
+    fn note(&self, event: ServerEvent<'_>) {
+        match event {
+            // Only the name of an entry ends with the digest. A copy does not depend on the others.
+            ServerEvent::Changed { name, digest } if name.ends_with(b"}") => self.change(digest),
+            ServerEvent::TagChanged(tag) => self.change(tag),
+            ServerEvent::AllChanged { node } => self.epochs.change_all(node),
+            ServerEvent::Connected { node, connection, sent_at, is_broken } => {
+                self.epochs.connect(node, connection, sent_at, is_broken);
+            }
+            ServerEvent::Confirmed { node, connection, sent_at } => {
+                self.epochs.confirm(node, connection, sent_at);
+            }
+            ServerEvent::Disconnected { node, connection } => {
+                self.epochs.disconnect(node, connection);
+            }
+            _ => {}
         }
-    }
-
-    fn tag_changed(&self, tag: &Digest) {
-        self.change(tag);
-    }
-
-    fn all_changed(&self, node: u16) {
-        self.epochs.change_all(node);
-    }
-
-    fn connected(
-        &self,
-        node: u16,
-        connection: u64,
-        sent_at: Instant,
-        is_broken: &dyn Fn() -> bool,
-    ) {
-        self.epochs.connect(node, connection, sent_at, is_broken);
-    }
-
-    fn confirmed(&self, node: u16, connection: u64, sent_at: Instant) {
-        self.epochs.confirm(node, connection, sent_at);
-    }
-
-    fn disconnected(&self, node: u16, connection: u64) {
-        self.epochs.disconnect(node, connection);
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::time::advance;
+use tokio::time::{Instant, advance};
 
 use super::*;
 use bellwether::Lifetimes;
@@ -28,8 +28,26 @@ fn near() -> Near {
 /// A near tier with tracking connection 1, which may be silent for this long.
 fn silent_for(silence: Duration) -> Near {
     let near = Near::new(1024 * 1024, 30 * SECOND, silence, one_server());
-    near.connected(0, 1, Instant::now(), &|| false);
+    connect(&near, 0, 1, Instant::now(), &|| false);
     near
+}
+
+fn connect(
+    near: &Near,
+    node: u16,
+    connection: u64,
+    sent_at: Instant,
+    is_broken: &dyn Fn() -> bool,
+) {
+    near.note(ServerEvent::Connected { node, connection, sent_at, is_broken });
+}
+
+fn confirm(near: &Near, node: u16, connection: u64, sent_at: Instant) {
+    near.note(ServerEvent::Confirmed { node, connection, sent_at });
+}
+
+fn disconnect(near: &Near, node: u16, connection: u64) {
+    near.note(ServerEvent::Disconnected { node, connection });
 }
 
 fn key(number: u64) -> Key {
@@ -109,7 +127,7 @@ impl NearModel {
 
     /// Push messages are lost. Requests may still be answered, late.
     fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
-        near.disconnected(0, self.connection);
+        disconnect(near, 0, self.connection);
         assert!(near.find(key).is_none());
         self.pushes.clear();
         self.tracked = false;
@@ -117,7 +135,7 @@ impl NearModel {
             self.change();
         }
         self.connection += 1;
-        near.connected(0, self.connection, Instant::now(), &|| false);
+        connect(near, 0, self.connection, Instant::now(), &|| false);
         self.least_version = self.version;
     }
 }
@@ -131,7 +149,7 @@ fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
         let near = Near::new(64 * 1024, 30 * SECOND, EVER, one_server());
         let key = key(seed);
         let mut model = NearModel::default();
-        near.connected(0, model.connection, Instant::now(), &|| false);
+        connect(&near, 0, model.connection, Instant::now(), &|| false);
         for _ in 0..rng.random_range(10..60) {
             model.step(&near, &key, &mut rng);
             match near.find(&key) {
@@ -179,28 +197,28 @@ async fn a_copy_is_given_out_only_if_its_connection_has_answered_in_time() {
     let sent_at = Instant::now();
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "the connection was silent for two seconds");
-    near.confirmed(0, 1, sent_at);
+    confirm(&near, 0, 1, sent_at);
     assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "a reply confirms nothing that came later");
     // A reply that arrives late.
-    near.confirmed(0, 1, sent_at);
+    confirm(&near, 0, 1, sent_at);
     assert!(near.find(&key(1)).is_none());
-    near.confirmed(0, 1, Instant::now());
+    confirm(&near, 0, 1, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_over_another_connection_confirms_nothing() {
     let near = silent_for(2 * SECOND);
-    near.connected(0, 2, Instant::now(), &|| false);
+    connect(&near, 0, 2, Instant::now(), &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(2 * SECOND).await;
     for connection in [1, 3] {
-        near.confirmed(0, connection, Instant::now());
+        confirm(&near, 0, connection, Instant::now());
         assert!(near.find(&key(1)).is_none());
     }
-    near.confirmed(0, 2, Instant::now());
+    confirm(&near, 0, 2, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
@@ -209,8 +227,8 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
     let near = silent_for(2 * SECOND);
     let tracked_at = Instant::now();
     advance(SECOND).await;
-    near.confirmed(0, 1, Instant::now());
-    near.connected(0, 2, tracked_at, &|| false);
+    confirm(&near, 0, 1, Instant::now());
+    connect(&near, 0, 2, tracked_at, &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none());
@@ -220,19 +238,19 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
 fn nothing_is_kept_without_a_tracking_connection() {
     let near = near();
     let start = near.start_read(&key(1).digest()).expect("it is connected");
-    near.disconnected(0, 1);
+    disconnect(&near, 0, 1);
     assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
-    near.connected(0, 2, Instant::now(), &|| true);
+    connect(&near, 0, 2, Instant::now(), &|| true);
     assert!(!keep(&near, 1, SECOND), "the connection broke while it was made");
 }
 
 #[test]
 fn the_end_of_an_older_connection_is_not_the_end_of_this_one() {
     let near = near();
-    near.connected(0, 2, Instant::now(), &|| false);
+    connect(&near, 0, 2, Instant::now(), &|| false);
     assert!(keep(&near, 1, SECOND));
-    near.disconnected(0, 1);
+    disconnect(&near, 0, 1);
     assert!(near.find(&key(1)).is_some());
 }
 
@@ -241,7 +259,7 @@ fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
     let near = near();
     assert!(keep(&near, 1, SECOND));
     let start = near.start_read(&key(2).digest()).expect("it is connected");
-    near.all_changed(0);
+    near.note(ServerEvent::AllChanged { node: 0 });
     assert!(near.find(&key(1)).is_none());
     assert!(!near.keep(start, vec![], &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());

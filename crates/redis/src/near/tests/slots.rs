@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, advance};
 
-use super::super::{Near, TrackingObserver};
-use super::{EVER, SECOND, entry, keep, key};
-use bellwether_redis_client::{InSlot, SlotOwners};
+use super::super::Near;
+use super::{EVER, SECOND, confirm, connect, disconnect, entry, keep, key};
+use bellwether_redis_client::{InSlot, ServerEvent, ServerObserver, SlotOwners};
 
 /// A near tier for a cluster, in which node 1 owns the slots of these keys.
 fn near_of_cluster(numbers: [u64; 2]) -> (Near, Arc<SlotOwners>) {
     let owners = Arc::new(SlotOwners::new(true));
     let near = Near::new(1024 * 1024, 30 * SECOND, EVER, Arc::clone(&owners));
     for node in [1, 2] {
-        near.connected(node, node.into(), Instant::now(), &|| false);
+        connect(&near, node, node.into(), Instant::now(), &|| false);
     }
     numbers.into_iter().for_each(|number| _ = owners.set(slot(number), 1));
     (near, owners)
@@ -56,11 +56,11 @@ fn a_node_that_disconnects_ends_the_copies_of_its_slots_only() {
     let (near, owners) = near_of_cluster([1, 2]);
     owners.set(slot(2), 2);
     assert!(keep(&near, 1, SECOND) && keep(&near, 2, SECOND));
-    near.disconnected(2, 2);
+    disconnect(&near, 2, 2);
     assert!(near.find(&key(1)).is_some() && near.find(&key(2)).is_none());
-    near.connected(2, 3, Instant::now(), &|| false);
+    connect(&near, 2, 3, Instant::now(), &|| false);
     assert!(near.find(&key(2)).is_none(), "changes may have been missed");
-    near.all_changed(1);
+    near.note(ServerEvent::AllChanged { node: 1 });
     assert!(near.find(&key(1)).is_none());
 }
 
@@ -69,11 +69,11 @@ async fn a_silent_node_ends_the_copies_of_its_slots_only() {
     let owners = Arc::new(SlotOwners::new(true));
     let near = Near::new(1024 * 1024, 30 * SECOND, SECOND, Arc::clone(&owners));
     for (number, node) in [(1, 1), (2, 2)] {
-        near.connected(node, node.into(), Instant::now(), &|| false);
+        connect(&near, node, node.into(), Instant::now(), &|| false);
         owners.set(slot(number), node);
         assert!(keep(&near, number, 10 * SECOND));
     }
     advance(SECOND).await;
-    near.confirmed(1, 1, Instant::now());
+    confirm(&near, 1, 1, Instant::now());
     assert!(near.find(&key(1)).is_some() && near.find(&key(2)).is_none());
 }

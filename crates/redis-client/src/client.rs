@@ -1,0 +1,478 @@
+//! The client: where requests go, and what it knows of its servers.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::address::Servers;
+use super::breaker::Outages;
+use super::cluster::Cluster;
+use super::connector::Connector;
+use super::events::{Events, ServerObserver, Tracking};
+use super::names::Names;
+use super::node::{NodeFactory, RedisNode};
+use super::options::RedisClientOptions;
+use super::request::{Outgoing, RedisRequest, Replied};
+use super::rights;
+use super::script::RedisScript;
+use super::server_clock::ServerClock;
+use super::shared_connection::ConnectTime;
+use super::slot::{InSlot, SlotOwners};
+use super::stats::RedisNodeStats;
+use super::subscriber::{MessageReader, Subscriber};
+use super::value::RedisValue;
+use bellwether::adapter::jitter;
+use bellwether::store::{Watch, Watchers};
+use bellwether::{Digest, StoreError};
+
+/// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
+/// scripts.
+///
+/// A handle: clones share its connections.
+///
+/// It connects at its first use. A broken connection is replaced, and a request that was lost with
+/// it is sent once more. Every request ends within the [timeout](RedisClientOptions::timeout). While the
+/// server is [down](RedisClientOptions::down_after), requests fail at once.
+///
+/// In a cluster, each node has connections of its own, and each request goes to the node that owns
+/// the hash slot of its names. Redirections are followed within the timeout.
+#[derive(Clone)]
+pub struct RedisClient(Arc<ClientState>);
+
+struct ClientState {
+    options: RedisClientOptions,
+    outages: Outages,
+    events: Arc<Events>,
+    target: Target,
+    subscriber: Subscriber,
+}
+
+/// Where requests go.
+enum Target {
+    Single(Box<RedisNode>),
+    Cluster(Arc<Cluster>),
+}
+
+/// The parts of a client in addition to its options.
+#[derive(Debug, Default)]
+pub struct ClientSetup {
+    /// The scripts that are loaded on connecting.
+    pub scripts: Arc<[RedisScript]>,
+    /// Notified of the messages of scripts.
+    pub watchers: Watchers,
+    /// Reads what a message says beyond a name.
+    pub reader: Option<Arc<dyn MessageReader>>,
+    /// What the server is to report changes for.
+    pub tracking: Tracking,
+    /// Learns what happens to the servers.
+    pub observer: Option<Arc<dyn ServerObserver>>,
+    /// Whether the server's time is read on connecting.
+    pub reads_clock: bool,
+    /// The table of the owners of slots, if the observer reads it.
+    pub owners: Option<Arc<SlotOwners>>,
+}
+
+/// Items that one command can have.
+#[derive(Debug)]
+pub struct SlotGroup<T> {
+    /// Their slot in a cluster.
+    pub slot: u16,
+    /// The items, in their former order.
+    pub items: Vec<T>,
+}
+
+impl RedisClient {
+    /// A client that connects at its first use, and then loads these scripts. The watchers are
+    /// notified of changes of the names that scripts have read.
+    pub fn new(
+        options: RedisClientOptions,
+        scripts: impl IntoIterator<Item = RedisScript>,
+        watchers: Watchers,
+    ) -> Self {
+        let scripts = scripts.into_iter().collect();
+        let tracking = Tracking::Watches;
+        Self::with(options, ClientSetup { scripts, watchers, tracking, ..ClientSetup::default() })
+    }
+
+    /// A client of these parts.
+    pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
+        let tracking = if options.is_tracked() { setup.tracking } else { Tracking::Nothing };
+        let is_cluster = options.is_cluster();
+        let owners = setup.owners.unwrap_or_else(|| Arc::new(SlotOwners::new(is_cluster)));
+        let events = Arc::new(Events {
+            watchers: setup.watchers,
+            tracking,
+            owners,
+            is_tracked: AtomicBool::new(tracking != Tracking::Nothing),
+            ..Events::new(Names::new(options.namespace()), setup.observer)
+        });
+        let clock = setup.reads_clock.then(Arc::default);
+        let connector = Connector::new(&options, setup.scripts, clock, Arc::clone(&events));
+        let outages = Outages::default();
+        let factory = NodeFactory {
+            connector: connector.clone(),
+            rules: options.rules(jitter()),
+            outages: outages.clone(),
+            // The server reports changes of what was read over one connection to that connection.
+            connections: if tracking == Tracking::Nothing { options.connection_count() } else { 1 },
+        };
+        let target = Target::new(factory, &options);
+        let subscriber = Subscriber::new(&connector, target.cluster().cloned(), setup.reader);
+        Self(Arc::new(ClientState { options, outages, events, target, subscriber }))
+    }
+
+    /// Runs a request, and reads its reply with `read`.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection to it, and:
+    /// - [`Down`](bellwether::StoreErrorKind::Down) if the server is taken to be down; the request was
+    ///   not sent.
+    /// - [`Malformed`](bellwether::StoreErrorKind::Malformed) if `read` returns `None`.
+    /// - [`Unreachable`](bellwether::StoreErrorKind::Unreachable) if a request with
+    ///   [`once`](RedisRequest::once) was sent twice and found nothing to do.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the reply; the request may have been executed, or be executed later.
+    pub async fn run<T>(
+        &self,
+        request: &RedisRequest<'_>,
+        read: impl FnOnce(RedisValue) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
+        let deadline = self.deadline();
+        let replied = match &self.0.target {
+            Target::Single(node) => {
+                let replied = node.send(Outgoing::of(&[request]), deadline).await;
+                replied.map(Replied::only).map_err(|error| error.said)
+            }
+            // Boxed, so that the callers of a single server need no memory for it.
+            Target::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
+        };
+        request.read(replied?, read)
+    }
+
+    /// Runs several requests, and reads the reply to each with `read`. Those for one node are sent as
+    /// one message. Each outcome is reported with the place of its request as soon as
+    /// it is known, so no request waits for a node that it does not need.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), for each request.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the replies that were not reported.
+    pub async fn run_all<T>(
+        &self,
+        requests: &[RedisRequest<'_>],
+        read: impl Fn(usize, RedisValue) -> Option<T>,
+        mut done: impl FnMut(usize, Result<T, StoreError>),
+    ) {
+        let mut done = |place: usize, replied: Result<Replied, _>| {
+            let read = |replied| requests[place].read(replied, |reply| read(place, reply));
+            done(place, replied.and_then(read));
+        };
+        let deadline = self.deadline();
+        match &self.0.target {
+            Target::Single(_) if requests.is_empty() => {}
+            Target::Single(node) => {
+                let sent: Vec<_> = requests.iter().collect();
+                for (place, outcome) in (0..).zip(node.send_each(&sent, deadline).await) {
+                    done(place, outcome.map_err(|error| error.said));
+                }
+            }
+            Target::Cluster(cluster) => Box::pin(cluster.run_all(requests, deadline, done)).await,
+        }
+    }
+
+    /// How many servers are in use: one, or the nodes of a cluster.
+    pub fn server_count(&self) -> usize {
+        self.0.target.cluster().map_or(1, |cluster| cluster.node_count())
+    }
+
+    /// Splits items, each in a slot, into groups that one command can have: all of them for a single
+    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
+    pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
+        if items.is_empty() {
+            return Vec::new();
+        }
+        if !self.is_cluster() {
+            return vec![SlotGroup { slot: 0, items }];
+        }
+        let mut items: Vec<_> = items.into_iter().map(|item| (slot(&item), item)).collect();
+        items.sort_by_key(|(slot, _)| *slot);
+        let mut groups = Vec::<SlotGroup<T>>::with_capacity(items.len());
+        for (slot, item) in items {
+            match groups.last_mut() {
+                Some(group) if group.slot == slot => group.items.push(item),
+                _ => groups.push(SlotGroup { slot, items: vec![item] }),
+            }
+        }
+        groups
+    }
+
+    /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
+    ///
+    /// # Errors
+    /// If a server cannot be reached, or if slots of a cluster have no owner.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves connections that are open or about to be.
+    pub async fn connect(&self) -> Result<(), StoreError> {
+        // An attempt ends before, and its error says what was missing.
+        let deadline = Instant::now() + 2 * self.0.options.connect_limit();
+        match &self.0.target {
+            Target::Single(node) => node.connect(CONNECTING, deadline).await,
+            Target::Cluster(cluster) => Box::pin(cluster.connect(CONNECTING, deadline)).await,
+        }
+    }
+
+    /// Runs the requests of a `connect`. Together they may take as long as
+    /// [`connect_timeout`](RedisClientOptions::connect_timeout) says.
+    ///
+    /// # Cancel safety
+    /// That of the requests.
+    pub async fn connecting<T>(&self, connect: impl Future<Output = T>) -> T {
+        ConnectTime::share(self.0.options.connect_limit(), connect).await
+    }
+
+    /// Checks that the user may run scripts, and these commands in them. The commands run on a name
+    /// that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need
+    /// the permission to administer.
+    ///
+    /// The commands are in lower case, of those that the scripts of this crate and of
+    /// `bellwether-lock` use.
+    ///
+    /// A temporary refusal is only logged, because the server may accept writes later: it is full,
+    /// or has too few replicas.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](bellwether::StoreErrorKind::Misconfigured) with all missing permissions, or
+    /// [`Refused`](bellwether::StoreErrorKind::Refused) if the server is a replica.
+    pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
+        for name in self.names_on_nodes("check") {
+            for check in rights::checks(&name, commands) {
+                rights::read_reply(self.run(&check, Some).await?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For each node, a request that only a working primary answers. Any reply will do.
+    ///
+    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
+    /// name that writes.
+    pub fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
+        if !self.is_cluster() {
+            return vec![RedisRequest::command("PING", [], doing)];
+        }
+        let names = self.names_on_nodes("heartbeat").into_iter();
+        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
+    }
+
+    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
+    /// request to a cluster, none is known.
+    pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
+        let slots = self.0.target.cluster().map_or_else(|| vec![0], |it| it.slots_of_nodes());
+        slots.into_iter().map(|slot| self.0.events.names.name_in_slot(what, slot)).collect()
+    }
+
+    /// What the nodes were sent and what came of it, in the order of their addresses.
+    pub fn node_stats(&self) -> Vec<RedisNodeStats> {
+        let mut nodes: Vec<_> = match &self.0.target {
+            Target::Single(node) => node.stats().into_iter().collect(),
+            Target::Cluster(cluster) => cluster.node_stats(),
+        };
+        nodes.sort_by(|one, other| one.address.cmp(&other.address));
+        nodes
+    }
+
+    /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it
+    /// is not known.
+    pub fn latest_time(&self) -> Option<u64> {
+        let latest = |clock: &ServerClock| clock.now().map(|now| now.latest);
+        match &self.0.target {
+            Target::Single(node) => latest(&node.clock),
+            Target::Cluster(cluster) => {
+                cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
+            }
+        }
+    }
+
+    /// The mark of this client, for a script that leaves it where the client waits. The script that
+    /// ends the wait gives all marks there to `tell` of [`RedisScript::PRELUDE`], which publishes a
+    /// message to each. The [watches](Self::watch) of the key are notified then.
+    ///
+    /// Empty while there is no subscription to messages. The first call without one begins to
+    /// subscribe, over a connection of its own.
+    pub fn mark(&self) -> Vec<u8> {
+        self.0.subscriber.mark()
+    }
+
+    /// Subscribes to messages, and [checks](Self::check_commands) that the user may run scripts with
+    /// these commands, and that they may publish messages. A user that may do neither is no error: then
+    /// its waiters poll.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](bellwether::StoreErrorKind::Misconfigured) if the user lacks a permission, or
+    /// may subscribe and not publish: one of the two permissions has been forgotten.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves a subscription that is open or about to be.
+    pub async fn check_scripts(&self, commands: &[&str]) -> Result<(), StoreError> {
+        let is_subscribed = self.0.subscriber.connect().await;
+        let publish = is_subscribed.then_some("publish");
+        let commands: Vec<_> = commands.iter().copied().chain(publish).collect();
+        self.check_commands(&commands).await
+    }
+
+    /// Whether scripts tell this process by messages.
+    pub fn is_subscribed(&self) -> bool {
+        self.0.subscriber.is_subscribed()
+    }
+
+    #[cfg(test)]
+    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.0.target.cluster()
+    }
+
+    fn deadline(&self) -> Instant {
+        let deadline = Instant::now() + self.0.options.request_timeout();
+        ConnectTime::of_task().map_or(deadline, |time| deadline.max(time.until))
+    }
+
+    /// Whether it is a client of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.0.options.is_cluster()
+    }
+
+    /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
+    /// of its own. Meanwhile the slot table is locked, so `then` must not use the client.
+    pub fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
+        match &self.0.target {
+            Target::Single(node) => then(&node.clock),
+            Target::Cluster(cluster) => cluster.with_owner_of(name.slot(), |node| match node {
+                Some(node) => then(&node.clock),
+                None => then(&ServerClock::default()),
+            }),
+        }
+    }
+
+    /// Hints that a key has changed: by the messages of scripts, see [`mark`](Self::mark), or because
+    /// the server reports changes of the names that scripts have read. It is silent without both.
+    pub fn watch(&self, digest: Digest) -> Watch {
+        let is_reported = self.0.events.tracking == Tracking::Watches && self.is_tracked();
+        if self.is_subscribed() || is_reported {
+            self.0.events.watchers.watch(digest)
+        } else {
+            Watch::interrupted()
+        }
+    }
+
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request.
+    pub fn is_tracked(&self) -> bool {
+        self.0.events.is_tracked.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
+    /// [`RedisClientOptions::down_after`] requests in a row have failed. This ends with the next request
+    /// that is answered, so it stays true while the client is not used.
+    pub fn is_down(&self) -> bool {
+        match &self.0.target {
+            Target::Single(node) => node.is_down(),
+            Target::Cluster(cluster) => cluster.is_down(),
+        }
+    }
+
+    /// Whether the server that owns a name is taken to be down.
+    pub fn is_down_for(&self, name: &impl InSlot) -> bool {
+        match &self.0.target {
+            Target::Single(node) => node.is_down(),
+            Target::Cluster(cluster) => cluster.is_slot_down(name.slot()),
+        }
+    }
+
+    /// The options that it was made with.
+    pub fn options(&self) -> &RedisClientOptions {
+        &self.0.options
+    }
+
+    /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
+    /// [watches](Self::watch) of the key.
+    pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
+        self.0.events.names.name(digest, suffix)
+    }
+
+    /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
+    pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.0.events.names.unwatched_name(what, digest)
+    }
+
+    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
+    pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.0.events.names.shared_name(what, digest)
+    }
+
+    /// The name `bw:<namespace>:tag:{<digest>}` of a tag.
+    pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.0.events.names.tag_name(tag)
+    }
+
+    /// The number of attempts to connect.
+    pub fn attempts(&self) -> u64 {
+        self.0.events.attempts.load(Ordering::Relaxed)
+    }
+
+    /// How often the server was taken to be down.
+    pub fn outages(&self) -> u64 {
+        self.0.outages.count()
+    }
+
+    /// The number of push messages.
+    pub fn pushes(&self) -> u64 {
+        self.0.events.pushes.load(Ordering::Relaxed)
+    }
+
+    /// Notified when the server answers again after an outage.
+    pub fn is_back(&self) -> Arc<Notify> {
+        self.0.outages.is_back()
+    }
+}
+
+/// Shows the address of the server, but neither user nor password.
+impl fmt::Debug for RedisClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisClient")
+            .field("options", &self.0.options)
+            .field("is_tracked", &self.is_tracked())
+            .field("is_down", &self.is_down())
+            .finish()
+    }
+}
+
+impl Target {
+    fn new(factory: NodeFactory, options: &RedisClientOptions) -> Self {
+        match options.servers() {
+            Servers::Cluster { seeds } => {
+                let timeout = options.request_timeout();
+                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
+            }
+            servers => Self::Single(Box::new(factory.single(servers.first()))),
+        }
+    }
+
+    fn cluster(&self) -> Option<&Arc<Cluster>> {
+        match self {
+            Self::Single(_) => None,
+            Self::Cluster(cluster) => Some(cluster),
+        }
+    }
+}
+
+const CONNECTING: &str = "connecting";
+
+/// A write, which a replica refuses, of a name that is not used.
+static PROBE: LazyLock<RedisScript> =
+    LazyLock::new(|| RedisScript::new(&["return redis.call('DEL', KEYS[1])"]));
