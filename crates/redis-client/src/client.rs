@@ -9,8 +9,10 @@ use tokio::time::Instant;
 
 use super::address::Servers;
 use super::breaker::Outages;
+#[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connector::Connector;
+use super::destination::Destination;
 use super::events::{Events, ServerObserver, Tracking};
 use super::names::Names;
 use super::node::{NodeFactory, RedisNode};
@@ -53,6 +55,7 @@ struct ClientState {
 /// Where requests go.
 enum Target {
     Single(Box<RedisNode>),
+    #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
 
@@ -120,7 +123,8 @@ impl RedisClient {
             connections: if tracking == Tracking::Nothing { options.connection_count() } else { 1 },
         };
         let target = Target::new(factory, &options);
-        let subscriber = Subscriber::new(&connector, target.cluster().cloned(), setup.reader);
+        let subscriber =
+            Subscriber::new(&connector, target.destination(&connector.destination), setup.reader);
         Self(Arc::new(ClientState { options, outages, events, target, subscriber }))
     }
 
@@ -149,6 +153,7 @@ impl RedisClient {
                 replied.map(Replied::only).map_err(|error| error.said)
             }
             // Boxed, so that the callers of a single server need no memory for it.
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
         };
         request.read(replied?, read)
@@ -182,13 +187,18 @@ impl RedisClient {
                     done(place, outcome.map_err(|error| error.said));
                 }
             }
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => Box::pin(cluster.run_all(requests, deadline, done)).await,
         }
     }
 
     /// How many servers are in use: one, or the nodes of a cluster.
     pub fn server_count(&self) -> usize {
-        self.0.target.cluster().map_or(1, |cluster| cluster.node_count())
+        match &self.0.target {
+            Target::Single(_) => 1,
+            #[cfg(feature = "cluster")]
+            Target::Cluster(cluster) => cluster.node_count(),
+        }
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
@@ -224,6 +234,7 @@ impl RedisClient {
         let deadline = Instant::now() + 2 * self.0.options.connect_limit();
         match &self.0.target {
             Target::Single(node) => node.connect(CONNECTING, deadline).await,
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => Box::pin(cluster.connect(CONNECTING, deadline)).await,
         }
     }
@@ -274,7 +285,11 @@ impl RedisClient {
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
     /// request to a cluster, none is known.
     pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = self.0.target.cluster().map_or_else(|| vec![0], |it| it.slots_of_nodes());
+        let slots = match &self.0.target {
+            Target::Single(_) => vec![0],
+            #[cfg(feature = "cluster")]
+            Target::Cluster(cluster) => cluster.slots_of_nodes(),
+        };
         slots.into_iter().map(|slot| self.0.events.names.name_in_slot(what, slot)).collect()
     }
 
@@ -282,6 +297,7 @@ impl RedisClient {
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
         let mut nodes: Vec<_> = match &self.0.target {
             Target::Single(node) => node.stats().into_iter().collect(),
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => cluster.node_stats(),
         };
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
@@ -294,6 +310,7 @@ impl RedisClient {
         let latest = |clock: &ServerClock| clock.now().map(|now| now.latest);
         match &self.0.target {
             Target::Single(node) => latest(&node.clock),
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => {
                 cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
             }
@@ -332,9 +349,12 @@ impl RedisClient {
         self.0.subscriber.is_subscribed()
     }
 
-    #[cfg(test)]
-    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
-        self.0.target.cluster()
+    #[cfg(all(test, feature = "cluster"))]
+    pub(super) fn cluster(&self) -> &Arc<Cluster> {
+        match &self.0.target {
+            Target::Cluster(cluster) => cluster,
+            Target::Single(_) => unreachable!("the address is one of a cluster"),
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -352,6 +372,7 @@ impl RedisClient {
     pub fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
         match &self.0.target {
             Target::Single(node) => then(&node.clock),
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => cluster.with_owner_of(name.slot(), |node| match node {
                 Some(node) => then(&node.clock),
                 None => then(&ServerClock::default()),
@@ -382,6 +403,7 @@ impl RedisClient {
     pub fn is_down(&self) -> bool {
         match &self.0.target {
             Target::Single(node) => node.is_down(),
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => cluster.is_down(),
         }
     }
@@ -390,6 +412,7 @@ impl RedisClient {
     pub fn is_down_for(&self, name: &impl InSlot) -> bool {
         match &self.0.target {
             Target::Single(node) => node.is_down(),
+            #[cfg(feature = "cluster")]
             Target::Cluster(cluster) => cluster.is_slot_down(name.slot()),
         }
     }
@@ -455,6 +478,7 @@ impl fmt::Debug for RedisClient {
 impl Target {
     fn new(factory: NodeFactory, options: &RedisClientOptions) -> Self {
         match options.servers() {
+            #[cfg(feature = "cluster")]
             Servers::Cluster { seeds } => {
                 let timeout = options.request_timeout();
                 Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
@@ -463,10 +487,12 @@ impl Target {
         }
     }
 
-    fn cluster(&self) -> Option<&Arc<Cluster>> {
+    /// Where connections lead that need no slot: that of a single server, or any node.
+    fn destination(&self, single: &Destination) -> Destination {
         match self {
-            Self::Single(_) => None,
-            Self::Cluster(cluster) => Some(cluster),
+            Self::Single(_) => single.clone(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => Destination::AnyNode(Arc::clone(cluster)),
         }
     }
 }

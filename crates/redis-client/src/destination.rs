@@ -2,33 +2,40 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "sentinel")]
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
 use super::address::{ServerAddress, Servers};
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
 use super::connect_error::ConnectError;
 use super::failovers::Failovers;
 use super::options::RedisClientOptions;
+#[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 
 /// Where connections lead.
 #[derive(Clone)]
 pub(super) enum Destination {
     Server(ServerAddress),
+    #[cfg(feature = "sentinel")]
     Sentinel(Arc<Sentinels>),
+    #[cfg(feature = "cluster")]
+    AnyNode(Arc<Cluster>),
 }
 
 impl Destination {
     /// The destination of the options. When sentinels name another primary, that is a failover.
     pub(super) fn new(options: &RedisClientOptions, failovers: &Arc<Failovers>) -> Self {
         match options.servers() {
-            Servers::One(address) => Self::Server(address.clone()),
-            // Its nodes have destinations of their own.
-            Servers::Cluster { .. } => Self::Server(options.servers().first()),
+            #[cfg(feature = "sentinel")]
             Servers::Sentinel { sentinels, service } => {
                 let sentinels = Sentinels::new(sentinels, service, options, failovers);
                 Self::Sentinel(Arc::new(sentinels))
             }
+            // The nodes of a cluster have destinations of their own.
+            servers => Self::Server(servers.first()),
         }
     }
 
@@ -36,7 +43,13 @@ impl Destination {
     pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
         match self {
             Self::Server(address) => Ok(address.clone()),
+            #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels) => sentinels.primary().await,
+            #[cfg(feature = "cluster")]
+            Self::AnyNode(cluster) => {
+                let none = || ConnectError::unavailable("no node of the cluster is known");
+                cluster.any_node().ok_or_else(none)
+            }
         }
     }
 
@@ -47,15 +60,26 @@ impl Destination {
         socket: &mut MultiplexedConnection,
         address: &ServerAddress,
     ) -> Result<(), ConnectError> {
-        let Self::Sentinel(_) = self else { return Ok(()) };
-        let role: Value = redis::cmd("ROLE").query_async(socket).await?;
-        let is_primary = matches!(role, Value::Array(fields) if matches!(
-            fields.first(), Some(Value::BulkString(role)) if role == b"master"
-        ));
-        if is_primary {
-            return Ok(());
+        #[cfg(feature = "sentinel")]
+        if let Self::Sentinel(_) = self {
+            return is_primary(socket, address).await;
         }
-        let message = format!("the sentinels name {address}, which is not a primary now");
-        Err(ConnectError::unavailable(message))
+        Ok(())
     }
+}
+
+#[cfg(feature = "sentinel")]
+async fn is_primary(
+    socket: &mut MultiplexedConnection,
+    address: &ServerAddress,
+) -> Result<(), ConnectError> {
+    let role: Value = redis::cmd("ROLE").query_async(socket).await?;
+    let is_primary = matches!(role, Value::Array(fields) if matches!(
+        fields.first(), Some(Value::BulkString(role)) if role == b"master"
+    ));
+    if is_primary {
+        return Ok(());
+    }
+    let message = format!("the sentinels name {address}, which is not a primary now");
+    Err(ConnectError::unavailable(message))
 }

@@ -36,11 +36,17 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `cluster` | no | `redis-cluster://`: Redis Cluster |
+//! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
+
+// What only clusters and sentinels need is small, and not worth a mark at each place.
+#![cfg_attr(not(all(feature = "cluster", feature = "sentinel")), allow(unused))]
 
 mod address;
 mod breaker;
 mod client;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod connect_error;
 mod connection;
@@ -63,6 +69,7 @@ mod request_error;
 mod retry_pauses;
 mod rights;
 mod script;
+#[cfg(feature = "sentinel")]
 mod sentinel;
 mod server_clock;
 mod shared_connection;

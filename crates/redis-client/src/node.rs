@@ -64,7 +64,7 @@ impl NodeFactory {
     pub(super) fn single(&self, address: ServerAddress) -> RedisNode {
         let record = Arc::new(match &self.connector.destination {
             Destination::Server(server) => NodeRecord::of(server.clone()),
-            Destination::Sentinel(_) => NodeRecord::default(),
+            _ => NodeRecord::default(),
         });
         self.make(address, 0, false, Connector { record, ..self.connector.clone() })
     }

@@ -1,6 +1,7 @@
 //! Options of a Redis client.
 
 use std::fmt;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,11 +55,11 @@ impl RedisClientOptions {
     /// The address is one of these:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
-    ///   cluster by one or more of its nodes. The others are discovered;
+    ///   cluster by one or more of its nodes. The others are discovered. It needs the feature `cluster`;
     /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
     ///   primary of a service by its sentinels. The credentials of the sentinels follow:
     ///   `?sentinel_user=user&sentinel_password=password`. Give all sentinels, because no others are
-    ///   discovered;
+    ///   discovered. It needs the feature `sentinel`;
     /// - `rediss://`, `rediss-cluster://` or `rediss+sentinel://`, or `valkeys` in place of `rediss`,
     ///   with the same parts, for TLS to all servers with the defaults of `RedisTls`. They need the
     ///   feature `tls`;

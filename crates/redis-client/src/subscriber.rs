@@ -27,7 +27,6 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::cluster::Cluster;
 use super::connect_error::{ConnectError, DialStep};
 use super::connector::Connector;
 use super::destination::Destination;
@@ -36,6 +35,7 @@ use super::events::Events;
 use super::failovers::Failovers;
 use super::retry_pauses::RetryPauses;
 use super::server_clock::{ServerClock, ServerTime};
+#[cfg(feature = "cluster")]
 use super::slot::InSlot;
 use bellwether::store::Entry;
 use bellwether::{Digest, warn_throttled};
@@ -70,8 +70,6 @@ pub trait MessageReader: fmt::Debug + Send + Sync {
 struct SubscriberTask {
     dialer: Dialer,
     destination: Destination,
-    /// Set in a cluster, in place of the destination.
-    cluster: Option<Arc<Cluster>>,
     failovers: Arc<Failovers>,
     /// How long one attempt may take.
     timeout: Duration,
@@ -87,15 +85,14 @@ impl Subscriber {
     /// It subscribes when its mark is first needed.
     pub(super) fn new(
         connector: &Connector,
-        cluster: Option<Arc<Cluster>>,
+        destination: Destination,
         reader: Option<Arc<dyn MessageReader>>,
     ) -> Self {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let task = SubscriberTask {
             dialer: connector.dialer.clone(),
-            destination: connector.destination.clone(),
-            cluster,
+            destination,
             failovers: Arc::clone(&connector.failovers),
             timeout: connector.connect_timeout,
             channel: connector.events.names.waiter_channel(&mark),
@@ -172,11 +169,7 @@ impl SubscriberTask {
     }
 
     async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
-        let node = self.cluster.as_ref().and_then(|cluster| cluster.any_node());
-        let address = match node {
-            Some(address) => address,
-            None => self.destination.address().await?,
-        };
+        let address = self.destination.address().await?;
         let mut subscription = self.dialer.dial_subscription(&address, step).await?;
         subscription.subscribe(&self.channel).await?;
         Ok(subscription.into_on_message())
@@ -217,9 +210,12 @@ impl SubscriberTask {
 
     /// The time of the server of a key, if it is known.
     fn now(&self, key: &Digest) -> Option<ServerTime> {
-        match &self.cluster {
-            Some(cluster) => cluster.with_owner_of(key.slot(), |node| node?.clock.now()),
-            None => self.clock.as_ref()?.now(),
+        match &self.destination {
+            #[cfg(feature = "cluster")]
+            Destination::AnyNode(cluster) => {
+                cluster.with_owner_of(key.slot(), |node| node?.clock.now())
+            }
+            _ => self.clock.as_ref()?.now(),
         }
     }
 

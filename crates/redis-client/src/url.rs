@@ -77,6 +77,8 @@ fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
     let (product, kind) = scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len()));
     match product {
         "unix" if kind.is_empty() => Ok(("+unix", false)),
+        _ if kind == "-cluster" && !cfg!(feature = "cluster") => Err(refused(NO_CLUSTER)),
+        _ if kind == "+sentinel" && !cfg!(feature = "sentinel") => Err(refused(NO_SENTINEL)),
         "redis" | "valkey" => Ok((kind, false)),
         "rediss" | "valkeys" if kind == "+unix" => Err(refused(ADDRESS)),
         "rediss" | "valkeys" if !cfg!(feature = "tls") => Err(refused(NO_TLS)),
@@ -136,6 +138,8 @@ const SENTINEL: &str =
 const PARAMETER: &str = "it has a parameter (`?...`) that is not known for this scheme";
 const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
      unix:///path[?db=database]";
+const NO_CLUSTER: &str = "`redis-cluster://` needs the feature `cluster` of the crate";
+const NO_SENTINEL: &str = "`redis+sentinel://` needs the feature `sentinel` of the crate";
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
 const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
      `RedisTls` for options of TLS";
@@ -173,12 +177,18 @@ mod tests {
         assert_eq!(login(url.login), Some((None, "secret".to_owned())));
     }
 
-    #[cfg(not(feature = "tls"))]
     #[test]
-    fn an_address_of_tls_names_the_feature_that_is_missing() {
-        for url in ["rediss://h", "valkeys://h"] {
-            let error = RedisUrl::parse(url).err().expect("there is no TLS");
-            assert!(error.to_string().contains("feature `tls`"), "{error}");
+    fn an_address_names_the_feature_that_it_needs() {
+        for (url, feature, is_there) in [
+            ("rediss://h", "tls", cfg!(feature = "tls")),
+            ("valkeys://h", "tls", cfg!(feature = "tls")),
+            ("redis-cluster://h", "cluster", cfg!(feature = "cluster")),
+            ("redis+sentinel://h/shop", "sentinel", cfg!(feature = "sentinel")),
+        ] {
+            let error = RedisUrl::parse(url).err().map(|error| error.to_string());
+            assert_eq!(error.is_none(), is_there, "{url}: {error:?}");
+            let named = error.is_none_or(|error| error.contains(&format!("feature `{feature}`")));
+            assert!(named, "{url}");
         }
     }
 
@@ -211,6 +221,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "sentinel")]
     #[test]
     fn sentinels_have_a_service_and_credentials_of_their_own() {
         let url = "redis+sentinel://u:p@a,b:2,[::1]/shop/3?sentinel_user=s&sentinel_password=t%26";
@@ -224,6 +235,7 @@ mod tests {
         assert!(url.sentinel_login.is_none() && url.database == 0);
     }
 
+    #[cfg(feature = "cluster")]
     #[test]
     fn several_hosts_have_a_port_each() {
         let url = RedisUrl::parse("redis-cluster://u:p@a,b:2,[::1]/0").unwrap();

@@ -20,6 +20,8 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `metrics` | no | `metrics`: the statistics of stores for a recorder of the `metrics` facade |
+//! | `cluster` | no | `redis-cluster://`: a Redis Cluster |
+//! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 
 mod check;

@@ -241,7 +241,7 @@ mod tests {
     fn cluster() -> Arc<Cluster> {
         let options = RedisClientOptions::new("redis-cluster://h:1", "shop").expect("options");
         let client = RedisClient::new(options, [], Watchers::default());
-        client.cluster().cloned().expect("a cluster")
+        Arc::clone(client.cluster())
     }
 
     /// The node at this port gets all slots.
