@@ -71,7 +71,6 @@ async fn what_is_held_is_counted_until_it_is_released() {
     assert_eq!(locks.stats().held, 0);
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn the_figures_of_locks_are_published() {
     use bellwether_testkit::recorder::Published;

@@ -2,7 +2,6 @@
 
 mod contexts;
 mod figures;
-#[cfg(all(feature = "lock", feature = "redis"))]
 mod names;
 mod recorded;
 mod trace_links;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{AnswerTags, CacheStatus, Error, Json, Key, ReadThrough, ReadThroughLayer, Tag};
+use bellwether::{CacheStatus, Error, Json, Key, ReadThrough, ReadThroughLayer, RuledCodec, Tag};
 use bellwether_testkit::clock;
 use futures_util::future::{BoxFuture, join_all};
 use rand::rngs::StdRng;
@@ -44,7 +44,7 @@ type GroupVersion = (u64, u64);
 type TaggedRows = ReadThrough<
     GroupLoader,
     fn(&TaggedAsk) -> Key,
-    AnswerTags<Json, fn(&GroupVersion) -> Vec<Tag>>,
+    RuledCodec<GroupVersion, Json>,
 >;
 
 /// A request, and the time of its load, if there is one.
