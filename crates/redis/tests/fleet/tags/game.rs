@@ -41,11 +41,7 @@ pub(crate) enum TagUse {
 /// A row: its group, and the version of that.
 type GroupVersion = (u64, u64);
 
-type TaggedRows = ReadThrough<
-    GroupLoader,
-    fn(&TaggedAsk) -> Key,
-    RuledCodec<GroupVersion, Json>,
->;
+type TaggedRows = ReadThrough<GroupLoader, fn(&TaggedAsk) -> Key, RuledCodec<GroupVersion, Json>>;
 
 /// A request, and the time of its load, if there is one.
 #[derive(Clone, Copy, Debug)]
