@@ -24,7 +24,7 @@ use super::server_clock::ServerClock;
 use super::shared_connection::ConnectTime;
 use super::slot::{InSlot, SlotOwners};
 use super::stats::RedisNodeStats;
-use super::subscriber::{MessageReader, Subscriber};
+use super::subscriber::{MessageReader, Publisher, Subscriber};
 use super::value::RedisValue;
 use bellwether::adapter::jitter;
 use bellwether::store::{Watch, Watchers};
@@ -48,12 +48,12 @@ struct ClientState {
     options: RedisClientOptions,
     outages: Outages,
     events: Arc<Events>,
-    target: Target,
+    servers: ServerGroup,
     subscriber: Subscriber,
 }
 
 /// Where requests go.
-enum Target {
+enum ServerGroup {
     Single(Box<RedisNode>),
     #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
@@ -122,10 +122,10 @@ impl RedisClient {
             // The server reports changes of what was read over one connection to that connection.
             connections: if tracking == Tracking::Nothing { options.connection_count() } else { 1 },
         };
-        let target = Target::new(factory, &options);
+        let servers = ServerGroup::new(factory, &options);
         let subscriber =
-            Subscriber::new(&connector, target.destination(&connector.destination), setup.reader);
-        Self(Arc::new(ClientState { options, outages, events, target, subscriber }))
+            Subscriber::new(&connector, servers.publisher(&connector.destination), setup.reader);
+        Self(Arc::new(ClientState { options, outages, events, servers, subscriber }))
     }
 
     /// Runs a request, and reads its reply with `read`.
@@ -147,14 +147,14 @@ impl RedisClient {
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
         let deadline = self.deadline();
-        let replied = match &self.0.target {
-            Target::Single(node) => {
+        let replied = match &self.0.servers {
+            ServerGroup::Single(node) => {
                 let replied = node.send(Outgoing::of(&[request]), deadline).await;
                 replied.map(Replied::only).map_err(|error| error.said)
             }
             // Boxed, so that the callers of a single server need no memory for it.
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
+            ServerGroup::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
         };
         request.read(replied?, read)
     }
@@ -179,25 +179,27 @@ impl RedisClient {
             done(place, replied.and_then(read));
         };
         let deadline = self.deadline();
-        match &self.0.target {
-            Target::Single(_) if requests.is_empty() => {}
-            Target::Single(node) => {
+        match &self.0.servers {
+            ServerGroup::Single(_) if requests.is_empty() => {}
+            ServerGroup::Single(node) => {
                 let sent: Vec<_> = requests.iter().collect();
                 for (place, outcome) in (0..).zip(node.send_each(&sent, deadline).await) {
                     done(place, outcome.map_err(|error| error.said));
                 }
             }
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => Box::pin(cluster.run_all(requests, deadline, done)).await,
+            ServerGroup::Cluster(cluster) => {
+                Box::pin(cluster.run_all(requests, deadline, done)).await
+            }
         }
     }
 
     /// How many servers are in use: one, or the nodes of a cluster.
     pub fn server_count(&self) -> usize {
-        match &self.0.target {
-            Target::Single(_) => 1,
+        match &self.0.servers {
+            ServerGroup::Single(_) => 1,
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.node_count(),
+            ServerGroup::Cluster(cluster) => cluster.node_count(),
         }
     }
 
@@ -232,10 +234,10 @@ impl RedisClient {
     pub async fn connect(&self) -> Result<(), StoreError> {
         // An attempt ends before, and its error says what was missing.
         let deadline = Instant::now() + 2 * self.0.options.connect_limit();
-        match &self.0.target {
-            Target::Single(node) => node.connect(CONNECTING, deadline).await,
+        match &self.0.servers {
+            ServerGroup::Single(node) => node.connect(CONNECTING, deadline).await,
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => Box::pin(cluster.connect(CONNECTING, deadline)).await,
+            ServerGroup::Cluster(cluster) => Box::pin(cluster.connect(CONNECTING, deadline)).await,
         }
     }
 
@@ -285,20 +287,20 @@ impl RedisClient {
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
     /// request to a cluster, none is known.
     pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = match &self.0.target {
-            Target::Single(_) => vec![0],
+        let slots = match &self.0.servers {
+            ServerGroup::Single(_) => vec![0],
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.slots_of_nodes(),
+            ServerGroup::Cluster(cluster) => cluster.slots_of_nodes(),
         };
         slots.into_iter().map(|slot| self.0.events.names.name_in_slot(what, slot)).collect()
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
-        let mut nodes: Vec<_> = match &self.0.target {
-            Target::Single(node) => node.stats().into_iter().collect(),
+        let mut nodes: Vec<_> = match &self.0.servers {
+            ServerGroup::Single(node) => node.stats().into_iter().collect(),
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.node_stats(),
+            ServerGroup::Cluster(cluster) => cluster.node_stats(),
         };
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes
@@ -308,10 +310,10 @@ impl RedisClient {
     /// is not known.
     pub fn latest_time(&self) -> Option<u64> {
         let latest = |clock: &ServerClock| clock.now().map(|now| now.latest);
-        match &self.0.target {
-            Target::Single(node) => latest(&node.clock),
+        match &self.0.servers {
+            ServerGroup::Single(node) => latest(&node.clock),
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => {
+            ServerGroup::Cluster(cluster) => {
                 cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
             }
         }
@@ -351,9 +353,9 @@ impl RedisClient {
 
     #[cfg(all(test, feature = "cluster"))]
     pub(super) fn cluster(&self) -> &Arc<Cluster> {
-        match &self.0.target {
-            Target::Cluster(cluster) => cluster,
-            Target::Single(_) => unreachable!("the address is one of a cluster"),
+        match &self.0.servers {
+            ServerGroup::Cluster(cluster) => cluster,
+            ServerGroup::Single(_) => unreachable!("the address is one of a cluster"),
         }
     }
 
@@ -370,13 +372,15 @@ impl RedisClient {
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
     /// of its own. Meanwhile the slot table is locked, so `then` must not use the client.
     pub fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
-        match &self.0.target {
-            Target::Single(node) => then(&node.clock),
+        match &self.0.servers {
+            ServerGroup::Single(node) => then(&node.clock),
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.with_owner_of(name.slot(), |node| match node {
-                Some(node) => then(&node.clock),
-                None => then(&ServerClock::default()),
-            }),
+            ServerGroup::Cluster(cluster) => {
+                cluster.with_owner_of(name.slot(), |node| match node {
+                    Some(node) => then(&node.clock),
+                    None => then(&ServerClock::default()),
+                })
+            }
         }
     }
 
@@ -401,19 +405,19 @@ impl RedisClient {
     /// [`RedisClientOptions::down_after`] requests in a row have failed. This ends with the next request
     /// that is answered, so it stays true while the client is not used.
     pub fn is_down(&self) -> bool {
-        match &self.0.target {
-            Target::Single(node) => node.is_down(),
+        match &self.0.servers {
+            ServerGroup::Single(node) => node.is_down(),
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.is_down(),
+            ServerGroup::Cluster(cluster) => cluster.is_down(),
         }
     }
 
     /// Whether the server that owns a name is taken to be down.
     pub fn is_down_for(&self, name: &impl InSlot) -> bool {
-        match &self.0.target {
-            Target::Single(node) => node.is_down(),
+        match &self.0.servers {
+            ServerGroup::Single(node) => node.is_down(),
             #[cfg(feature = "cluster")]
-            Target::Cluster(cluster) => cluster.is_slot_down(name.slot()),
+            ServerGroup::Cluster(cluster) => cluster.is_slot_down(name.slot()),
         }
     }
 
@@ -475,7 +479,7 @@ impl fmt::Debug for RedisClient {
     }
 }
 
-impl Target {
+impl ServerGroup {
     fn new(factory: NodeFactory, options: &RedisClientOptions) -> Self {
         match options.servers() {
             #[cfg(feature = "cluster")]
@@ -487,12 +491,12 @@ impl Target {
         }
     }
 
-    /// Where connections lead that need no slot: that of a single server, or any node.
-    fn destination(&self, single: &Destination) -> Destination {
+    /// Where a subscription leads: to the server, or to any node.
+    fn publisher(&self, single: &Destination) -> Publisher {
         match self {
-            Self::Single(_) => single.clone(),
+            Self::Single(_) => Publisher::Single(single.clone()),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Destination::AnyNode(Arc::clone(cluster)),
+            Self::Cluster(cluster) => Publisher::AnyNode(Arc::clone(cluster)),
         }
     }
 }

@@ -7,8 +7,6 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 
 use super::address::{ServerAddress, Servers};
-#[cfg(feature = "cluster")]
-use super::cluster::Cluster;
 use super::connect_error::ConnectError;
 use super::failovers::Failovers;
 use super::options::RedisClientOptions;
@@ -21,8 +19,6 @@ pub(super) enum Destination {
     Server(ServerAddress),
     #[cfg(feature = "sentinel")]
     Sentinel(Arc<Sentinels>),
-    #[cfg(feature = "cluster")]
-    AnyNode(Arc<Cluster>),
 }
 
 impl Destination {
@@ -45,11 +41,6 @@ impl Destination {
             Self::Server(address) => Ok(address.clone()),
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels) => sentinels.primary().await,
-            #[cfg(feature = "cluster")]
-            Self::AnyNode(cluster) => {
-                let none = || ConnectError::unavailable("no node of the cluster is known");
-                cluster.any_node().ok_or_else(none)
-            }
         }
     }
 

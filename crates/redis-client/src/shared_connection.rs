@@ -212,7 +212,7 @@ impl SharedState {
         // Dropped after the lock, because this can end a connection.
         drop(former);
         let shared = Arc::clone(self);
-        tokio::spawn(Attempt { shared, next: SlotState::Empty, _ended: ended }.run());
+        tokio::spawn(DialAttempt { shared, next: SlotState::Empty, _ended: ended }.run());
         Ok(Some(attempt))
     }
 
@@ -223,14 +223,14 @@ impl SharedState {
 
 /// An attempt to connect. When it is dropped, the slot gets its next state, and requests that wait
 /// for it go on.
-struct Attempt {
+struct DialAttempt {
     shared: Arc<SharedState>,
     /// Empty unless it has succeeded or failed: then its runtime has ended.
     next: SlotState,
     _ended: watch::Sender<()>,
 }
 
-impl Attempt {
+impl DialAttempt {
     async fn run(mut self) {
         let connector = &self.shared.connector;
         self.next = match connector.connect().await {
@@ -259,7 +259,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for DialAttempt {
     fn drop(&mut self) {
         self.shared.slot().state = mem::take(&mut self.next);
     }

@@ -27,6 +27,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
+use super::address::ServerAddress;
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
 use super::connect_error::{ConnectError, DialStep};
 use super::connector::Connector;
 use super::destination::Destination;
@@ -65,11 +68,33 @@ pub trait MessageReader: fmt::Debug + Send + Sync {
     fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
 }
 
+/// The server that a subscription leads to.
+#[derive(Clone)]
+pub(super) enum Publisher {
+    Single(Destination),
+    #[cfg(feature = "cluster")]
+    AnyNode(Arc<Cluster>),
+}
+
+impl Publisher {
+    /// The address to connect to now.
+    async fn address(&self) -> Result<ServerAddress, ConnectError> {
+        match self {
+            Self::Single(destination) => destination.address().await,
+            #[cfg(feature = "cluster")]
+            Self::AnyNode(cluster) => {
+                let none = || ConnectError::unavailable("no node of the cluster is known");
+                cluster.any_node().ok_or_else(none)
+            }
+        }
+    }
+}
+
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
     dialer: Dialer,
-    destination: Destination,
+    publisher: Publisher,
     failovers: Arc<Failovers>,
     /// How long one attempt may take.
     timeout: Duration,
@@ -85,14 +110,14 @@ impl Subscriber {
     /// It subscribes when its mark is first needed.
     pub(super) fn new(
         connector: &Connector,
-        destination: Destination,
+        publisher: Publisher,
         reader: Option<Arc<dyn MessageReader>>,
     ) -> Self {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let task = SubscriberTask {
             dialer: connector.dialer.clone(),
-            destination,
+            publisher,
             failovers: Arc::clone(&connector.failovers),
             timeout: connector.connect_timeout,
             channel: connector.events.names.waiter_channel(&mark),
@@ -169,7 +194,7 @@ impl SubscriberTask {
     }
 
     async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
-        let address = self.destination.address().await?;
+        let address = self.publisher.address().await?;
         let mut subscription = self.dialer.dial_subscription(&address, step).await?;
         subscription.subscribe(&self.channel).await?;
         Ok(subscription.into_on_message())
@@ -210,12 +235,12 @@ impl SubscriberTask {
 
     /// The time of the server of a key, if it is known.
     fn now(&self, key: &Digest) -> Option<ServerTime> {
-        match &self.destination {
+        match &self.publisher {
             #[cfg(feature = "cluster")]
-            Destination::AnyNode(cluster) => {
+            Publisher::AnyNode(cluster) => {
                 cluster.with_owner_of(key.slot(), |node| node?.clock.now())
             }
-            _ => self.clock.as_ref()?.now(),
+            Publisher::Single(_) => self.clock.as_ref()?.now(),
         }
     }
 

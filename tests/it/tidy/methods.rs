@@ -22,7 +22,6 @@ const OPEN: &[&str] = &[
     "PendingRequest",
     "ReadThrough",
     "ReadThroughLayer",
-    "RedisClient",
     "RedisOptions",
     "StoreSubject",
     "ZooKeeperOptions",
