@@ -16,10 +16,12 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| {
-        let index = usize::from(crc.to_be_bytes()[0] ^ byte);
-        (crc << 8) ^ TABLE[index]
-    })
+    bytes.iter().fold(0, |crc, byte| with_byte(crc, *byte))
+}
+
+/// The CRC of a text with one more byte.
+fn with_byte(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ TABLE[usize::from(crc.to_be_bytes()[0] ^ byte)]
 }
 
 /// The owners of all slots: the one table that says which node has a slot. All names of a single
@@ -140,11 +142,16 @@ pub(super) fn tag_of(slot: u16) -> u32 {
     TAGS[usize::from(slot) % SLOTS]
 }
 
+/// The CRC of a number is that of its tenth with one more digit.
 fn tags() -> Box<[u32]> {
     let mut tags = vec![u32::MAX; SLOTS].into_boxed_slice();
+    let mut crcs = Vec::<u16>::new();
     let mut left = SLOTS;
-    for number in 0.. {
-        let tag = &mut tags[usize::from(slot_of(number.to_string().as_bytes()))];
+    for number in 0_u32.. {
+        let tenth = if number < 10 { 0 } else { crcs[crcs.len() / 10] };
+        let crc = with_byte(tenth, b'0' + (number % 10) as u8);
+        crcs.push(crc);
+        let tag = &mut tags[usize::from(crc) % SLOTS];
         if *tag == u32::MAX {
             *tag = number;
             left -= 1;
@@ -210,5 +217,7 @@ mod tests {
         for slot in 0..SLOTS as u16 {
             assert_eq!(slot_of(format!("bw:shop:fence:{{{}}}", tag_of(slot)).as_bytes()), slot);
         }
+        let smallest = |slot| (0..).find(|number| slot_of(format!("{number}").as_bytes()) == slot);
+        assert_eq!([0, 1, 16_383].map(tag_of).map(Some), [0, 1, 16_383].map(smallest));
     }
 }
