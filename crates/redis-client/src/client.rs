@@ -22,6 +22,8 @@ use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use super::shared_connection::ConnectTime;
+#[cfg(feature = "cluster")]
+use super::slot::tag_of;
 use super::slot::{InSlot, SlotOwners};
 use super::stats::RedisNodeStats;
 use super::subscriber::{MessageReader, Publisher, Subscriber};
@@ -287,12 +289,14 @@ impl RedisClient {
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
     /// request to a cluster, none is known.
     pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = match &self.0.servers {
+        let tags = match &self.0.servers {
             ServerGroup::Single(_) => vec![0],
             #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => cluster.slots_of_nodes(),
+            ServerGroup::Cluster(cluster) => {
+                cluster.slots_of_nodes().into_iter().map(tag_of).collect()
+            }
         };
-        slots.into_iter().map(|slot| self.0.events.names.name_in_slot(what, slot)).collect()
+        tags.into_iter().map(|tag| self.0.events.names.tagged_name(what, tag)).collect()
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.

@@ -30,12 +30,12 @@ impl Names {
 
     /// A name that all keys of a slot share.
     pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.name_in_slot(what, digest.slot())
+        self.tagged_name(what, tag_of(digest.slot()))
     }
 
-    /// A name in a slot, of no key.
-    pub(super) fn name_in_slot(&self, what: &str, slot: u16) -> Vec<u8> {
-        format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes()
+    /// A name with a hash tag, of no key.
+    pub(super) fn tagged_name(&self, what: &str, tag: u32) -> Vec<u8> {
+        format!("{}{what}:{{{tag}}}", self.prefix).into_bytes()
     }
 
     /// The key that a name belongs to, if it is one of ours.
