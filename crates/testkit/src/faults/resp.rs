@@ -40,9 +40,10 @@ pub(super) fn value(bytes: &[u8]) -> Length {
     Ok((at <= bytes.len()).then_some(at))
 }
 
-/// A push belongs to no command.
+/// A push belongs to no command. With RESP2, the messages of a subscription are arrays.
 pub(super) fn is_push(value: &[u8]) -> bool {
-    value.first() == Some(&b'>')
+    let messages: [&[u8]; 2] = [b"*3\r\n$7\r\nmessage\r\n", b"*3\r\n$8\r\nsmessage\r\n"];
+    value.first() == Some(&b'>') || messages.iter().any(|head| value.starts_with(head))
 }
 
 /// The words of a command, with a space between any two. None at all, if it is an empty line.

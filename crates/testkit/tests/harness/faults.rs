@@ -232,6 +232,19 @@ async fn pushes_are_lost_and_replies_are_not() {
 }
 
 #[tokio::test]
+async fn messages_of_a_subscription_are_lost_as_pushes_are() {
+    let (server, proxy, mut client) = with_client().await;
+    send(&mut client, &[&["SUBSCRIBE", "news"]]).await;
+    comes(&mut client, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n").await;
+    proxy.lose_pushes();
+    server.command(&["PUBLISH", "news", "lost"]);
+    assert!(is_silent(&client).await);
+    proxy.heal();
+    server.command(&["PUBLISH", "news", "told"]);
+    comes(&mut client, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$4\r\ntold\r\n").await;
+}
+
+#[tokio::test]
 async fn a_command_that_comes_in_pieces_is_one() {
     let (_server, proxy, mut client) = with_client().await;
     proxy.replace(Replacement::of("ECHO whole", "-REPLACED\r\n"));
