@@ -73,7 +73,7 @@ impl<S> Handle<S> {
     ///
     /// After this has returned, no request that starts later gets a value whose load began before it, in
     /// any process. The value of a load under way is not stored, and only callers that had joined before
-    /// that load began get it. The [guide](crate::guide::invalidation#the-guarantee) lists the exceptions:
+    /// that load began get it. The [guide](crate::guide::invalidation#exceptions) lists the exceptions:
     /// near copies of other processes, a Redis that loses the invalidation, a former primary from which
     /// another process still reads after a failover, and a clock that is set back.
     ///
@@ -174,7 +174,7 @@ impl<S> Handle<S> {
     /// Removes all entries with a tag, in one step that does not depend on how many there are. After
     /// this has returned, no request that starts later gets a value with that tag whose load began
     /// before it. Copies in the near tiers of other processes follow
-    /// within one message of the server. The [guide](crate::guide::invalidation) has the failure
+    /// within one message of the server. The [guide](crate::guide::tags) has the failure
     /// cases.
     ///
     /// Call it after the source has changed. Every entry is then loaded again, by one load each. If

@@ -359,7 +359,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// The function must use only what is in the key. Otherwise two requests of one key have
     /// different tags, and load it again and again: a request finds no entry that lacks one of its
     /// tags, such as an entry from before the program had tags. These tags are known before the load,
-    /// which gives the strongest guarantee: see the [guide](crate::guide::invalidation). For tags that
+    /// which gives the strongest guarantee: see the [guide](crate::guide::tags). For tags that
     /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
     ///
     /// Default: none. The function is not called for hits in this process.

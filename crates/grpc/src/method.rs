@@ -166,7 +166,7 @@ impl CachedMethod {
     /// Sets a function that makes the tags of an answer of the request message, as protobuf encodes
     /// it: names that answers share, to [invalidate](super::GrpcHandle::invalidate_tag) or
     /// [expire](super::GrpcHandle::expire_tag) all of them at once. They are known before the load,
-    /// which gives the strongest guarantee: see `bellwether::guide::invalidation`.
+    /// which gives the strongest guarantee: see `bellwether::guide::tags`.
     ///
     /// If the function fails, the request bypasses the cache, so that the handler can reject the
     /// message, and no answer is stored without its tags. A request with a compressed message also

@@ -26,6 +26,7 @@
 
 mod check;
 mod envelope;
+pub mod guide;
 mod heartbeat;
 mod inner;
 mod keeping_rules;
@@ -47,9 +48,6 @@ mod stats;
 mod tag_value;
 mod tags;
 mod unacknowledged;
-
-#[doc = include_str!("guide.md")]
-pub mod guide {}
 
 use std::fmt;
 use std::sync::Arc;
