@@ -2,6 +2,7 @@
 
 mod circles;
 mod compatibility;
+mod guides;
 mod manifests;
 mod methods;
 mod names;
@@ -253,22 +254,27 @@ fn unsafe_code_is_forbidden() {
     assert!(manifest().contains("\nunsafe_code = \"forbid\"\n"));
 }
 
-/// What the README promises, it promises by the name of a test.
-#[test]
-fn every_test_that_the_readme_names_exists() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, promises) = readme.split_once("## What is promised").unwrap();
-    let (promises, _) = promises.split_once("\n## ").unwrap();
+/// The tests that a page names beside its promises.
+fn promised(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let (_, promises) = text.split_once("# What is promised\n").unwrap();
+    let (promises, _) = promises.split_once("\n#").unwrap();
     let rows = promises.lines().filter_map(|line| line.rsplit(" | ").next());
-    let names: Vec<_> =
-        rows.flat_map(|row| row.split('`')).filter(|name| name.contains('_')).collect();
-    assert!(names.len() >= 12, "{names:?}");
-    let tests = below_each(
-        &["tests", "crates/http/tests", "crates/lock/tests", "crates/redis/tests"],
-        "rs",
-    );
-    for name in names {
-        let begin = format!("fn {name}()");
-        assert!(tests.iter().any(|test| test.text.contains(&begin)), "there is no test {name}");
+    let names = rows.flat_map(|row| row.split('`')).filter(|name| name.contains('_'));
+    names.map(str::to_owned).collect()
+}
+
+/// A promise is made by the name of a test, in the README and in the guide alike.
+#[test]
+fn every_test_that_a_promise_names_exists() {
+    let folders = ["tests", "crates/http/tests", "crates/lock/tests", "crates/redis/tests"];
+    let tests = below_each(&folders, "rs");
+    for page in ["README.md", "src/guide/guarantees.md"] {
+        let names = promised(page);
+        assert!(names.len() >= 12, "{names:?}");
+        for name in names {
+            let begin = format!("fn {name}()");
+            assert!(tests.iter().any(|test| test.text.contains(&begin)), "there is no test {name}");
+        }
     }
 }

@@ -6,7 +6,8 @@ use super::sources::root;
 
 /// The generated part of the guide, and its checksum.
 fn generated() -> (String, String) {
-    let guide = fs::read_to_string(root().join("crates/redis/src/guide/servers.md")).expect("the guide");
+    let guide =
+        fs::read_to_string(root().join("crates/redis/src/guide/servers.md")).expect("the guide");
     let (_, rest) = guide.split_once("<!-- scripts/compatibility begins -->\n").expect("a begin");
     let (table, rest) = rest.split_once("<!-- scripts/compatibility ends: ").expect("an end");
     let (checksum, _) = rest.split_once(" -->").expect("a checksum");

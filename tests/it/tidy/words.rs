@@ -59,7 +59,7 @@ fn found_in(text: &str, mark: &str) -> Vec<(usize, Vec<String>)> {
     lines.filter(|(_, words)| !words.is_empty()).collect()
 }
 
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
     let mut files = Vec::new();
     for path in entries.map(|entry| entry.path()) {

@@ -14,6 +14,7 @@ mod many;
 mod messages;
 mod near;
 mod nodes;
+mod operations;
 mod outage;
 mod pressure;
 mod promises;

@@ -1,0 +1,145 @@
+//! Guides are short, and their links lead somewhere.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::sources::root;
+use super::words::files_below;
+
+/// Where guides with links for both rustdoc and code hosts are. Each folder has the links for rustdoc.
+const FOLDERS: [&str; 2] = ["src/guide", "crates/redis/src/guide"];
+
+/// Guides that are still too long, or whose links only rustdoc understands.
+const OPEN: [&str; 7] = [
+    "alternatives",
+    "getting_started",
+    "how_it_works",
+    "lifetimes",
+    "observability",
+    "opentelemetry",
+    "testing",
+];
+
+const MOST_WORDS: usize = 1_200;
+
+/// The most words of a promise, and of a row of the table of faults.
+const MOST_WORDS_OF_ROW: usize = 25;
+
+struct Page {
+    path: PathBuf,
+    text: String,
+}
+
+impl Page {
+    fn read(path: PathBuf) -> Self {
+        let text = fs::read_to_string(&path).expect("a page");
+        Self { path, text }
+    }
+
+    fn name(&self) -> &str {
+        self.path.file_stem().and_then(|name| name.to_str()).expect("a name")
+    }
+
+    /// Its definitions of links: labels and targets.
+    fn definitions(&self) -> Vec<(&str, &str)> {
+        let lines = self.text.lines().filter(|line| line.starts_with('['));
+        lines.filter_map(|line| line.strip_prefix('[')?.split_once("]: ")).collect()
+    }
+
+    /// The rows of its tables, without the lines below their heads.
+    fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
+        let rows = self.text.lines().filter(|line| line.starts_with("| "));
+        rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect())
+    }
+}
+
+/// The pages of a folder that are done.
+fn pages(folder: &str) -> Vec<Page> {
+    let pages = files_below(&root().join(folder)).into_iter().map(Page::read);
+    pages.filter(|page| page.name() != "links" && !OPEN.contains(&page.name())).collect()
+}
+
+fn page(path: &str) -> Page {
+    Page::read(root().join(path))
+}
+
+/// The names of the headings of a page, as links name them.
+fn headings(page: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(page).expect("a page");
+    let headings = text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+    let name = |heading: &str| heading.to_lowercase().chars().filter(kept).collect::<String>();
+    headings.map(|heading| name(heading).replace(' ', "-")).collect()
+}
+
+/// Whether a target is there: a page below this folder with that heading, or any address.
+fn leads_somewhere(folder: &Path, target: &str) -> bool {
+    if target.starts_with("https://") {
+        return true;
+    }
+    let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+    let file = folder.join(file);
+    file.exists() && (heading.is_empty() || headings(&file).contains(heading))
+}
+
+/// A row is read at one glance.
+fn words(cells: &[&str]) -> usize {
+    cells.iter().flat_map(|cell| cell.split_whitespace()).count()
+}
+
+#[test]
+fn a_guide_is_read_in_six_minutes() {
+    for page in FOLDERS.into_iter().flat_map(pages) {
+        let words = page.text.split_whitespace().count();
+        assert!(words <= MOST_WORDS, "{}: {words} words", page.path.display());
+    }
+}
+
+#[test]
+fn every_link_of_a_guide_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for folder in FOLDERS {
+        for page in pages(folder) {
+            let below = page.path.parent().expect("a folder");
+            let definitions = page.definitions().into_iter();
+            let broken = definitions.filter(|(_, target)| !leads_somewhere(below, target));
+            wrong.extend(broken.map(|(_, target)| format!("{}: {target}", page.path.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Rustdoc checks the links in `links.md`, and code hosts see those of the page.
+#[test]
+fn every_link_of_a_guide_is_one_of_rustdoc_too() {
+    let mut wrong = Vec::new();
+    for folder in FOLDERS {
+        let links = page(&format!("{folder}/links.md"));
+        let of_rustdoc: BTreeSet<_> = links.definitions().iter().map(|(label, _)| *label).collect();
+        for page in pages(folder) {
+            let labels = page.definitions().into_iter().map(|(label, _)| label);
+            let missing = labels.filter(|label| !of_rustdoc.contains(label));
+            wrong.extend(missing.map(|label| format!("{}: {label}", page.path.display())));
+            if page.text.contains("](crate::") || page.text.contains("](bellwether::") {
+                wrong.push(format!("{}: a link for rustdoc alone", page.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Exceptions have their own section.
+#[test]
+fn every_promise_is_short() {
+    for row in page("src/guide/guarantees.md").rows() {
+        assert!(words(&row[..1]) <= MOST_WORDS_OF_ROW, "{row:?}");
+    }
+}
+
+#[test]
+fn every_row_of_the_table_of_faults_is_short() {
+    for row in page("src/guide/fault_table.md").rows() {
+        assert!(words(&row) <= MOST_WORDS_OF_ROW, "{row:?}");
+    }
+}
