@@ -259,7 +259,8 @@ fn promised(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let (_, promises) = text.split_once("# What is promised\n").unwrap();
     let (promises, _) = promises.split_once("\n#").unwrap();
-    let rows = promises.lines().filter_map(|line| line.rsplit(" | ").next());
+    let rows = promises.lines().filter(|line| line.starts_with('|'));
+    let rows = rows.filter_map(|row| row.rsplit(" | ").next());
     let names = rows.flat_map(|row| row.split('`')).filter(|name| name.contains('_'));
     names.map(str::to_owned).collect()
 }
