@@ -15,7 +15,7 @@ use http::Response;
 /// # Cancel safety
 /// Dropping it does not affect other callers: a load that it has started continues, unless the
 /// policy for abandoned loads says otherwise. A request that bypasses the cache is dropped with it,
-/// unless it has an unsafe method: that [is finished](mod@super::guide#invalidation) in the background.
+/// unless it has an unsafe method: that [is finished](super::guide::invalidation#exceptions) in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<B>(State<B>);
 

@@ -38,7 +38,7 @@ impl HttpHandle {
     /// whether a response was stored.
     ///
     /// The URI is the one that clients request, with its authority if they send a `Host`. If
-    /// middleware above the layer rewrites it, pass [the rewritten one](super#where-to-put-it). The
+    /// middleware above the layer rewrites it, pass [the rewritten one](super::guide#where-to-put-it). The
     /// scheme does not matter: responses by `http` and `https` are both removed, because requests
     /// over HTTP/1.1 do not state their scheme. A [`UriTemplate`](super::UriTemplate) makes the URI
     /// of values.

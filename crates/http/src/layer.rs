@@ -119,7 +119,7 @@ impl HttpCacheLayer {
     /// its own URI and `Host` name different hosts.
     ///
     /// Default: the URI as the layer sees it, with [what `Router::nest` took
-    /// off](super#where-to-put-it). The layer cannot know what other services took off.
+    /// off](super::guide#where-to-put-it). The layer cannot know what other services took off.
     #[must_use]
     pub fn target_uri<F>(mut self, uri_of: F) -> Self
     where
@@ -212,7 +212,7 @@ impl<R> HttpCacheLayer<R> {
     /// Default: the fields are followed. A response is stored with the groups that `Cache-Groups` of
     /// the response lists. If an unsafe request succeeds, the groups that `Cache-Group-Invalidation`
     /// of its response lists are invalidated, in the origin of that request. See the
-    /// [guide](super::guide#groups-of-responses).
+    /// [guide](super::guide::invalidation#groups-of-responses).
     #[must_use]
     pub fn ignoring_cache_groups(mut self) -> Self {
         self.tag_fields.follows_groups = false;

@@ -57,7 +57,7 @@ type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
 
 impl RequestKey {
     /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
-    /// [`Router::nest`](super#where-to-put-it) took off is part of it.
+    /// [`Router::nest`](super::guide#where-to-put-it) took off is part of it.
     pub fn path() -> Self {
         Self::on(Base::Path)
     }
