@@ -78,7 +78,7 @@ impl CachedMethod {
     }
 
     /// As [`ReadThroughLayer::stale_if_error`](bellwether::ReadThroughLayer::stale_if_error), with its
-    /// default. The statuses that count as errors are on the [module page](super#statuses).
+    /// default. The statuses that count as errors are on the [guide](super::guide#statuses).
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.lifetimes = self.lifetimes.stale_if_error(window);
@@ -144,7 +144,7 @@ impl CachedMethod {
 
     /// Caches requests with [credentials](Self::credentials) like any other. Use it only for methods
     /// that give all their callers the same answer, and authenticate callers above the layer: see the
-    /// [guide](crate::guide#name-the-methods).
+    /// [guide](crate::guide#credentials-first).
     ///
     /// Default: such a request bypasses the cache, since its answer may be for its caller only.
     #[must_use]
