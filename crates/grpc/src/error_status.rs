@@ -74,7 +74,8 @@ pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
 pub trait IntoStatus {
     /// The status: `NOT_FOUND` for an error of that [class](bellwether::ErrorClass); the loader's
     /// own status if its error is one or was caused by one; `UNAVAILABLE` for its other errors; and
-    /// for errors of the cache as the [guide](crate::guide#statuses) says. The text of an error is logged and not sent.
+    /// for errors of the cache as the [guide](crate::guide#statuses) says. The text of an error is
+    /// logged and not sent.
     fn into_status(self) -> Status;
 }
 

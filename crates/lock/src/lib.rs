@@ -1,122 +1,80 @@
-//! Locks: the right to a key, held for as long as the holder needs it.
+//! Distributed locks: the right to a key, held for as long as the holder needs it.
 //!
-//! The [guide](mod@guide) helps to choose a lock, and says when none helps.
+//! The locks are in the process, in Redis, ZooKeeper, MySQL and PostgreSQL. All but one give fencing tokens,
+//! and all are used in the same way.
+//!
+//! ```text
+//! cargo add bellwether bellwether-lock
+//! ```
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether_lock::{LocalLock, LockErrorKind, LockWait, Locks};
 //! use bellwether::Key;
+//! use bellwether_lock::{LocalLock, LockErrorKind, LockWait, Locks};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let locks = Locks::new(LocalLock::new()); // or another of those below
+//! let locks = Locks::new(LocalLock::new()); // or another lock of the table below
 //! let stock = Key::of("stock").with("berlin").with(42);
 //!
-//! let guard = locks.lock(&stock).await?; // waits 5 s at most
-//! let busy = locks.try_lock(&stock).await; // does not wait
-//! assert_eq!(busy.unwrap_err().kind(), LockErrorKind::Busy);
-//! drop(guard); // the end of its scope releases the lock
-//!
-//! // Or run a future under the lock. It is dropped if the lock is lost meanwhile:
+//! // Run a future under the lock. It is dropped if the lock is lost meanwhile.
 //! let patient = locks.clone().wait(LockWait::at_most(Duration::from_secs(60)));
 //! let left = patient.run(&stock, async { 41 }).await?;
 //! # assert_eq!(left, 41);
+//!
+//! // Or hold a guard, whose drop releases the lock.
+//! let guard = locks.lock(&stock).await?; // waits 5 s at most
+//! let busy = locks.try_lock(&stock).await; // does not wait
+//! assert_eq!(busy.unwrap_err().kind(), LockErrorKind::Busy);
+//! drop(guard);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Locks`] is the policy, the same for every lock: how to wait for it, renew it, and release it.
-//! [`LockLayer`] runs each call of a service under a lock, and the attribute `#[locked]` does so
-//! for a function.
+//! **A lock saves work. It does not keep data right:** a holder may be paused between its check and its write,
+//! and another holder has the key by then. The [guide](mod@guide) says what helps.
 //!
-//! # What a lock is good for
-//! To **save work**, any of these locks will do: in rare cases the work is done twice. To **keep
-//! data right**, no lock is enough. A holder may be stopped after it checks that it holds the key
-//! and before its write arrives; by then another holder may have the key. What helps is a resource
-//! that refuses a [fencing token](LockGuard::fence) below the largest it has seen.
+//! # The locks
+//! | lock | feature | choose it if |
+//! |---|---|---|
+//! | [`LocalLock`] | | all tasks are in one process; in tests |
+//! | `RedisLock` | `redis`, on by default | you have Redis |
+//! | `ReentrantLock` | `redis` | an owner takes the key again while it holds it |
+//! | `FairLock` | `redis` | waiters must be served in order |
+//! | `Redlock` | `redis` | locking must work while one of several independent Redis servers is down |
+//! | `ZooKeeperLock` | `zookeeper` | you run ZooKeeper |
+//! | `PostgresLock` | `postgres` | your data is in PostgreSQL |
+//! | `MySqlLock` | `mysql` | your data is in MariaDB or MySQL, on one server |
+//! | `MySqlRowLock` | `mysql` | the same, behind a cluster or a proxy |
 //!
-//! # Which lock guarantees what
-//! | lock | feature | ends with | fence | queue | woken by | reentrant | take-over |
-//! |---|---|---|---|---|---|---|---|
-//! | [`LocalLock`] | | lease | yes, of this process | no | this process | no | yes |
-//! | `RedisLock` | `redis` | lease | yes | no | the server, all waiters | no | yes |
-//! | `ReentrantLock` | `redis` | lease | yes | no | the server, all waiters | yes | no |
-//! | `FairLock` | `redis` | lease | yes | yes | the server, the first waiter | no | no |
-//! | `Redlock` | `redis` | lease | no | no | the servers, all waiters | no | no |
-//! | `ZooKeeperLock` | `zookeeper` | session | yes, of the ensemble | yes | the servers | no | no |
-//! | `MySqlLock` | `mysql` | session | yes, of a counter | of the server, nearly in order | the server | no | no |
-//! | `MySqlRowLock` | `mysql` | session | yes, of a counter | of the server, in no order | the server | no | no |
-//! | `PostgresLock` | `postgres` | session | yes, of a sequence | of the server, nearly in order | the server | no | no |
-//!
-//! The page of each lock says what it does not survive. There is no lock for etcd: its client is
-//! built with `protoc`, which a fresh machine lacks.
-//!
-//! - **Ends with a lease:** a holder that does not renew for that long has lost the key, by the
-//!   clock of the server. **With a session:** the key is lost with the connection, or when the
-//!   server has received nothing from it for the session timeout.
-//! - **Queue:** the order between processes. Callers of one process wait for each other in the
-//!   order of arrival, with every lock.
-//! - **A loss is noticed:** within about a round trip by `LocalLock`, the locks in Redis,
-//!   `ZooKeeperLock` and `PostgresLock` (whose server reports the end of a session). That is for a
-//!   key that was deleted, taken over, or lost with the server's memory. A loss in the first 0.1 s
-//!   after the grant is noticed at their end. Where a Redis server refuses client tracking, the
-//!   next renewal notices the loss, a third of the lease later. The locks in MySQL notice it with
-//!   the next request of the session, a third of its timeout later.
-//!
-//! # How a lock is made
-//! All in one way: by `connect` with options, which have an address and a namespace.
-//! `connect_lazily` connects at the first use. Options connect themselves too, to the lock with
-//! their name:
+//! Locks in Redis have more features: `tls`, `cluster` and `sentinel`. All locks are made by `connect` or
+//! `connect_lazily` with options, which have an address and a namespace:
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "redis", feature = "postgres"))]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use bellwether_lock::redis::RedisClientOptions;
-//! use bellwether_lock::{PostgresOptions, RedisLock};
+//! use bellwether_lock::{PostgresLock, PostgresOptions, RedisLock};
 //!
 //! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
 //! let lock = RedisLock::connect(options).await?;
 //!
 //! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop", "shop")?;
-//! let other = options.connect().await?; // or PostgresLock::connect(options).await?
+//! let other = PostgresLock::connect(options).await?;
 //! # drop((lock, other));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What is promised for all
-//! - One holder at a time, within the guarantees of the lock. A holder that lost the key is told.
-//! - Whatever ends a holder releases the key: a drop, an early return, a panic, a cancelled future,
-//!   a [shutdown](Locks::shutdown). So does a request that is cancelled.
-//! - Work under a lock ([`Locks::run`], [`LockLayer`], `#[locked]`) has released it when it
-//!   returns. A guard that was dropped is released before the next attempt of this process asks, by
-//!   the same lock or a clone of it.
-//! - A holder whose process stood still for longer than its lease or session can see that it may
-//!   have lost the key, before any other task has run.
-//! - A wait ends at its limit. A release between a request and the wait after it is not missed.
-//! - Nothing is kept for keys that are neither held nor waited for.
-//!
-//! # The contract
-//! 1. At most one claim holds a key at a time. Only its token can renew it or release it.
-//! 2. The claim is chosen before the first request. The caller may drop every operation at any
-//!    await, and may never get its answer: a claim whose grant was not acknowledged can be
-//!    released.
-//! 3. [`release`](Lock::release) is safe for a claim that was never granted, and for one that was
-//!    released before. It never frees the key of another claim. It also leaves the queue, if the
-//!    lock has one.
-//! 4. [`renew`](Lock::renew) never gives back what was lost.
-//! 5. A claim that holds by a [lease](Term::Lease) and does not renew it loses the key when the
-//!    lease ends, by the clock of the server. One that holds by a [session](Term::Session) loses
-//!    the key with the session, and the session reports it.
-//! 6. Fences of one key grow with every grant, for locks that are [`Fenced`].
-//! 7. For a key that is neither held nor waited for, nothing is kept but what its fences need to
-//!    grow, and that not for ever.
-//!
-//! A lock offers what it can do by its type: [`Fenced`], [`Reentrant`] and [`TakeOver`] are traits
-//! of their own.
-#![doc = ""]
-#![doc = include_str!("cases.md")]
+//! # What else there is
+//! | item | what it is for |
+//! |---|---|
+//! | [`Locks`] | the policy: how to wait for a lock, renew it, and release it |
+//! | [`LockLayer`] | runs each call of a Tower service under a lock |
+//! | `#[locked]` (feature `macros`) | runs an `async fn` under a lock |
+//! | [`Lock`] | the contract, for locks of your own; `conformance` (feature `test-util`) checks it |
+//! | [`guide`](mod@guide) | which lock, fencing tokens, options, and what happens when something fails |
 
 mod acquisition;
 #[cfg(feature = "macros")]
@@ -198,10 +156,27 @@ use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 /// [`LockError`].
 pub type LockFuture<T> = BoxFuture<'static, Result<T, LockError>>;
 
-/// Which claim holds which key. See the [contract](self) for what implementors promise.
+/// Which claim holds which key.
 ///
 /// Operations take what they need by value and answer with a future that borrows nothing. A lock
-/// is a cheap handle: clones share one state.
+/// is a cheap handle: clones share one state. What else a lock can do is said by traits of their own:
+/// [`Fenced`], [`Reentrant`] and [`TakeOver`].
+///
+/// # The contract
+/// 1. At most one claim holds a key at a time. Only its token can renew it or release it.
+/// 2. The claim is chosen before the first request. The caller may drop every operation at any
+///    await, and may never get its answer: a claim whose grant was not acknowledged can be
+///    released.
+/// 3. [`release`](Self::release) is safe for a claim that was never granted, and for one that was
+///    released before. It never frees the key of another claim. It also leaves the queue, if the
+///    lock has one.
+/// 4. [`renew`](Self::renew) never gives back what was lost.
+/// 5. A claim that holds by a [lease](Term::Lease) and does not renew it loses the key when the
+///    lease ends, by the clock of the server. One that holds by a [session](Term::Session) loses
+///    the key with the session, and the session reports it.
+/// 6. Fences of one key grow with every grant, for locks that are [`Fenced`].
+/// 7. For a key that is neither held nor waited for, nothing is kept but what its fences need to
+///    grow, and that not for ever.
 pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Hints that a key may be free.
     ///

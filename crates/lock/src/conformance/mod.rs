@@ -1,4 +1,4 @@
-//! The [contract](super) as checks for any lock.
+//! The [contract](super::Lock#the-contract) as checks for any lock.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
