@@ -12,5 +12,5 @@ mod lock {}
 #[doc = include_str!("../../opentelemetry/README.md")]
 mod opentelemetry {}
 
-#[doc = include_str!("../../../src/guide/opentelemetry.md")]
-mod guide_opentelemetry {}
+#[doc = include_str!("../../../src/guide/observability.md")]
+mod guide_observability {}
