@@ -1,4 +1,4 @@
-//! Guides: how to use the crate, one topic per page, about ten minutes each.
+//! Guides: one task per page, ten minutes at most.
 //!
 //! Read [`getting_started`] first. The other pages stand alone:
 //!
@@ -9,14 +9,14 @@
 //! | [`negative_caching`] | decide what happens to "not found", to private answers and to failures |
 //! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
 //! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
-//! | [`observability`] | see whether it works: statistics, what they answer, metrics, traces, and log messages |
+//! | [`observability`] | publish metrics, and see whether it works |
+//! | [`log_messages`] | look up a warning |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`alternatives`] | compare bellwether with other caches |
 //!
-//! Four guides are in the crates that they describe: running on Redis in `bellwether_redis::guide`, HTTP
-//! caching in `bellwether_http::guide`, gRPC caching in `bellwether_grpc::guide`, and the choice of a lock in
-//! `bellwether_lock::guide`.
+//! Other crates have guides of their own: `bellwether_redis::guide`, `bellwether_http::guide`,
+//! `bellwether_grpc::guide` and `bellwether_lock::guide`.
 
 #[doc = include_str!("guide/alternatives.md")]
 pub mod alternatives {}

@@ -1,8 +1,11 @@
 //! Cache-stampede protection for async functions and [Tower](tower) services.
 //!
 //! When a thousand callers in fifty processes miss the same key at the same moment, **one** of them
-//! loads it and all of them get the answer, as soon as it is there. A [`Cache`] does that for a key
-//! and a function:
+//! loads it and all of them get the answer, as soon as it is there.
+//!
+//! ```text
+//! cargo add bellwether bellwether-redis
+//! ```
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,47 +21,45 @@
 //!     Ok::<_, std::io::Error>("item 42".to_owned()) // or a query
 //! });
 //! assert_eq!(item.await?, "item 42");
+//!
+//! items.invalidate(42).await?; // after the source has changed
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A [`ReadThroughLayer`] does the same in front of any [Tower](tower) service.
-//!
-//! # Where to look
-//! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
-//! - [`Cache`]: values by key, loaded by a function where they are missing.
-//! - [`mod@read_through`]: the layer, its service and their future, and the path of a request.
-//! - [`Key`]: what an answer is stored under. [`Codec`]: how an answer is stored.
-//! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
-//!   about. [`Error`]: a failure of the loader, or of the cache.
-//! - [`store`]: the contract of a store, and [`MemoryStore`].
-//! - [`adapter`]: building blocks for layers that have a [`ReadThroughLayer`] inside.
-//!
-//! # Other crates
-//! | crate | what it adds |
+//! # Which of these do you need?
+//! | you want to cache | use |
 //! |---|---|
-//! | `bellwether-redis` | `RedisStore`: entries and leases that all processes share |
-//! | `bellwether-http` | `HttpCacheLayer`: a shared HTTP cache in front of axum routes, or of any `http` service |
-//! | `bellwether-grpc` | `GrpcCacheLayer`: a cache in front of tonic services |
-//! | `bellwether-lock` | nine distributed locks, and `#[locked]` |
-//! | `bellwether-opentelemetry` | the [statistics](stats) as OpenTelemetry instruments, and contexts that reach the loader |
-//! | `bellwether-test` | a store that fails on request, and the contract of stores as checks |
+//! | what a function or a query returns | [`Cache`] |
+//! | an `async fn`, by an attribute | `#[read_through]` (feature `macros`) |
+//! | a [Tower](tower) service | [`ReadThroughLayer`] |
+//! | HTTP responses, in front of axum | `bellwether-http` |
+//! | gRPC methods, in front of tonic | `bellwether-grpc` |
+//! | nothing, but you need a lock | `bellwether-lock` |
 //!
-//! They are built on the public API of this crate, so a new version of axum, tonic or a database
-//! driver is a new version of one of them and not of this crate.
+//! Start with [`guide::getting_started`]; the [`guide`] has a page for each task.
 //!
-//! # What is not promised
-//! Leases are for efficiency, not for correctness. In a fault a key may be loaded twice: for
-//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The store
-//! refuses outdated writes, as long as it keeps the newer entry or the
-//! [invalidation](guide::invalidation) that outdates them.
+//! # What else there is
+//! | item | what it is for |
+//! |---|---|
+//! | [`MemoryStore`], `RedisStore` (`bellwether-redis`) | where entries and leases are: in this process, or shared by all |
+//! | [`Key`], [`Tag`] | what an answer is stored under, and names that answers share |
+//! | [`Codec`], [`Cacheability`] | how an answer is stored, and whether |
+//! | [`Wait`] | what a caller does while another caller loads |
+//! | [`CacheStatus`], [`Error`] | how an answer came about, or why there is none |
+//! | [`stats`], [`trace`], `bellwether-opentelemetry` | what caches do, as figures, metrics and spans |
+//! | [`store`], `bellwether-test` | the contract of a store, and its checks |
+//! | [`adapter`] | building blocks for layers that have a [`ReadThroughLayer`] inside |
+//!
+//! **Leases are for efficiency, not for correctness.** In a fault a key may be loaded twice. The store refuses
+//! outdated writes, as long as it keeps the newer entry or the [invalidation](guide::invalidation).
 //!
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
 //! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
-//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 
 pub mod adapter;
 mod box_future;
