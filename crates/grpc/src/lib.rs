@@ -43,11 +43,6 @@
 //! | [`IntoStatus`] | errors of a [`Cache`](bellwether::Cache) in a handler, as a status |
 //! | `Prost` (feature `prost`) | keeps messages of prost in any [`Cache`](bellwether::Cache) |
 //! | [`guide`](mod@guide) | credentials, keys, statuses, deadlines, invalidation |
-//!
-//! # Features
-//! | feature | default | what it adds |
-//! |---|---|---|
-//! | `prost` | no | `Prost`: a codec for messages of prost 0.14 |
 
 mod answer;
 mod authority;

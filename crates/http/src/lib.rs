@@ -53,17 +53,12 @@
 //! | item | what it is for |
 //! |---|---|
 //! | [`HttpCacheLayer`] | the layer, with all its options |
-//! | [`RequestKey`], [`UriTemplate`] | your own keys, and URIs made of values |
+//! | [`RequestKey`], [`UriTemplate`] | your own keys, and URIs made of values; with the feature `axum` (0.8) also of path parameters and extractors |
 //! | [`HttpHandle`] | invalidates responses by URI, group or surrogate key |
 //! | [`PurgeLayer`] | answers authenticated `PURGE` requests |
 //! | `CacheRejection` (feature `axum`) | errors of a [`Cache`](bellwether::Cache) in a handler, by `?` |
 //! | [`guide`](mod@guide) | users and cookies, keys, where to put the layer, what clients get in a failure |
 //! | [`guide::invalidation`] | after a change: unsafe methods, groups, surrogate keys, `PURGE` |
-//!
-//! # Features
-//! | feature | default | what it adds |
-//! |---|---|---|
-//! | `axum` | no | keys of path parameters and extractors, prefixes of nested routers, `CacheRejection` (axum 0.8) |
 
 mod answer;
 mod answered_fetch;

@@ -52,17 +52,14 @@
 //! `connect_lazily` with options, which have an address and a namespace:
 //!
 //! ```no_run
-//! # #[cfg(all(feature = "redis", feature = "postgres"))]
+//! # #[cfg(feature = "redis")]
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bellwether_lock::RedisLock;
 //! use bellwether_lock::redis::RedisClientOptions;
-//! use bellwether_lock::{PostgresLock, PostgresOptions, RedisLock};
 //!
 //! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
 //! let lock = RedisLock::connect(options).await?;
-//!
-//! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop", "shop")?;
-//! let other = PostgresLock::connect(options).await?;
-//! # drop((lock, other));
+//! # drop(lock);
 //! # Ok(())
 //! # }
 //! ```

@@ -60,9 +60,6 @@
 //! | `tracing` with `tracing-opentelemetry` | nothing: the [spans](bellwether::trace) of loads and waiters are there |
 //! | OpenTelemetry by itself | wrap the function by [`in_current_context`] or [`batch_in_current_context`], or the service by [`ContextLoader`] |
 //! | either, in several processes | [`TraceLinks`]: callers that wait for the load of another process are linked to its trace |
-//!
-//! It is a crate of its own because OpenTelemetry has a breaking release several times a year: each is a new version
-//! of this crate, and not of the cache.
 
 mod context;
 mod instruments;
