@@ -148,7 +148,7 @@ impl LockStatus {
         self.0.lost().await;
     }
 
-    /// The status of the lock under which this code runs: that of the innermost [`Locks::run`],
+    /// The status of the lock under which this code runs: that of the innermost [`Locks::run`](super::Locks::run),
     /// [`LockLayer`](super::LockLayer) or `#[locked]`. `None` outside of them, and in a task that
     /// was spawned inside.
     ///

@@ -331,7 +331,7 @@ impl<L: Lock> Locks<L> {
     ///
     /// The future starts when the lock is [taken](Locks::lock). [`when_lost`](Locks::when_lost)
     /// says what happens to it if the lock is lost meanwhile. Within the future,
-    /// [`LockStatus::current`] is the status of this lock.
+    /// [`LockStatus::current`](super::LockStatus::current) is the status of this lock.
     ///
     /// # Errors
     /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if
