@@ -1,4 +1,4 @@
-//! Guides: one task per page, ten minutes at most.
+//! Guides: one task per page, at most six minutes each.
 //!
 //! Read [`getting_started`] first. The other pages stand alone:
 //!
@@ -6,38 +6,61 @@
 //! |---|---|
 //! | [`getting_started`] | put a cache in front of a loader, and see one load for a thousand callers |
 //! | [`lifetimes`] | choose a ttl, stale windows, early refresh and jitter |
-//! | [`negative_caching`] | decide what happens to "not found", to private answers and to failures |
-//! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
-//! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
+//! | [`invalidation`] | remove an entry after a change, and know what that guarantees |
+//! | [`tags`] | remove many entries at once |
+//! | [`answers`] | say what "not found", private answers and errors mean |
+//! | [`failures`] | bound waits, and decide what callers get while Redis or the source is down |
+//! | [`cooldown`] | protect a failing source |
+//! | [`fault_table`] | look up what callers get for each fault |
 //! | [`observability`] | publish metrics, and see whether it works |
 //! | [`log_messages`] | look up a warning |
+//! | [`operations`] | find and remove an entry in an incident, or empty a cache |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
+//! | [`guarantees`] | check each promise, its exceptions, and its tests |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`alternatives`] | compare bellwether with other caches |
 //!
 //! Other crates have guides of their own: `bellwether_redis::guide`, `bellwether_http::guide`,
 //! `bellwether_grpc::guide` and `bellwether_lock::guide`.
 
+// Links of pages below `guide/links.md` work here and on code hosts: of two definitions of a link, the first
+// one counts here, and hosts see the one at the end of the page.
+
 #[doc = include_str!("guide/alternatives.md")]
 pub mod alternatives {}
 
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/answers.md")]
+pub mod answers {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/cooldown.md")]
+pub mod cooldown {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/failures.md")]
 pub mod failures {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/fault_table.md")]
+pub mod fault_table {}
 
 #[doc = include_str!("guide/getting_started.md")]
 pub mod getting_started {}
 
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/guarantees.md")]
+pub mod guarantees {}
+
 #[doc = include_str!("guide/how_it_works.md")]
 pub mod how_it_works {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/invalidation.md")]
 pub mod invalidation {}
 
 #[doc = include_str!("guide/lifetimes.md")]
 pub mod lifetimes {}
-
-#[doc = include_str!("guide/negative_caching.md")]
-pub mod negative_caching {}
 
 #[doc = include_str!("guide/log_messages.md")]
 pub mod log_messages {}
@@ -45,6 +68,14 @@ pub mod log_messages {}
 // `crates/readme` compiles the example, whose dependencies are not those of this crate.
 #[cfg_attr(not(doctest), doc = include_str!("guide/observability.md"))]
 pub mod observability {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/operations.md")]
+pub mod operations {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/tags.md")]
+pub mod tags {}
 
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}
