@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -17,7 +19,7 @@ use super::events::{Events, ServerObserver, Tracking};
 use super::names::Names;
 use super::node::{NodeFactory, RedisNode};
 use super::options::RedisClientOptions;
-use super::request::{Outgoing, RedisRequest, Replied};
+use super::request::RedisRequest;
 use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
@@ -151,8 +153,7 @@ impl RedisClient {
         let deadline = self.deadline();
         let replied = match &self.0.servers {
             ServerGroup::Single(node) => {
-                let replied = node.send(Outgoing::of(&[request]), deadline).await;
-                replied.map(Replied::only).map_err(|error| error.said)
+                node.send(request, false, deadline).await.map_err(|error| error.said)
             }
             // Boxed, so that the callers of a single server need no memory for it.
             #[cfg(feature = "cluster")]
@@ -161,9 +162,9 @@ impl RedisClient {
         request.read(replied?, read)
     }
 
-    /// Runs several requests, and reads the reply to each with `read`. Those for one node are sent as
-    /// one message. Each outcome is reported with the place of its request as soon as
-    /// it is known, so no request waits for a node that it does not need.
+    /// Runs several requests at once, and reads the reply to each with `read`. Each outcome is reported
+    /// with the place of its request as soon as it is known, so no request waits for a node that it does
+    /// not need.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), for each request.
@@ -176,23 +177,15 @@ impl RedisClient {
         read: impl Fn(usize, RedisValue) -> Option<T>,
         mut done: impl FnMut(usize, Result<T, StoreError>),
     ) {
-        let mut done = |place: usize, replied: Result<Replied, _>| {
-            let read = |replied| requests[place].read(replied, |reply| read(place, reply));
-            done(place, replied.and_then(read));
-        };
-        let deadline = self.deadline();
-        match &self.0.servers {
-            ServerGroup::Single(_) if requests.is_empty() => {}
-            ServerGroup::Single(node) => {
-                let sent: Vec<_> = requests.iter().collect();
-                for (place, outcome) in (0..).zip(node.send_each(&sent, deadline).await) {
-                    done(place, outcome.map_err(|error| error.said));
-                }
-            }
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => {
-                Box::pin(cluster.run_all(requests, deadline, done)).await
-            }
+        let run = async |place| (place, self.run(&requests[place], |reply| read(place, reply)).await);
+        // The one of a single server.
+        if requests.len() == 1 {
+            let (place, outcome) = run(0).await;
+            return done(place, outcome);
+        }
+        let mut running: FuturesUnordered<_> = (0..requests.len()).map(run).collect();
+        while let Some((place, outcome)) = running.next().await {
+            done(place, outcome);
         }
     }
 

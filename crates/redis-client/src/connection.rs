@@ -1,19 +1,19 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::{io, mem};
 
-use redis::aio::{MultiplexedConnection, SendError as PushRefused};
-use redis::{Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::dial::Driver;
 use super::events::{Events, ServerEvent};
 use super::failovers::Failovers;
-use super::in_flight::{InFlight, Unanswered};
+use super::in_flight::InFlight;
 use super::losses::NodeLosses;
-use super::request::{Outgoing, RedisRequest};
+use super::request::RedisRequest;
 
 /// A connection to a server. It ends when this is dropped.
 #[derive(Debug)]
@@ -54,106 +54,57 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends requests as one message, and waits for the replies until the deadline. A reply to several
-    /// may be an error; that to one is the error of all.
+    /// Sends a request, and waits for the reply until the deadline. `asks` says whether its slot is one
+    /// that the node is importing.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(
         &self,
-        outgoing: Outgoing<'_>,
+        request: &RedisRequest<'_>,
+        asks: bool,
         deadline: Instant,
-    ) -> Result<Vec<Value>, SendError> {
-        let requests = outgoing.requests;
-        let mut replies = self.exchange(outgoing, false, deadline).await?;
-        let places = (0..).zip(&replies).filter(|(_, reply)| is_of_unknown_script(reply));
-        let unknown: Vec<usize> = places.map(|(place, _)| place).collect();
-        if !unknown.is_empty() {
-            let again: Vec<_> = unknown.iter().map(|place| requests[*place]).collect();
-            let again = Outgoing { requests: &again, ..outgoing };
-            let by_text = self.exchange(again, true, deadline).await?;
-            unknown.into_iter().zip(by_text).for_each(|(place, reply)| replies[place] = reply);
+    ) -> Result<Value, RedisError> {
+        match self.exchange(request, asks, false, deadline).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.exchange(request, asks, true, deadline).await
+            }
+            exchanged => exchanged,
         }
-        if let [reply] = replies.as_mut_slice() {
-            *reply = mem::replace(reply, Value::Nil).extract_error()?;
-        }
-        Ok(replies)
     }
 
-    /// The replies to requests, errors among them.
-    ///
-    /// Each is one to three commands: `ASKING` before it, because the next command on the connection
-    /// uses that up, whichever request it is of, and one `TIME` after all of them.
+    /// A request is one to three commands: `ASKING` before it, because the next command on the
+    /// connection uses that up, whichever request it is of, and `TIME` after it.
     async fn exchange(
         &self,
-        Outgoing { requests, asks }: Outgoing<'_>,
+        request: &RedisRequest<'_>,
+        asks: bool,
         by_text: bool,
         deadline: Instant,
-    ) -> Result<Vec<Value>, SendError> {
+    ) -> Result<Value, RedisError> {
         let mut socket = self.socket.clone();
-        let is_timed = requests.iter().any(|request| request.is_timed);
-        if let ([request], false, false) = (requests, asks, is_timed) {
-            let command = request.packed(by_text);
-            let reply = self.state.reply(socket.send_packed_command(&command), deadline).await?;
-            return Ok(vec![reply]);
+        let command = request.packed(by_text);
+        if !asks && !request.is_timed {
+            return self.state.reply(socket.send_packed_command(&command), deadline).await;
         }
-        let mut pipeline = Pipeline::with_capacity(requests.len() + 2);
-        for request in requests {
-            if asks {
-                pipeline.cmd("ASKING");
-            }
-            pipeline.add_command(request.packed(by_text));
+        let mut pipeline = Pipeline::with_capacity(3);
+        if asks {
+            pipeline.cmd("ASKING").ignore();
         }
-        if is_timed {
+        pipeline.add_command(command);
+        if request.is_timed {
             pipeline.cmd("TIME");
         }
         pipeline.ignore_errors();
         let replies = self.state.reply(pipeline.query_async(&mut socket), deadline).await?;
-        Ok(fold(requests, asks, is_timed, replies))
+        folded(replies, request.is_timed)
     }
 }
 
-/// The reply to each request, of the replies to their commands.
-fn fold(
-    requests: &[&RedisRequest<'_>],
-    asks: bool,
-    is_timed: bool,
-    mut replies: Vec<Value>,
-) -> Vec<Value> {
-    let time = if is_timed { replies.pop() } else { None };
-    let step = 1 + usize::from(asks);
-    let replies = replies.into_iter().skip(step - 1).step_by(step);
-    let folded = requests.iter().zip(replies).map(|(request, reply)| match &time {
-        Some(time) if request.is_timed => with_time(reply, time),
-        _ => reply,
-    });
-    folded.collect()
-}
-
-fn with_time(reply: Value, time: &Value) -> Value {
-    match (reply, time) {
-        (Value::ServerError(error), _) => Value::ServerError(error),
-        (_, Value::ServerError(error)) => Value::ServerError(error.clone()),
-        (reply, time) => Value::Array(vec![reply, time.clone()]),
-    }
-}
-
-fn is_of_unknown_script(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
-}
-
-/// Why there is no reply.
-#[derive(Debug)]
-pub(super) enum SendError {
-    /// The deadline has passed.
-    Late,
-    /// The client or the server reports an error.
-    Failed(RedisError),
-}
-
-impl From<RedisError> for SendError {
-    fn from(error: RedisError) -> Self {
-        Self::Failed(error)
-    }
+/// The reply to a request, of the replies to its commands.
+fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
+    let replies: Result<Vec<_>, _> = replies.into_iter().map(Value::extract_error).collect();
+    let mut replies = replies?;
+    Ok(if is_timed { Value::Array(replies) } else { replies.pop().unwrap_or(Value::Nil) })
 }
 
 impl ConnectionState {
@@ -186,16 +137,9 @@ impl ConnectionState {
         &self,
         reply: impl Future<Output = Result<T, RedisError>>,
         deadline: Instant,
-    ) -> Result<T, SendError> {
+    ) -> Result<T, RedisError> {
         let sent_at = self.events.is_some().then(Instant::now);
-        let reply = match self.in_flight.reply(deadline, reply).await {
-            Ok(reply) => reply?,
-            Err(Unanswered::Ended) => {
-                let ended = RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
-                return Err(ended.into());
-            }
-            Err(Unanswered::Late) => return Err(SendError::Late),
-        };
+        let reply = self.in_flight.reply(deadline, reply).await.map_err(io::Error::from)??;
         if let (Some(events), Some(sent_at)) = (&self.events, sent_at) {
             let (node, connection) = (self.node, self.number);
             events.tell(ServerEvent::Confirmed { node, connection, sent_at });
@@ -215,7 +159,7 @@ impl ConnectionState {
 pub(super) struct PushReceiver(pub(super) Arc<ConnectionState>);
 
 impl PushReceiver {
-    pub(super) fn receive(&self, push: &PushInfo) -> Result<(), PushRefused> {
+    pub(super) fn receive(&self, push: &PushInfo) -> Result<(), SendError> {
         if push.kind == PushKind::Disconnection {
             self.0.end();
         }
@@ -236,40 +180,26 @@ impl Drop for PushReceiver {
 
 #[cfg(test)]
 mod tests {
-    use redis::ServerError;
-
     use super::*;
 
-    fn request(is_timed: bool) -> RedisRequest<'static> {
-        let request = RedisRequest::command("MGET", [], "testing");
-        if is_timed { request.timed() } else { request }
-    }
-
-    fn folded(timed: &[bool], asks: bool, replies: &[i64]) -> Vec<Value> {
-        let requests: Vec<_> = timed.iter().map(|timed| request(*timed)).collect();
-        let requests: Vec<_> = requests.iter().collect();
-        let replies = replies.iter().copied().map(Value::Int).collect();
-        fold(&requests, asks, timed.contains(&true), replies)
-    }
-
     #[test]
-    fn each_request_has_its_own_reply_and_the_time_if_it_needs_that() {
-        let timed = |reply| Value::Array(vec![Value::Int(reply), Value::Int(9)]);
-        assert_eq!(folded(&[false], true, &[0, 1]), [Value::Int(1)]);
-        assert_eq!(folded(&[true], true, &[0, 1, 9]), [timed(1)]);
-        assert_eq!(folded(&[false, true], false, &[1, 2, 9]), [Value::Int(1), timed(2)]);
+    fn a_request_has_its_own_reply_and_the_time_if_it_needs_that() {
+        let [reply, time] = [1, 9].map(Value::Int);
+        assert_eq!(folded(vec![reply.clone()], false), Ok(reply.clone()));
+        let timed = vec![reply, time];
+        assert_eq!(folded(timed.clone(), true), Ok(Value::Array(timed)));
     }
 
     #[test]
     fn an_error_stays_as_it_is() {
-        let error = || -> Option<ServerError> {
-            match redis::parse_redis_value(b"-OOM full\r\n") {
-                Ok(Value::ServerError(error)) => Some(error),
-                _ => None,
-            }
-        };
-        let error = || Value::ServerError(error().expect("an error reply"));
-        assert_eq!(with_time(error(), &Value::Int(9)), error());
-        assert_eq!(with_time(Value::Int(1), &error()), error());
+        let error = || redis::parse_redis_value(b"-OOM full\r\n").expect("an error reply");
+        for (replies, is_timed) in [
+            (vec![error()], false),
+            (vec![error(), Value::Int(9)], true),
+            (vec![Value::Int(1), error()], true),
+        ] {
+            let error = folded(replies, is_timed).expect_err("an error");
+            assert_eq!(error.code(), Some("OOM"));
+        }
     }
 }

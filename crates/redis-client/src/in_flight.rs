@@ -4,6 +4,7 @@
 //! per runtime sleeps until the first deadline of the requests of a connection. It ends when no
 //! request is left.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -41,17 +42,9 @@ struct Waiting {
     waker: Waker,
 }
 
-/// Why there is no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unanswered {
-    /// The connection has ended.
-    Ended,
-    /// The deadline has passed.
-    Late,
-}
-
 impl InFlight {
-    /// Waits for a reply until the deadline, or until the connection ends.
+    /// Waits for a reply until the deadline (`TimedOut`), or until the connection ends
+    /// (`ConnectionReset`).
     pub(super) fn reply<F: Future>(
         self: &Arc<Self>,
         deadline: Instant,
@@ -127,7 +120,7 @@ pub(super) struct AwaitedReply<'a, F> {
 }
 
 impl<F: Future> Future for AwaitedReply<'_, F> {
-    type Output = Result<F::Output, Unanswered>;
+    type Output = Result<F::Output, io::ErrorKind>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -136,10 +129,10 @@ impl<F: Future> Future for AwaitedReply<'_, F> {
             return Poll::Ready(Ok(reply));
         }
         if !this.in_flight.wait(this.index, *this.deadline, context.waker()) {
-            return Poll::Ready(Err(Unanswered::Ended));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset));
         }
         if *this.deadline <= Instant::now() {
-            return Poll::Ready(Err(Unanswered::Late));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut));
         }
         Poll::Pending
     }
@@ -232,7 +225,7 @@ mod tests {
             (reply, began.elapsed() - deadline < TICK)
         };
         let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
-        let expected = (Err(Unanswered::Late), true);
+        let expected = (Err(io::ErrorKind::TimedOut), true);
         assert_eq!(ends, (expected, expected, expected));
     }
 
@@ -246,7 +239,7 @@ mod tests {
             let reply = in_flight.reply(began + TIMEOUT, pending::<()>()).await;
             (reply, began.elapsed() - TIMEOUT < TICK)
         };
-        assert_eq!(join!(patient, later), (Err(Unanswered::Late), (Err(Unanswered::Late), true)));
+        assert_eq!(join!(patient, later), (Err(io::ErrorKind::TimedOut), (Err(io::ErrorKind::TimedOut), true)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -262,7 +255,7 @@ mod tests {
         let deadline = Instant::now() + TIMEOUT;
         let request = || in_flight.reply(deadline, pending::<()>());
         let (first, second, ()) = join!(request(), request(), async { in_flight.end() });
-        assert_eq!([first, second, request().await], [Err(Unanswered::Ended); 3]);
+        assert_eq!([first, second, request().await], [Err(io::ErrorKind::ConnectionReset); 3]);
         assert!(Instant::now() < deadline);
     }
 
@@ -290,6 +283,6 @@ mod tests {
         assert!(first.block_on(async { timeout(TICK, wait()).await }).is_err());
         drop(first);
         assert!(in_flight.table().watched.is_empty());
-        assert_eq!(runtime().block_on(wait()), Err(Unanswered::Late));
+        assert_eq!(runtime().block_on(wait()), Err(io::ErrorKind::TimedOut));
     }
 }

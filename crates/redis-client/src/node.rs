@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::try_join_all;
-use redis::Value;
 use tokio::time::Instant;
 
 use super::address::ServerAddress;
@@ -15,10 +14,11 @@ use super::destination::Destination;
 use super::losses::NodeLosses;
 use super::node_record::NodeRecord;
 use super::redirect::{self, Redirection};
-use super::request::{Outgoing, RedisRequest, Replied};
+use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
+use super::slot::InSlot;
 use crate::stats::RedisNodeStats;
 use bellwether::StoreError;
 
@@ -105,86 +105,60 @@ impl NodeFactory {
 }
 
 impl RedisNode {
-    /// Sends it, unless the node is taken to be down.
+    /// Sends a request, unless the node is taken to be down. `asks` says whether the node is importing
+    /// its slot.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; what was sent may have been executed, or be executed later.
     pub(super) async fn send(
         &self,
-        outgoing: Outgoing<'_>,
+        request: &RedisRequest<'_>,
+        asks: bool,
         deadline: Instant,
-    ) -> Result<Replied<Vec<Value>>, NodeError> {
+    ) -> Result<Replied, NodeError> {
         self.note_use();
         let counters = &self.connector.record.counters;
         let admission = self.breaker.admit().map_err(|said| {
             counters.failed(said.kind());
             NodeError { error: None, said }
         })?;
-        counters.sent(outgoing.requests.len());
-        match self.connection(outgoing).send(outgoing, deadline).await {
+        counters.sent(1);
+        let error = match self.connection(request).send(request, asks, deadline).await {
             Ok(replied) => {
                 admission.answered();
-                Ok(replied)
+                return Ok(replied);
             }
-            Err(error) => {
-                let error = self.of_node(error);
-                let is_outage = error.is_outage()
-                    && !(self.is_of_cluster && is_of_slots(&error, &self.address));
-                let failed = self.noted(outgoing.error(&error), error);
-                if !is_outage {
-                    admission.answered();
-                } else if admission.failed(&failed.said) {
-                    counters.went_down();
-                }
-                Err(failed)
-            }
-        }
-    }
-
-    /// Sends requests as one message, unless the node is taken to be down, and gives the outcome of
-    /// each.
-    ///
-    /// # Cancel safety
-    /// That of [`send`](Self::send).
-    pub(super) async fn send_each(
-        &self,
-        requests: &[&RedisRequest<'_>],
-        deadline: Instant,
-    ) -> Vec<Result<Replied, NodeError>> {
-        let Replied { value: replies, is_repeated } =
-            match self.send(Outgoing::of(requests), deadline).await {
-                Ok(replied) => replied,
-                Err(failed) => return vec![Err(failed); requests.len()],
-            };
-        let outcome = |(request, reply): (&&RedisRequest<'_>, Value)| match reply.extract_error() {
-            Ok(value) => Ok(Replied { value, is_repeated }),
-            Err(error) => {
-                let error = self.of_node(RequestError::Reported(error));
-                Err(self.noted(request.error(&error), error))
-            }
+            Err(error) if self.is_of_cluster => error.in_cluster(),
+            Err(error) => error,
         };
-        requests.iter().zip(replies).map(outcome).collect()
+        let failed = self.error(request.error(&error), error);
+        match &failed.error {
+            Some(RequestError::Redirected(_)) => counters.redirected(),
+            _ => counters.failed(failed.said.kind()),
+        }
+        if !self.is_outage(&failed) {
+            admission.answered();
+        } else if admission.failed(&failed.said) {
+            counters.went_down();
+        }
+        Err(failed)
     }
 
-    /// The connection for requests. Those for one key share one.
-    fn connection(&self, outgoing: Outgoing<'_>) -> &SharedConnection {
+    /// The connection for a request. Those for one key share one.
+    fn connection(&self, request: &RedisRequest<'_>) -> &SharedConnection {
         match &*self.connections {
             [only] => only,
-            several => &several[usize::from(outgoing.slot()) % several.len()],
+            several => &several[usize::from(request.slot()) % several.len()],
         }
     }
 
-    fn of_node(&self, error: RequestError) -> RequestError {
-        if self.is_of_cluster { error.in_cluster() } else { error }
-    }
-
-    /// Notes the error of a request.
-    fn noted(&self, said: StoreError, error: RequestError) -> NodeError {
-        match &error {
-            RequestError::Redirected(_) => self.connector.record.counters.redirected(),
-            _ => self.connector.record.counters.failed(said.kind()),
-        }
-        self.error(said, error)
+    /// Whether an error is about the node, and not about slots of a cluster.
+    fn is_outage(&self, NodeError { error, .. }: &NodeError) -> bool {
+        let is_of_node = |error| match redirect::redirection(error, &self.address) {
+            Redirection::AskAnother | Redirection::Fail => true,
+            _ => !self.is_of_cluster,
+        };
+        error.as_ref().is_some_and(|error| error.is_outage() && is_of_node(error))
     }
 
     fn error(&self, said: StoreError, error: RequestError) -> NodeError {
@@ -241,11 +215,6 @@ impl RedisNode {
             self.used.store(true, Ordering::Relaxed);
         }
     }
-}
-
-/// Whether an error is about slots, and not about the node.
-fn is_of_slots(error: &RequestError, asked: &ServerAddress) -> bool {
-    !matches!(redirect::redirection(error, asked), Redirection::AskAnother | Redirection::Fail)
 }
 
 impl fmt::Debug for RedisNode {

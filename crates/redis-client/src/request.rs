@@ -46,18 +46,10 @@ impl fmt::Debug for Label<'_> {
     }
 }
 
-/// What is sent over a connection at once.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outgoing<'a> {
-    pub(super) requests: &'a [&'a RedisRequest<'a>],
-    /// Whether they are for a slot that the node is importing (`ASKING`).
-    pub(super) asks: bool,
-}
-
-/// The reply to what was sent.
-#[derive(Clone, Debug)]
-pub(super) struct Replied<T = Value> {
-    pub(super) value: T,
+/// The reply to a request.
+#[derive(Debug)]
+pub(super) struct Replied {
+    pub(super) value: Value,
     /// Whether the request was lost with its connection and sent again. Then it may have been
     /// executed twice.
     pub(super) is_repeated: bool,
@@ -195,33 +187,6 @@ impl InSlot for RedisRequest<'_> {
     fn slot(&self) -> u16 {
         let of_names = || self.names.first().map_or(0, InSlot::slot);
         self.slot.unwrap_or_else(of_names)
-    }
-}
-
-impl<'a> Outgoing<'a> {
-    pub(super) fn of(requests: &'a [&'a RedisRequest<'a>]) -> Self {
-        Self { requests, asks: false }
-    }
-
-    /// The slot of the first of them.
-    pub(super) fn slot(&self) -> u16 {
-        self.requests.first().map_or(0, |request| request.slot())
-    }
-
-    /// The error for the caller. That of several requests names no key.
-    pub(super) fn error(&self, error: &RequestError) -> StoreError {
-        match self.requests {
-            [request] => request.error(error),
-            several => error.during(several.first().map_or("", |request| request.doing), None),
-        }
-    }
-}
-
-impl Replied<Vec<Value>> {
-    /// The reply to one request.
-    pub(super) fn only(mut self) -> Replied {
-        let value = self.value.pop().unwrap_or(Value::Nil);
-        Replied { value, is_repeated: self.is_repeated }
     }
 }
 

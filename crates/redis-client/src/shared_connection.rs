@@ -4,16 +4,16 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use redis::{RedisError, Value};
+use redis::RedisError;
 use tokio::sync::watch;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::connect_error::ConnectError;
-use super::connection::{Connection, SendError};
+use super::connection::Connection;
 use super::connector::Connector;
 use super::redirect::is_lost;
-use super::request::{Outgoing, Replied};
+use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::retry_pauses::RetryPauses;
 
@@ -103,9 +103,10 @@ impl SharedConnection {
     /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(
         &self,
-        outgoing: Outgoing<'_>,
+        request: &RedisRequest<'_>,
+        asks: bool,
         deadline: Instant,
-    ) -> Result<Replied<Vec<Value>>, RequestError> {
+    ) -> Result<Replied, RequestError> {
         let mut lost = None;
         let mut is_refused = false;
         loop {
@@ -119,15 +120,15 @@ impl SharedConnection {
                 (Err(error), None) => return Err(error),
             };
             let is_repeated = lost.is_some();
-            let error = match connection.send(outgoing, deadline).await {
+            let error = match connection.send(request, asks, deadline).await {
                 Ok(value) => return Ok(Replied { value, is_repeated }),
-                Err(SendError::Failed(error)) => error,
-                // A reply that stopped halfway would block all later replies.
-                Err(SendError::Late) => {
-                    connection.give_up();
-                    return Err(self.late());
-                }
+                Err(error) => error,
             };
+            if error.is_timeout() {
+                // A reply that stopped halfway would block all later replies.
+                connection.give_up();
+                return Err(self.late());
+            }
             if !is_lost(&error) {
                 let error = self.reported(error);
                 if error.is_of_unauthenticated() && connection.has_credentials {

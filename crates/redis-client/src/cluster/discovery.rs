@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::slot_ranges::SlotRanges;
 use crate::node::RedisNode;
-use crate::request::{Outgoing, RedisRequest, Replied};
+use crate::request::RedisRequest;
 use crate::request_error::RequestError;
 use crate::slot::SLOTS;
 use bellwether::StoreError;
@@ -59,8 +59,7 @@ pub(super) async fn discover(
 async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], ASKING_FOR_SLOTS);
     let request = request.with_args([b"SLOTS".to_vec()]);
-    let replied = node.send(Outgoing::of(&[&request]), deadline).await;
-    let replied = replied.map(Replied::only).map_err(|error| error.said)?;
+    let replied = node.send(&request, false, deadline).await.map_err(|error| error.said)?;
     let malformed = || request.error(&RequestError::Malformed);
     SlotRanges::read(replied.value, &node.address).ok_or_else(malformed)
 }

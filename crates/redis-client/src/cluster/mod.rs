@@ -11,7 +11,6 @@
 //! circuit breaker of its own. The slot table is refreshed by one task at a time: after a redirection
 //! or a lost node, and once a minute. No request waits for that unless its own node is lost.
 
-mod batch;
 mod discovery;
 mod journey;
 mod refresh_schedule;
@@ -34,7 +33,7 @@ use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
 use super::node::{NodeError, NodeFactory, RedisNode};
 use super::redirect::{Redirection, redirection};
-use super::request::{Outgoing, RedisRequest, Replied};
+use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS};
 use crate::stats::RedisNodeStats;
@@ -91,7 +90,7 @@ impl Cluster {
     ) -> Result<Replied, StoreError> {
         let admission = self.breaker.admit()?;
         self.refresh_if_due(deadline - self.timeout);
-        let outcome = self.deliver(request, deadline, None).await;
+        let outcome = self.deliver(request, deadline).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
     }
@@ -111,27 +110,21 @@ impl Cluster {
         }
     }
 
-    /// Sends a request from node to node until one has answered it. The first one may have failed.
+    /// Sends a request from node to node until one has answered it.
     async fn deliver(
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
         deadline: Instant,
-        failed: Option<(Arc<RedisNode>, NodeError)>,
     ) -> Result<Replied, Undelivered> {
         let mut journey = Journey::new(deadline, self.timeout);
-        if let Some((node, failed)) = failed {
-            self.go_on(&mut journey, request.slot(), &node, failed).await?;
-        }
         loop {
             let hop = match journey.next.take() {
                 Some(hop) => hop,
                 None => Hop { node: self.owner(request, journey.deadline).await?, asks: false },
             };
             let Hop { node, asks } = hop;
-            let outgoing = Outgoing { requests: &[request], asks };
-            match node.send(outgoing, journey.deadline).await {
-                Ok(replied) => {
-                    let Replied { value, is_repeated } = replied.only();
+            match node.send(request, asks, journey.deadline).await {
+                Ok(Replied { value, is_repeated }) => {
                     let is_repeated = is_repeated || journey.may_be_repeated;
                     return Ok(Replied { value, is_repeated });
                 }

@@ -1,6 +1,5 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -19,13 +18,6 @@ pub(super) struct SlotTable {
     owners: Arc<SlotOwners>,
     /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
     nodes: RwLock<NodeTable>,
-}
-
-/// Slots by their indices, grouped by their owners.
-pub(super) struct SlotsByOwner {
-    pub(super) owned: Vec<(Arc<RedisNode>, Vec<usize>)>,
-    /// Those without an owner.
-    pub(super) others: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -57,24 +49,6 @@ impl SlotTable {
     ) -> T {
         let nodes = self.nodes();
         then(self.owners.node(slot).and_then(|place| nodes.in_place(place)))
-    }
-
-    /// Groups slots by their owners.
-    pub(super) fn by_owner(&self, slots: impl Iterator<Item = u16>) -> SlotsByOwner {
-        let mut by_place = BTreeMap::<Option<u16>, Vec<usize>>::new();
-        for (index, slot) in slots.enumerate() {
-            by_place.entry(self.owners.node(slot)).or_default().push(index);
-        }
-        let mut others = by_place.remove(&None).unwrap_or_default();
-        let nodes = self.nodes();
-        let mut owned = Vec::with_capacity(by_place.len());
-        for (place, indices) in by_place {
-            match place.and_then(|place| nodes.in_place(place)) {
-                Some(node) => owned.push((Arc::clone(node), indices)),
-                None => others.extend(indices),
-            }
-        }
-        SlotsByOwner { owned, others }
     }
 
     /// How many nodes are in use.
@@ -226,44 +200,5 @@ impl NodeTable {
         let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
         let nodes = self.places.iter_mut();
         nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::RedisClient;
-    use crate::cluster::Cluster;
-    use crate::options::RedisClientOptions;
-    use bellwether::store::Watchers;
-
-    /// A cluster that no request is sent to.
-    fn cluster() -> Arc<Cluster> {
-        let options = RedisClientOptions::new("redis-cluster://h:1", "shop").expect("options");
-        let client = RedisClient::new(options, [], Watchers::default());
-        Arc::clone(client.cluster())
-    }
-
-    /// The node at this port gets all slots.
-    fn install(table: &SlotTable, port: u16) -> Arc<RedisNode> {
-        let address = ServerAddress::Tcp { host: "h".to_owned(), port };
-        let ranges = vec![(0..=SLOTS as u16 - 1, address)];
-        table.install(&SlotRanges { ranges, replicas: Vec::new() });
-        table.owner(0).expect("an owner")
-    }
-
-    #[tokio::test]
-    async fn slots_are_grouped_by_their_owners() {
-        let cluster = cluster();
-        let table = &cluster.table;
-        let first = install(table, 1);
-        let second = table.node(&ServerAddress::Tcp { host: "h".to_owned(), port: 2 });
-        table.assign(7, &second);
-        table.owners.set(9, NO_PLACE);
-        let SlotsByOwner { owned, others } = table.by_owner([5, 7, 9, 6, 7].into_iter());
-        let owned: Vec<_> = owned.into_iter().map(|(node, slots)| (node.place, slots)).collect();
-        assert_eq!(owned, [(first.place, vec![0, 3]), (second.place, vec![1, 4])]);
-        assert_eq!(others, [2]);
-        assert_eq!(table.node_count(), 2);
     }
 }
