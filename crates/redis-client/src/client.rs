@@ -9,28 +9,22 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::address::Servers;
 use super::breaker::Outages;
-#[cfg(feature = "cluster")]
-use super::cluster::Cluster;
-use super::connector::Connector;
-use super::destination::Destination;
+use super::connector::ClientParts;
 use super::events::{Events, ServerObserver, Tracking};
 use super::names::Names;
-use super::node::{NodeFactory, RedisNode};
+use super::node::RedisNode;
 use super::options::RedisClientOptions;
 use super::request::RedisRequest;
 use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
+use super::server_group::ServerGroup;
 use super::shared_connection::ConnectTime;
-#[cfg(feature = "cluster")]
-use super::slot::tag_of;
-use super::slot::{InSlot, SlotOwners};
+use super::slot::{InSlot, SlotOwners, tag_of};
 use super::stats::RedisNodeStats;
-use super::subscriber::{MessageReader, Publisher, Subscriber};
+use super::subscriber::{MessageReader, Subscriber};
 use super::value::RedisValue;
-use bellwether::adapter::jitter;
 use bellwether::store::{Watch, Watchers};
 use bellwether::{Digest, StoreError};
 
@@ -49,18 +43,9 @@ use bellwether::{Digest, StoreError};
 pub struct RedisClient(Arc<ClientState>);
 
 struct ClientState {
-    options: RedisClientOptions,
-    outages: Outages,
-    events: Arc<Events>,
+    parts: Arc<ClientParts>,
     servers: ServerGroup,
     subscriber: Subscriber,
-}
-
-/// Where requests go.
-enum ServerGroup {
-    Single(Box<RedisNode>),
-    #[cfg(feature = "cluster")]
-    Cluster(Arc<Cluster>),
 }
 
 /// The parts of a client in addition to its options.
@@ -106,30 +91,26 @@ impl RedisClient {
 
     /// A client of these parts.
     pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
-        let tracking = if options.is_tracked() { setup.tracking } else { Tracking::Nothing };
+        let tracking = if options.is_resp3 { setup.tracking } else { Tracking::Nothing };
         let is_cluster = options.is_cluster();
         let owners = setup.owners.unwrap_or_else(|| Arc::new(SlotOwners::new(is_cluster)));
-        let events = Arc::new(Events {
+        let events = Events {
             watchers: setup.watchers,
             tracking,
             owners,
             is_tracked: AtomicBool::new(tracking != Tracking::Nothing),
             ..Events::new(Names::new(options.namespace()), setup.observer)
-        });
-        let clock = setup.reads_clock.then(Arc::default);
-        let connector = Connector::new(&options, setup.scripts, clock, Arc::clone(&events));
-        let outages = Outages::default();
-        let factory = NodeFactory {
-            connector: connector.clone(),
-            rules: options.rules(jitter()),
-            outages: outages.clone(),
-            // The server reports changes of what was read over one connection to that connection.
-            connections: if tracking == Tracking::Nothing { options.connection_count() } else { 1 },
         };
-        let servers = ServerGroup::new(factory, &options);
-        let subscriber =
-            Subscriber::new(&connector, servers.publisher(&connector.destination), setup.reader);
-        Self(Arc::new(ClientState { options, outages, events, servers, subscriber }))
+        let parts = Arc::new(ClientParts {
+            options,
+            scripts: setup.scripts,
+            reads_clock: setup.reads_clock,
+            events: Arc::new(events),
+            outages: Outages::default(),
+        });
+        let servers = ServerGroup::new(&parts);
+        let subscriber = Subscriber::new(&parts, servers.clone(), setup.reader);
+        Self(Arc::new(ClientState { parts, servers, subscriber }))
     }
 
     /// Runs a request, and reads its reply with `read`.
@@ -151,15 +132,8 @@ impl RedisClient {
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
         let deadline = self.deadline();
-        let replied = match &self.0.servers {
-            ServerGroup::Single(node) => {
-                node.send(request, false, deadline).await.map_err(|error| error.said)
-            }
-            // Boxed, so that the callers of a single server need no memory for it.
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
-        };
-        request.read(replied?, read)
+        let replied = self.0.servers.run(request, deadline).await?;
+        request.read(replied, read)
     }
 
     /// Runs several requests at once, and reads the reply to each with `read`. Each outcome is reported
@@ -177,7 +151,8 @@ impl RedisClient {
         read: impl Fn(usize, RedisValue) -> Option<T>,
         mut done: impl FnMut(usize, Result<T, StoreError>),
     ) {
-        let run = async |place| (place, self.run(&requests[place], |reply| read(place, reply)).await);
+        let run =
+            async |place| (place, self.run(&requests[place], |reply| read(place, reply)).await);
         // The one of a single server.
         if requests.len() == 1 {
             let (place, outcome) = run(0).await;
@@ -191,11 +166,7 @@ impl RedisClient {
 
     /// How many servers are in use: one, or the nodes of a cluster.
     pub fn server_count(&self) -> usize {
-        match &self.0.servers {
-            ServerGroup::Single(_) => 1,
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => cluster.node_count(),
-        }
+        self.0.servers.in_use().len()
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
@@ -228,12 +199,8 @@ impl RedisClient {
     /// Dropping it leaves connections that are open or about to be.
     pub async fn connect(&self) -> Result<(), StoreError> {
         // An attempt ends before, and its error says what was missing.
-        let deadline = Instant::now() + 2 * self.0.options.connect_limit();
-        match &self.0.servers {
-            ServerGroup::Single(node) => node.connect(CONNECTING, deadline).await,
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => Box::pin(cluster.connect(CONNECTING, deadline)).await,
-        }
+        let deadline = Instant::now() + 2 * self.options().connect_timeout;
+        self.0.servers.connect(CONNECTING, deadline).await
     }
 
     /// Runs the requests of a `connect`. Together they may take as long as
@@ -242,7 +209,7 @@ impl RedisClient {
     /// # Cancel safety
     /// That of the requests.
     pub async fn connecting<T>(&self, connect: impl Future<Output = T>) -> T {
-        ConnectTime::share(self.0.options.connect_limit(), connect).await
+        ConnectTime::share(self.options().connect_timeout, connect).await
     }
 
     /// Checks that the user may run scripts, and these commands in them. The commands run on a name
@@ -282,23 +249,15 @@ impl RedisClient {
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
     /// request to a cluster, none is known.
     pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let tags = match &self.0.servers {
-            ServerGroup::Single(_) => vec![0],
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => {
-                cluster.slots_of_nodes().into_iter().map(tag_of).collect()
-            }
-        };
-        tags.into_iter().map(|tag| self.0.events.names.tagged_name(what, tag)).collect()
+        let tag = |slot| if self.is_cluster() { tag_of(slot) } else { 0 };
+        let name = |(slot, _)| self.0.parts.events.names.tagged_name(what, tag(slot));
+        self.0.servers.owners().into_iter().map(name).collect()
     }
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
-        let mut nodes: Vec<_> = match &self.0.servers {
-            ServerGroup::Single(node) => node.stats().into_iter().collect(),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => cluster.node_stats(),
-        };
+        let nodes = self.0.servers.in_use();
+        let mut nodes: Vec<_> = nodes.iter().filter_map(|node| node.stats()).collect();
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes
     }
@@ -306,14 +265,8 @@ impl RedisClient {
     /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it
     /// is not known.
     pub fn latest_time(&self) -> Option<u64> {
-        let latest = |clock: &ServerClock| clock.now().map(|now| now.latest);
-        match &self.0.servers {
-            ServerGroup::Single(node) => latest(&node.clock),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => {
-                cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
-            }
-        }
+        let latest = |(_, node): &(u16, Arc<RedisNode>)| Some(node.state.clock.now()?.latest);
+        self.0.servers.owners().iter().filter_map(latest).max()
     }
 
     /// The mark of this client, for a script that leaves it where the client waits. The script that
@@ -348,45 +301,31 @@ impl RedisClient {
         self.0.subscriber.is_subscribed()
     }
 
-    #[cfg(all(test, feature = "cluster"))]
-    pub(super) fn cluster(&self) -> &Arc<Cluster> {
-        match &self.0.servers {
-            ServerGroup::Cluster(cluster) => cluster,
-            ServerGroup::Single(_) => unreachable!("the address is one of a cluster"),
-        }
-    }
-
     fn deadline(&self) -> Instant {
-        let deadline = Instant::now() + self.0.options.request_timeout();
+        let deadline = Instant::now() + self.options().timeout;
         ConnectTime::of_task().map_or(deadline, |time| deadline.max(time.until))
     }
 
     /// Whether it is a client of a cluster.
     pub fn is_cluster(&self) -> bool {
-        self.0.options.is_cluster()
+        self.options().is_cluster()
     }
 
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
     /// of its own. Meanwhile the slot table is locked, so `then` must not use the client.
     pub fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
-        match &self.0.servers {
-            ServerGroup::Single(node) => then(&node.clock),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => {
-                cluster.with_owner_of(name.slot(), |node| match node {
-                    Some(node) => then(&node.clock),
-                    None => then(&ServerClock::default()),
-                })
-            }
-        }
+        self.0.servers.with_owner(name, |node| match node {
+            Some(node) => then(&node.state.clock),
+            None => then(&ServerClock::default()),
+        })
     }
 
     /// Hints that a key has changed: by the messages of scripts, see [`mark`](Self::mark), or because
     /// the server reports changes of the names that scripts have read. It is silent without both.
     pub fn watch(&self, digest: Digest) -> Watch {
-        let is_reported = self.0.events.tracking == Tracking::Watches && self.is_tracked();
+        let is_reported = self.0.parts.events.tracking == Tracking::Watches && self.is_tracked();
         if self.is_subscribed() || is_reported {
-            self.0.events.watchers.watch(digest)
+            self.0.parts.events.watchers.watch(digest)
         } else {
             Watch::interrupted()
         }
@@ -395,73 +334,67 @@ impl RedisClient {
     /// Whether the server reports changes (client tracking). Until the first connection, this is
     /// what the options request.
     pub fn is_tracked(&self) -> bool {
-        self.0.events.is_tracked.load(Ordering::Relaxed)
+        self.0.parts.events.is_tracked.load(Ordering::Relaxed)
     }
 
     /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
     /// [`RedisClientOptions::down_after`] requests in a row have failed. This ends with the next request
     /// that is answered, so it stays true while the client is not used.
     pub fn is_down(&self) -> bool {
-        match &self.0.servers {
-            ServerGroup::Single(node) => node.is_down(),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => cluster.is_down(),
-        }
+        let servers = &self.0.servers;
+        servers.is_cluster_down() || servers.owners().iter().any(|(_, node)| node.is_down())
     }
 
     /// Whether the server that owns a name is taken to be down.
     pub fn is_down_for(&self, name: &impl InSlot) -> bool {
-        match &self.0.servers {
-            ServerGroup::Single(node) => node.is_down(),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => cluster.is_slot_down(name.slot()),
-        }
+        let is_down = |node: Option<&Arc<RedisNode>>| node.is_some_and(|node| node.is_down());
+        self.0.servers.is_cluster_down() || self.0.servers.with_owner(name, is_down)
     }
 
     /// The options that it was made with.
     pub fn options(&self) -> &RedisClientOptions {
-        &self.0.options
+        &self.0.parts.options
     }
 
     /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
     /// [watches](Self::watch) of the key.
     pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
-        self.0.events.names.name(digest, suffix)
+        self.0.parts.events.names.name(digest, suffix)
     }
 
     /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
     pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.events.names.unwatched_name(what, digest)
+        self.0.parts.events.names.unwatched_name(what, digest)
     }
 
     /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
     pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.events.names.shared_name(what, digest)
+        self.0.parts.events.names.shared_name(what, digest)
     }
 
     /// The name `bw:<namespace>:tag:{<digest>}` of a tag.
     pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
-        self.0.events.names.tag_name(tag)
+        self.0.parts.events.names.tag_name(tag)
     }
 
     /// The number of attempts to connect.
     pub fn attempts(&self) -> u64 {
-        self.0.events.attempts.load(Ordering::Relaxed)
+        self.0.parts.events.attempts.load(Ordering::Relaxed)
     }
 
     /// How often the server was taken to be down.
     pub fn outages(&self) -> u64 {
-        self.0.outages.count()
+        self.0.parts.outages.count()
     }
 
     /// The number of push messages.
     pub fn pushes(&self) -> u64 {
-        self.0.events.pushes.load(Ordering::Relaxed)
+        self.0.parts.events.pushes.load(Ordering::Relaxed)
     }
 
     /// Notified when the server answers again after an outage.
     pub fn is_back(&self) -> Arc<Notify> {
-        self.0.outages.is_back()
+        self.0.parts.outages.is_back()
     }
 }
 
@@ -469,32 +402,10 @@ impl RedisClient {
 impl fmt::Debug for RedisClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisClient")
-            .field("options", &self.0.options)
+            .field("options", self.options())
             .field("is_tracked", &self.is_tracked())
             .field("is_down", &self.is_down())
             .finish()
-    }
-}
-
-impl ServerGroup {
-    fn new(factory: NodeFactory, options: &RedisClientOptions) -> Self {
-        match options.servers() {
-            #[cfg(feature = "cluster")]
-            Servers::Cluster { seeds } => {
-                let timeout = options.request_timeout();
-                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
-            }
-            servers => Self::Single(Box::new(factory.single(servers.first()))),
-        }
-    }
-
-    /// Where a subscription leads: to the server, or to any node.
-    fn publisher(&self, single: &Destination) -> Publisher {
-        match self {
-            Self::Single(_) => Publisher::Single(single.clone()),
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Publisher::AnyNode(Arc::clone(cluster)),
-        }
     }
 }
 

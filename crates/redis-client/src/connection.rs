@@ -1,18 +1,17 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::dial::Driver;
-use super::events::{Events, ServerEvent};
-use super::failovers::Failovers;
+use super::events::ServerEvent;
 use super::in_flight::InFlight;
-use super::losses::NodeLosses;
+use super::node_state::NodeState;
 use super::request::RedisRequest;
 
 /// A connection to a server. It ends when this is dropped.
@@ -24,7 +23,6 @@ pub(super) struct Connection {
     /// has to be opened, with the credentials of that time.
     pub(super) has_credentials: bool,
     pub(super) state: Arc<ConnectionState>,
-    pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.
     pub(super) begun_after: u64,
 }
@@ -32,26 +30,20 @@ pub(super) struct Connection {
 /// Whether a connection is usable. Its push receiver shares this.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
-    /// The place of its node.
-    pub(super) node: u16,
+    pub(super) node: Arc<NodeState>,
     pub(super) number: u64,
+    /// Whether it is to report changes.
+    is_tracked: bool,
     is_broken: AtomicBool,
+    /// Whether requests are sent over it. Then the node is told when it breaks.
+    is_in_use: AtomicBool,
     in_flight: Arc<InFlight>,
-    /// Told about a tracked connection.
-    events: Option<Arc<Events>>,
-    /// Told when it breaks. Set when it is in use.
-    losses: OnceLock<Arc<NodeLosses>>,
 }
 
 impl Connection {
-    /// Takes it out of use: the next request opens another one. Requests that are under way on it
-    /// still end by themselves.
-    pub(super) fn give_up(&self) {
-        self.state.give_up();
-    }
-
     pub(super) fn is_broken(&self) -> bool {
-        self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
+        let state = &self.state;
+        state.is_broken.load(Ordering::Relaxed) || state.node.failovers.count() != self.begun_after
     }
 
     /// Sends a request, and waits for the reply until the deadline. `asks` says whether its slot is one
@@ -108,25 +100,26 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 }
 
 impl ConnectionState {
-    pub(super) fn new(node: u16, number: u64, events: Option<Arc<Events>>) -> Self {
-        let is_broken = AtomicBool::new(false);
-        let losses = OnceLock::new();
-        Self { node, number, is_broken, in_flight: Arc::default(), events, losses }
+    pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
+        let [is_broken, is_in_use] = [AtomicBool::new(false), AtomicBool::new(false)];
+        Self { node, number, is_tracked, is_broken, is_in_use, in_flight: Arc::default() }
     }
 
-    /// From now on it is in use, and these losses are told when it breaks.
-    pub(super) fn tell_when_broken(&self, losses: &Arc<NodeLosses>) {
-        // It is opened once.
-        _ = self.losses.set(Arc::clone(losses));
+    /// From now on the node is told when it breaks.
+    pub(super) fn use_it(&self) {
+        self.is_in_use.store(true, Ordering::Relaxed);
     }
 
-    fn give_up(&self) {
+    /// Takes it out of use: the next request opens another one. Requests that are under way on it
+    /// still end by themselves.
+    pub(super) fn give_up(&self) {
         let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
-        if !was_broken && let Some(losses) = self.losses.get() {
-            losses.broke();
+        if !was_broken && self.is_in_use.load(Ordering::Relaxed) {
+            self.node.broke();
         }
-        if let Some(events) = &self.events {
-            events.tell(ServerEvent::Disconnected { node: self.node, connection: self.number });
+        if self.is_tracked {
+            let (node, connection) = (self.node.place, self.number);
+            self.node.events.tell(ServerEvent::Disconnected { node, connection });
         }
     }
 
@@ -138,11 +131,11 @@ impl ConnectionState {
         reply: impl Future<Output = Result<T, RedisError>>,
         deadline: Instant,
     ) -> Result<T, RedisError> {
-        let sent_at = self.events.is_some().then(Instant::now);
+        let sent_at = self.is_tracked.then(Instant::now);
         let reply = self.in_flight.reply(deadline, reply).await.map_err(io::Error::from)??;
-        if let (Some(events), Some(sent_at)) = (&self.events, sent_at) {
-            let (node, connection) = (self.node, self.number);
-            events.tell(ServerEvent::Confirmed { node, connection, sent_at });
+        if let Some(sent_at) = sent_at {
+            let (node, connection) = (self.node.place, self.number);
+            self.node.events.tell(ServerEvent::Confirmed { node, connection, sent_at });
         }
         Ok(reply)
     }
@@ -163,8 +156,8 @@ impl PushReceiver {
         if push.kind == PushKind::Disconnection {
             self.0.end();
         }
-        if let Some(events) = &self.0.events {
-            events.receive(self.0.node, push);
+        if self.0.is_tracked {
+            self.0.node.events.receive(self.0.node.place, push);
         }
         Ok(())
     }
@@ -174,7 +167,9 @@ impl Drop for PushReceiver {
     fn drop(&mut self) {
         self.0.end();
         // Messages may have been lost, and no more will come.
-        self.0.events.as_ref().inspect(|events| events.wake_where(|_| true));
+        if self.0.is_tracked {
+            self.0.node.events.wake_where(|_| true);
+        }
     }
 }
 

@@ -6,94 +6,61 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{ProtocolVersion, PushInfo, RedisError};
+use redis::{PushInfo, RedisError};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
+use super::breaker::Outages;
 use super::connect_error::{ConnectError, DialStep};
 use super::connection::{Connection, ConnectionState, PushReceiver};
+#[cfg(feature = "sentinel")]
 use super::destination::Destination;
-use super::dial::{Dialed, Dialer, PushSender};
+use super::dial::{Dialed, PushSender};
 use super::events::{Events, ServerEvent, Tracking};
-use super::failovers::Failovers;
-use super::losses::NodeLosses;
-use super::node_record::NodeRecord;
+use super::node_state::NodeState;
 use super::options::RedisClientOptions;
 use super::script::RedisScript;
-use super::server_clock::ServerClock;
+#[cfg(feature = "sentinel")]
+use super::sentinel::verify;
 use bellwether::warn_throttled;
 
-/// Makes the connections of a client. Each connection of a node has a copy of its own.
-#[derive(Clone)]
-pub(super) struct Connector {
-    pub(super) dialer: Dialer,
-    pub(super) destination: Destination,
-    pub(super) protocol: ProtocolVersion,
-    /// How long a command may take.
-    pub(super) timeout: Duration,
-    /// How long an attempt to connect may take.
-    pub(super) connect_timeout: Duration,
-    /// The longest pause after attempts that fail.
-    pub(super) longest_pause: Duration,
+/// What all parts of a client share.
+pub(super) struct ClientParts {
+    pub(super) options: RedisClientOptions,
     /// The scripts that the first connection of a node loads.
     pub(super) scripts: Arc<[RedisScript]>,
-    pub(super) failovers: Arc<Failovers>,
-    /// Of the node that it connects to.
-    pub(super) record: Arc<NodeRecord>,
-    pub(super) losses: Arc<NodeLosses>,
-    /// The place of the node.
-    pub(super) node: u16,
+    /// Whether the server's time is read on connecting.
+    pub(super) reads_clock: bool,
+    pub(super) events: Arc<Events>,
+    pub(super) outages: Outages,
+}
+
+/// Makes one of the connections of a node.
+pub(super) struct Connector {
+    pub(super) parts: Arc<ClientParts>,
+    pub(super) node: Arc<NodeState>,
     /// The number of the connection in the node. The first one has client tracking.
     pub(super) number: usize,
-    /// Set if the server's time is needed: it is read on connecting.
-    pub(super) clock: Option<Arc<ServerClock>>,
-    pub(super) events: Arc<Events>,
 }
 
 /// A connection, and when tracking was requested, if the server reports changes over it.
 type Made = (Connection, Option<Instant>);
 
 impl Connector {
-    /// The template for the connections to the servers of these options.
-    pub(super) fn new(
-        options: &RedisClientOptions,
-        scripts: Arc<[RedisScript]>,
-        clock: Option<Arc<ServerClock>>,
-        events: Arc<Events>,
-    ) -> Self {
-        let failovers = Arc::<Failovers>::default();
-        Self {
-            dialer: options.dialer().clone(),
-            destination: Destination::new(options, &failovers),
-            protocol: options.protocol(),
-            timeout: options.request_timeout(),
-            connect_timeout: options.connect_limit(),
-            longest_pause: options.longest_backoff(),
-            scripts,
-            failovers,
-            record: Arc::default(),
-            losses: Arc::new(NodeLosses::new(Arc::clone(&events), 0, 0)),
-            node: 0,
-            number: 0,
-            clock,
-            events,
-        }
-    }
-
     /// Opens a connection.
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
         let step = DialStep::new(ANSWER);
-        let made = step.within(self.connect_timeout, self.make_first(&step)).await;
+        let made = step.within(self.parts.options.connect_timeout, self.make_first(&step)).await;
         let (connection, tracked_at) = made?;
         if let Some(sent_at) = tracked_at {
-            let ConnectionState { node, number, .. } = *connection.state;
+            let (node, number) = (self.node.place, connection.state.number);
             let is_broken = &|| connection.is_broken();
             let connected = ServerEvent::Connected { node, connection: number, sent_at, is_broken };
-            self.events.tell(connected);
+            self.node.events.tell(connected);
         }
         Ok(connection)
     }
@@ -119,56 +86,57 @@ impl Connector {
     }
 
     async fn make(&self, step: &DialStep) -> Result<Made, ConnectError> {
-        let number = self.events.attempts.fetch_add(1, Ordering::Relaxed);
+        let node = &self.node;
+        let number = node.events.attempts.fetch_add(1, Ordering::Relaxed);
         // A failover from here on may change the address.
-        let begun_after = self.failovers.count();
-        let address = &self.destination.address().await?;
-        self.record.connects_to(address);
-        let mut protocol = self.protocol;
-        let mut dialed = self.dial(address, protocol, number, step).await;
-        if protocol == ProtocolVersion::RESP3
-            && dialed.as_ref().is_err_and(ConnectError::is_about_the_protocol)
-        {
-            protocol = ProtocolVersion::RESP2;
-            dialed = self.dial(address, protocol, number, step).await;
+        let begun_after = node.failovers.count();
+        let address = &node.destination.address().await?;
+        node.connects_to(address);
+        let mut is_resp3 = self.parts.options.is_resp3;
+        let mut dialed = self.dial(address, is_resp3, number, step).await;
+        if is_resp3 && dialed.as_ref().is_err_and(ConnectError::is_about_the_protocol) {
+            is_resp3 = false;
+            dialed = self.dial(address, is_resp3, number, step).await;
         }
         let (state, Dialed { mut socket, driver, has_credentials }) = dialed?;
-        self.destination.verify(&mut socket, address).await?;
-        self.failovers.watch(&driver);
-        if let Some(clock) = &self.clock {
-            read_clock(&mut socket, clock).await?;
+        #[cfg(feature = "sentinel")]
+        if let Destination::Sentinel(_) = node.destination {
+            verify(&mut socket, address).await?;
         }
-        let tracked_at = self.track(&mut socket, protocol).await?;
+        node.failovers.watch(&driver);
+        if self.parts.reads_clock {
+            self.read_clock(&mut socket).await?;
+        }
+        let tracked_at = self.track(&mut socket, is_resp3).await?;
         // A user without the permission to load scripts still runs them by their text.
         if self.number == 0
-            && let Err(error) = RedisScript::load(&self.scripts, &mut socket).await
+            && let Err(error) = RedisScript::load(&self.parts.scripts, &mut socket).await
         {
             tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
-        let failovers = Arc::clone(&self.failovers);
         let connection =
-            Connection { socket, _driver: driver, has_credentials, state, failovers, begun_after };
+            Connection { socket, _driver: driver, has_credentials, state, begun_after };
         Ok((connection, tracked_at))
     }
 
     async fn dial(
         &self,
         address: &ServerAddress,
-        protocol: ProtocolVersion,
+        is_resp3: bool,
         number: u64,
         step: &DialStep,
     ) -> Result<(Arc<ConnectionState>, Dialed), ConnectError> {
-        let events = self.is_tracked().then(|| Arc::clone(&self.events));
-        let state = Arc::new(ConnectionState::new(self.node, number, events));
-        let pushes = (protocol == ProtocolVersion::RESP3).then(|| {
+        let state = ConnectionState::new(Arc::clone(&self.node), number, self.is_tracked());
+        let state = Arc::new(state);
+        let pushes = is_resp3.then(|| {
             let receiver = PushReceiver(Arc::clone(&state));
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
-        Ok((state, self.dialer.dial(address, protocol, pushes, step).await?))
+        Ok((state, self.parts.options.dialer.dial(address, pushes, step).await?))
     }
 
     fn is_tracked(&self) -> bool {
-        self.number == 0 && self.events.tracking != Tracking::Nothing
+        self.number == 0 && self.node.events.tracking != Tracking::Nothing
     }
 
     /// Enables client tracking, if it is wanted. A server that refuses is used without it. Returns
@@ -176,14 +144,14 @@ impl Connector {
     async fn track(
         &self,
         socket: &mut MultiplexedConnection,
-        protocol: ProtocolVersion,
+        is_resp3: bool,
     ) -> Result<Option<Instant>, RedisError> {
         if !self.is_tracked() {
             return Ok(None);
         }
         let sent_at = Instant::now();
         // Over RESP2 the server may accept tracking, but cannot send the messages.
-        let is_tracked = protocol == ProtocolVersion::RESP3 && {
+        let is_tracked = is_resp3 && {
             let mut ask = redis::cmd("CLIENT");
             match ask.arg("TRACKING").arg("ON").query_async::<()>(socket).await {
                 Ok(()) => true,
@@ -196,29 +164,27 @@ impl Connector {
                 }
             }
         };
-        self.events.is_tracked.store(is_tracked, Ordering::Relaxed);
+        self.node.events.is_tracked.store(is_tracked, Ordering::Relaxed);
         Ok(is_tracked.then_some(sent_at))
     }
-}
 
-/// Reads the server's time. If the server refuses, the time is taken from other replies.
-async fn read_clock(
-    socket: &mut MultiplexedConnection,
-    clock: &ServerClock,
-) -> Result<(), RedisError> {
-    let asked_at = Instant::now();
-    let mut read = redis::cmd("EVAL");
-    read.arg(READ_CLOCK).arg(0);
-    match read.query_async::<(u64, u64)>(socket).await {
-        Ok((seconds, micros)) => {
-            clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
+    /// Reads the server's time. If the server refuses, the time is taken from other replies.
+    async fn read_clock(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let asked_at = Instant::now();
+        let mut read = redis::cmd("EVAL");
+        read.arg(READ_CLOCK).arg(0);
+        match read.query_async::<(u64, u64)>(socket).await {
+            Ok((seconds, micros)) => {
+                let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
+                self.node.clock.note(asked_at, now);
+            }
+            Err(error) if error.is_io_error() => return Err(error),
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
+            }
         }
-        Err(error) if error.is_io_error() => return Err(error),
-        Err(error) => {
-            tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl fmt::Debug for Connector {

@@ -1,20 +1,15 @@
 //! The destination of connections: a fixed address, or the primary that sentinels name.
 
+#[cfg(feature = "sentinel")]
 use std::sync::Arc;
 
-#[cfg(feature = "sentinel")]
-use redis::Value;
-use redis::aio::MultiplexedConnection;
-
-use super::address::{ServerAddress, Servers};
+use super::address::ServerAddress;
 use super::connect_error::ConnectError;
-use super::failovers::Failovers;
-use super::options::RedisClientOptions;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 
 /// Where connections lead.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Destination {
     Server(ServerAddress),
     #[cfg(feature = "sentinel")]
@@ -22,16 +17,12 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// The destination of the options. When sentinels name another primary, that is a failover.
-    pub(super) fn new(options: &RedisClientOptions, failovers: &Arc<Failovers>) -> Self {
-        match options.servers() {
+    /// The address, if it is always the same.
+    pub(super) fn fixed(&self) -> Option<ServerAddress> {
+        match self {
+            Self::Server(address) => Some(address.clone()),
             #[cfg(feature = "sentinel")]
-            Servers::Sentinel { sentinels, service } => {
-                let sentinels = Sentinels::new(sentinels, service, options, failovers);
-                Self::Sentinel(Arc::new(sentinels))
-            }
-            // The nodes of a cluster have destinations of their own.
-            servers => Self::Server(servers.first()),
+            Self::Sentinel(_) => None,
         }
     }
 
@@ -43,34 +34,4 @@ impl Destination {
             Self::Sentinel(sentinels) => sentinels.primary().await,
         }
     }
-
-    /// Makes sure that a server that sentinels have named is a primary. In a failover they may name
-    /// one that is not, or not any more.
-    pub(super) async fn verify(
-        &self,
-        socket: &mut MultiplexedConnection,
-        address: &ServerAddress,
-    ) -> Result<(), ConnectError> {
-        #[cfg(feature = "sentinel")]
-        if let Self::Sentinel(_) = self {
-            return is_primary(socket, address).await;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(feature = "sentinel")]
-async fn is_primary(
-    socket: &mut MultiplexedConnection,
-    address: &ServerAddress,
-) -> Result<(), ConnectError> {
-    let role: Value = redis::cmd("ROLE").query_async(socket).await?;
-    let is_primary = matches!(role, Value::Array(fields) if matches!(
-        fields.first(), Some(Value::BulkString(role)) if role == b"master"
-    ));
-    if is_primary {
-        return Ok(());
-    }
-    let message = format!("the sentinels name {address}, which is not a primary now");
-    Err(ConnectError::unavailable(message))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_ok;
-use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub};
+use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub, PubSubStream};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -53,8 +53,8 @@ trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
-    /// Connects to a server, and authenticates. The caller sets the timeout, and says what was
-    /// `step` then.
+    /// Connects to a server, and authenticates: by RESP3 if push messages are received, by RESP2
+    /// otherwise. The caller sets the timeout, and says what was `step` then.
     ///
     /// # Errors
     /// Those of the stream, of the credentials and of the authentication, and a refusal of the
@@ -65,10 +65,13 @@ impl Dialer {
     pub(super) async fn dial(
         &self,
         address: &ServerAddress,
-        protocol: ProtocolVersion,
         pushes: Option<PushSender>,
         step: &DialStep,
     ) -> Result<Dialed, ConnectError> {
+        let protocol = match pushes {
+            Some(_) => ProtocolVersion::RESP3,
+            None => ProtocolVersion::RESP2,
+        };
         let connect = |stream, settings| self.authenticate(stream, settings, pushes.clone());
         let connected = self.log_in(address, protocol, step, connect).await;
         let ((socket, io), credentials) = connected?;
@@ -79,7 +82,7 @@ impl Dialer {
         Ok(Dialed { socket, driver, has_credentials: credentials.is_some() })
     }
 
-    /// Connects to a server, and authenticates, for subscriptions by RESP2. The caller sets the
+    /// Connects to a server, authenticates, and subscribes to a channel by RESP2. The caller sets the
     /// timeout. If the server ends the connection because a token has expired, the caller opens
     /// another one.
     ///
@@ -88,17 +91,20 @@ impl Dialer {
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
-    pub(super) async fn dial_subscription(
+    pub(super) async fn subscribe(
         &self,
         address: &ServerAddress,
+        channel: &str,
         step: &DialStep,
-    ) -> Result<PubSub, ConnectError> {
+    ) -> Result<PubSubStream, ConnectError> {
         let connect = |stream, settings: RedisConnectionInfo| async move {
             let opened = PubSub::new(&settings, stream).await;
             opened.map_err(|error| self.explained(error, &settings))
         };
         let connected = self.log_in(address, ProtocolVersion::RESP2, step, connect).await;
-        Ok(connected?.0)
+        let (mut subscription, _) = connected?;
+        subscription.subscribe(channel).await?;
+        Ok(subscription.into_on_message())
     }
 
     /// Opens a stream, and connects over it with the credentials of this time.

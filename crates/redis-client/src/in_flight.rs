@@ -239,7 +239,10 @@ mod tests {
             let reply = in_flight.reply(began + TIMEOUT, pending::<()>()).await;
             (reply, began.elapsed() - TIMEOUT < TICK)
         };
-        assert_eq!(join!(patient, later), (Err(io::ErrorKind::TimedOut), (Err(io::ErrorKind::TimedOut), true)));
+        assert_eq!(
+            join!(patient, later),
+            (Err(io::ErrorKind::TimedOut), (Err(io::ErrorKind::TimedOut), true))
+        );
     }
 
     #[tokio::test(start_paused = true)]

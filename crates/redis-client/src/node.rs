@@ -8,46 +8,31 @@ use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
 use super::address::ServerAddress;
-use super::breaker::{Breaker, BreakerRules, Outages};
-use super::connector::Connector;
+use super::breaker::Breaker;
+use super::connector::{ClientParts, Connector};
 use super::destination::Destination;
-use super::losses::NodeLosses;
-use super::node_record::NodeRecord;
+use super::events::Tracking;
+use super::failovers::Failovers;
+use super::node_state::NodeState;
 use super::redirect::{self, Redirection};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
-use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
 use super::slot::InSlot;
 use crate::stats::RedisNodeStats;
 use bellwether::StoreError;
+use bellwether::adapter::jitter;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
     /// The address in a cluster. The first of those that lead to a single server.
     pub(super) address: ServerAddress,
-    /// Its place among the nodes of a cluster.
-    pub(super) place: u16,
-    pub(super) clock: Arc<ServerClock>,
+    pub(super) state: Arc<NodeState>,
     is_of_cluster: bool,
     breaker: Breaker,
-    /// The template of its connections.
-    connector: Connector,
     connections: Box<[SharedConnection]>,
     /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
-}
-
-/// Makes the nodes of a client.
-#[derive(Clone)]
-pub(super) struct NodeFactory {
-    /// The connector of a single node. Nodes of a cluster get an address, a clock and a count of
-    /// failovers of their own.
-    pub(super) connector: Connector,
-    pub(super) rules: BreakerRules,
-    pub(super) outages: Outages,
-    /// The number of connections to each node.
-    pub(super) connections: usize,
 }
 
 /// Why a node gave no usable reply.
@@ -59,52 +44,39 @@ pub(super) struct NodeError {
     pub(super) said: StoreError,
 }
 
-impl NodeFactory {
-    /// The only node of a client.
-    pub(super) fn single(&self, address: ServerAddress) -> RedisNode {
-        let record = Arc::new(match &self.connector.destination {
-            Destination::Server(server) => NodeRecord::of(server.clone()),
-            _ => NodeRecord::default(),
-        });
-        self.make(address, 0, false, Connector { record, ..self.connector.clone() })
-    }
-
+impl RedisNode {
     /// A node of a cluster.
-    pub(super) fn node(&self, address: ServerAddress, place: u16) -> RedisNode {
-        let connector = Connector {
-            destination: Destination::Server(address.clone()),
-            failovers: Arc::default(),
-            record: Arc::new(NodeRecord::of(address.clone())),
-            clock: self.connector.clock.as_ref().map(|_| Arc::default()),
-            ..self.connector.clone()
-        };
-        self.make(address, place, true, connector)
+    #[cfg(feature = "cluster")]
+    pub(super) fn of_cluster(parts: &Arc<ClientParts>, address: ServerAddress, place: u16) -> Self {
+        let destination = Destination::Server(address.clone());
+        Self::new(parts, address, place, destination, Arc::default())
     }
 
-    fn make(
-        &self,
+    pub(super) fn new(
+        parts: &Arc<ClientParts>,
         address: ServerAddress,
         place: u16,
-        is_of_cluster: bool,
-        connector: Connector,
-    ) -> RedisNode {
-        let losses = NodeLosses::new(Arc::clone(&connector.events), place, self.connections);
-        let connector = Connector { losses: Arc::new(losses), node: place, ..connector };
-        let connect = |number| SharedConnection::new(Connector { number, ..connector.clone() });
-        RedisNode {
+        destination: Destination,
+        failovers: Arc<Failovers>,
+    ) -> Self {
+        // The server reports changes of what was read over one connection to that connection.
+        let is_tracked = parts.events.tracking != Tracking::Nothing;
+        let count = if is_tracked { 1 } else { parts.options.connections as usize };
+        let state = Arc::new(NodeState::new(place, destination, failovers, &parts.events, count));
+        let connection = |number| {
+            let (parts, node) = (Arc::clone(parts), Arc::clone(&state));
+            SharedConnection::new(Connector { parts, node, number })
+        };
+        Self {
             address,
-            place,
-            clock: connector.clock.clone().unwrap_or_default(),
-            is_of_cluster,
-            breaker: Breaker::new(self.rules, self.outages.clone()),
-            connections: (0..self.connections).map(connect).collect(),
-            connector,
+            is_of_cluster: parts.options.is_cluster(),
+            breaker: Breaker::new(parts.options.rules(jitter()), parts.outages.clone()),
+            connections: (0..count).map(connection).collect(),
+            state,
             used: AtomicBool::new(false),
         }
     }
-}
 
-impl RedisNode {
     /// Sends a request, unless the node is taken to be down. `asks` says whether the node is importing
     /// its slot.
     ///
@@ -117,7 +89,7 @@ impl RedisNode {
         deadline: Instant,
     ) -> Result<Replied, NodeError> {
         self.note_use();
-        let counters = &self.connector.record.counters;
+        let counters = &self.state.counters;
         let admission = self.breaker.admit().map_err(|said| {
             counters.failed(said.kind());
             NodeError { error: None, said }
@@ -185,23 +157,13 @@ impl RedisNode {
         Ok(())
     }
 
-    /// Has all connections replaced, at most once a second.
-    pub(super) fn reconnect(&self) {
-        self.connector.failovers.note();
-    }
-
     pub(super) fn is_down(&self) -> bool {
         self.breaker.is_open()
     }
 
     /// What it was sent and what came of it. None before sentinels have named a server.
     pub(super) fn stats(&self) -> Option<RedisNodeStats> {
-        self.connector.record.stats(self.is_down())
-    }
-
-    /// Since when it is out of reach, after it was in use.
-    pub(super) fn lost_at(&self) -> Option<Instant> {
-        self.connector.losses.lost_at()
+        self.state.stats(self.is_down())
     }
 
     /// Whether anything was sent since the last call.

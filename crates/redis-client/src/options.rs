@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::ProtocolVersion;
-
 use super::address::Servers;
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
@@ -33,17 +31,21 @@ use bellwether::adapter::{duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisClientOptions {
-    servers: Servers,
-    dialer: Dialer,
+    pub(super) servers: Servers,
+    pub(super) dialer: Dialer,
     /// For the sentinels.
-    sentinel_login: Login,
+    pub(super) sentinel_login: Login,
     namespace: String,
-    timeout: Duration,
-    connect_timeout: Duration,
-    tracking: bool,
+    /// How long a request may take.
+    pub(super) timeout: Duration,
+    /// How long connecting may take.
+    pub(super) connect_timeout: Duration,
+    /// Whether the server may be asked for push messages, which only RESP3 has.
+    pub(super) is_resp3: bool,
     down_after: u32,
-    probe_every: Duration,
-    connections: u32,
+    pub(super) probe_every: Duration,
+    /// How many connections there are to each server, if it reports no changes.
+    pub(super) connections: u32,
 }
 
 impl RedisClientOptions {
@@ -85,7 +87,7 @@ impl RedisClientOptions {
             namespace: namespace_of(namespace)?,
             timeout: Duration::from_millis(250),
             connect_timeout: Duration::from_secs(5),
-            tracking: true,
+            is_resp3: true,
             down_after: 5,
             probe_every: Duration::from_millis(250),
             connections: 1,
@@ -229,7 +231,7 @@ impl RedisClientOptions {
     /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option.
     #[must_use]
     pub fn resp2(self) -> Self {
-        Self { tracking: false, ..self }
+        Self { is_resp3: false, ..self }
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
@@ -243,22 +245,6 @@ impl RedisClientOptions {
         matches!(self.servers, Servers::Cluster { .. })
     }
 
-    pub(super) fn servers(&self) -> &Servers {
-        &self.servers
-    }
-
-    pub(super) fn dialer(&self) -> &Dialer {
-        &self.dialer
-    }
-
-    /// For connections to the sentinels themselves.
-    pub(super) fn sentinel_dialer(&self) -> Dialer {
-        let mut dialer = self.dialer.clone();
-        dialer.login = self.sentinel_login.clone();
-        dialer.database = 0;
-        dialer
-    }
-
     /// What all names on the server begin with, after `bw:`.
     pub fn namespace(&self) -> &str {
         &self.namespace
@@ -267,30 +253,6 @@ impl RedisClientOptions {
     /// How long a request may take.
     pub fn request_timeout(&self) -> Duration {
         self.timeout
-    }
-
-    /// How many connections there are to each server, if it reports no changes.
-    pub(super) fn connection_count(&self) -> usize {
-        self.connections as usize
-    }
-
-    /// How long connecting may take.
-    pub(super) fn connect_limit(&self) -> Duration {
-        self.connect_timeout
-    }
-
-    /// Whether client tracking is requested.
-    pub(super) fn is_tracked(&self) -> bool {
-        self.tracking
-    }
-
-    /// Only RESP3 has push messages.
-    pub(super) fn protocol(&self) -> ProtocolVersion {
-        if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
-    }
-
-    pub(super) fn longest_backoff(&self) -> Duration {
-        self.probe_every / 2
     }
 
     /// The settings of the breaker. `jitter`, from 0 to 1, is the jitter of its pause.
@@ -306,13 +268,7 @@ impl fmt::Debug for RedisClientOptions {
         f.debug_struct("RedisClientOptions")
             .field("address", &self.address())
             .field("namespace", &self.namespace)
-            .field("timeout", &self.timeout)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("tracking", &self.tracking)
-            .field("down_after", &self.down_after)
-            .field("probe_every", &self.probe_every)
-            .field("connections", &self.connections)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

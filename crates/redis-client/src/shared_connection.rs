@@ -126,13 +126,13 @@ impl SharedConnection {
             };
             if error.is_timeout() {
                 // A reply that stopped halfway would block all later replies.
-                connection.give_up();
+                connection.state.give_up();
                 return Err(self.late());
             }
             if !is_lost(&error) {
                 let error = self.reported(error);
                 if error.is_of_unauthenticated() && connection.has_credentials {
-                    connection.give_up();
+                    connection.state.give_up();
                 }
                 // Nothing was executed. The next connection may lead to the primary, and has the
                 // credentials of this time.
@@ -142,7 +142,7 @@ impl SharedConnection {
                 }
                 return Err(error);
             }
-            connection.give_up();
+            connection.state.give_up();
             if is_repeated {
                 return Err(self.reported(error));
             }
@@ -170,14 +170,14 @@ impl SharedConnection {
     }
 
     fn late(&self) -> RequestError {
-        let timeout = self.0.connector.timeout;
+        let timeout = self.0.connector.parts.options.timeout;
         RequestError::TimedOut(ConnectTime::of_task().map_or(timeout, |time| time.limit))
     }
 
     fn reported(&self, error: RedisError) -> RequestError {
         let error = RequestError::Reported(error);
         if error.is_of_replica() {
-            self.0.connector.failovers.note();
+            self.0.connector.node.failovers.note();
         }
         error
     }
@@ -242,8 +242,8 @@ impl DialAttempt {
                     mem::replace(&mut slot.was_open, true)
                 };
                 // No request may be sent over it before.
-                connection.state.tell_when_broken(&connector.losses);
-                connector.losses.opened(connector.number, was_open);
+                connection.state.use_it();
+                connector.node.opened(connector.number, was_open);
                 SlotState::Open(Arc::new(connection))
             }
             Err(error) => {
@@ -253,7 +253,7 @@ impl DialAttempt {
                     slot.failures = slot.failures.saturating_add(1);
                     slot.failures
                 };
-                let pause = pauses(&error, connector.longest_pause).after(failures);
+                let pause = pauses(&error, connector.parts.options.probe_every / 2).after(failures);
                 SlotState::Failed { error, again_at: Instant::now() + pause }
             }
         };

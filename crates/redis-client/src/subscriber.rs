@@ -27,19 +27,13 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::address::ServerAddress;
-#[cfg(feature = "cluster")]
-use super::cluster::Cluster;
 use super::connect_error::{ConnectError, DialStep};
-use super::connector::Connector;
-use super::destination::Destination;
-use super::dial::{Dialer, Driver};
-use super::events::Events;
+use super::connector::ClientParts;
+use super::dial::Driver;
 use super::failovers::Failovers;
 use super::retry_pauses::RetryPauses;
-use super::server_clock::{ServerClock, ServerTime};
-#[cfg(feature = "cluster")]
-use super::slot::InSlot;
+use super::server_clock::ServerTime;
+use super::server_group::ServerGroup;
 use bellwether::store::Entry;
 use bellwether::{Digest, warn_throttled};
 
@@ -68,64 +62,28 @@ pub trait MessageReader: fmt::Debug + Send + Sync {
     fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
 }
 
-/// The server that a subscription leads to.
-#[derive(Clone)]
-pub(super) enum Publisher {
-    Single(Destination),
-    #[cfg(feature = "cluster")]
-    AnyNode(Arc<Cluster>),
-}
-
-impl Publisher {
-    /// The address to connect to now.
-    async fn address(&self) -> Result<ServerAddress, ConnectError> {
-        match self {
-            Self::Single(destination) => destination.address().await,
-            #[cfg(feature = "cluster")]
-            Self::AnyNode(cluster) => {
-                let none = || ConnectError::unavailable("no node of the cluster is known");
-                cluster.any_node().ok_or_else(none)
-            }
-        }
-    }
-}
-
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
-    dialer: Dialer,
-    publisher: Publisher,
-    failovers: Arc<Failovers>,
-    /// How long one attempt may take.
-    timeout: Duration,
+    parts: Arc<ClientParts>,
+    servers: ServerGroup,
     channel: String,
-    events: Arc<Events>,
     reader: Option<Arc<dyn MessageReader>>,
-    /// Of a single server.
-    clock: Option<Arc<ServerClock>>,
     state: Arc<watch::Sender<SubscriptionState>>,
 }
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
     pub(super) fn new(
-        connector: &Connector,
-        publisher: Publisher,
+        parts: &Arc<ClientParts>,
+        servers: ServerGroup,
         reader: Option<Arc<dyn MessageReader>>,
     ) -> Self {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
-        let task = SubscriberTask {
-            dialer: connector.dialer.clone(),
-            publisher,
-            failovers: Arc::clone(&connector.failovers),
-            timeout: connector.connect_timeout,
-            channel: connector.events.names.waiter_channel(&mark),
-            events: Arc::clone(&connector.events),
-            reader,
-            clock: connector.clock.clone(),
-            state: Arc::new(watch::Sender::new(SubscriptionState::Connecting)),
-        };
+        let channel = parts.events.names.waiter_channel(&mark);
+        let state = Arc::new(watch::Sender::new(SubscriptionState::Connecting));
+        let task = SubscriberTask { parts: Arc::clone(parts), servers, channel, reader, state };
         Self { mark, task, running: Mutex::default() }
     }
 
@@ -147,7 +105,7 @@ impl Subscriber {
         let mut state = self.task.state.subscribe();
         self.start();
         let settled = state.wait_for(|state| *state != SubscriptionState::Connecting);
-        let settled = timeout(self.task.timeout, settled).await;
+        let settled = timeout(self.task.parts.options.connect_timeout, settled).await;
         settled.is_ok_and(|state| state.is_ok_and(|state| *state == SubscriptionState::Subscribed))
     }
 
@@ -177,9 +135,10 @@ impl SubscriberTask {
     async fn run(self) {
         let mut failures = 0;
         loop {
-            let begun_after = self.failovers.count();
+            let begun_after = self.failovers().map_or(0, |failovers| failovers.count());
             let step = DialStep::new("answer of a sentinel");
-            match step.within(self.timeout, self.subscribe(&step)).await {
+            let limit = self.parts.options.connect_timeout;
+            match step.within(limit, self.subscribe(&step)).await {
                 Ok(messages) => {
                     failures = 0;
                     self.receive(messages, begun_after).await;
@@ -194,10 +153,8 @@ impl SubscriberTask {
     }
 
     async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
-        let address = self.publisher.address().await?;
-        let mut subscription = self.dialer.dial_subscription(&address, step).await?;
-        subscription.subscribe(&self.channel).await?;
-        Ok(subscription.into_on_message())
+        let address = self.servers.address().await?;
+        self.parts.options.dialer.subscribe(&address, &self.channel, step).await
     }
 
     /// Receives messages until the connection ends or another server is the primary.
@@ -206,41 +163,44 @@ impl SubscriberTask {
         let task = self.clone();
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                task.events.pushes.fetch_add(1, Ordering::Relaxed);
+                task.parts.events.pushes.fetch_add(1, Ordering::Relaxed);
                 task.tell(&message);
             }
         });
         let driver = Arc::new(Driver::of(receiving.abort_handle()));
-        self.failovers.watch(&driver);
-        if self.failovers.count() != begun_after {
-            driver.end();
+        if let Some(failovers) = self.failovers() {
+            failovers.watch(&driver);
+            if failovers.count() != begun_after {
+                driver.end();
+            }
         }
         // An error says that it was ended.
         let _ = receiving.await;
         drop(subscribed);
     }
 
-    /// Notifies the watches of the key that a message names.
-    fn tell(&self, message: &Msg) {
-        let Some((digest, more)) = self.events.names.read(message.get_payload_bytes()) else {
-            return;
-        };
-        let stored =
-            self.reader.as_ref().and_then(|reader| reader.read(&digest, more, self.now(&digest)?));
-        match stored {
-            Some(entry) => self.events.watchers.tell_stored(&digest, entry),
-            None => self.events.watchers.tell(&digest),
+    /// Those of a single server.
+    fn failovers(&self) -> Option<&Failovers> {
+        match &self.servers {
+            ServerGroup::Single(node) => Some(&node.state.failovers),
+            #[cfg(feature = "cluster")]
+            ServerGroup::Cluster(_) => None,
         }
     }
 
-    /// The time of the server of a key, if it is known.
-    fn now(&self, key: &Digest) -> Option<ServerTime> {
-        match &self.publisher {
-            #[cfg(feature = "cluster")]
-            Publisher::AnyNode(cluster) => {
-                cluster.with_owner_of(key.slot(), |node| node?.clock.now())
-            }
-            Publisher::Single(_) => self.clock.as_ref()?.now(),
+    /// Notifies the watches of the key that a message names.
+    fn tell(&self, message: &Msg) {
+        let events = &self.parts.events;
+        let Some((digest, more)) = events.names.read(message.get_payload_bytes()) else {
+            return;
+        };
+        let stored = self.reader.as_ref().and_then(|reader| {
+            let now = self.servers.with_owner(&digest, |node| node?.state.clock.now());
+            reader.read(&digest, more, now?)
+        });
+        match stored {
+            Some(entry) => events.watchers.tell_stored(&digest, entry),
+            None => events.watchers.tell(&digest),
         }
     }
 
@@ -265,7 +225,7 @@ impl<'a> Subscribed<'a> {
         task.state.send_replace(SubscriptionState::Subscribed);
         tracing::debug!("waiters are told by messages");
         // The waiters of this moment have left no mark.
-        task.events.watchers.tell_all();
+        task.parts.events.watchers.tell_all();
         Self(task)
     }
 }
@@ -273,7 +233,7 @@ impl<'a> Subscribed<'a> {
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
         self.0.state.send_replace(SubscriptionState::Connecting);
-        self.0.events.watchers.tell_all();
+        self.0.parts.events.watchers.tell_all();
     }
 }
 

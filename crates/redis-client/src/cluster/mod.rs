@@ -31,23 +31,23 @@ use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
-use super::node::{NodeError, NodeFactory, RedisNode};
+use super::connector::ClientParts;
+use super::node::{NodeError, RedisNode};
 use super::redirect::{Redirection, redirection};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS};
-use crate::stats::RedisNodeStats;
 use bellwether::adapter::jitter;
 use bellwether::{StoreError, StoreErrorKind};
 
 /// A cluster.
 pub(super) struct Cluster {
-    table: SlotTable,
+    pub(super) table: SlotTable,
     seeds: Vec<ServerAddress>,
     schedule: RefreshSchedule,
     /// The circuit breaker of the whole cluster, which opens when it takes no requests
     /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
-    breaker: Breaker,
+    pub(super) breaker: Breaker,
     /// The error of the last refresh, if it failed. Never held across an `.await`.
     last_error: Mutex<Option<StoreError>>,
     timeout: Duration,
@@ -63,12 +63,14 @@ struct Undelivered {
 
 impl Cluster {
     /// A cluster with these seeds: nodes that are asked first which nodes there are.
-    pub(super) fn new(factory: NodeFactory, seeds: Vec<ServerAddress>, timeout: Duration) -> Self {
-        let rules = BreakerRules { pause: PROBE.mul_f64(0.8 + 0.4 * jitter()), ..factory.rules };
+    pub(super) fn new(parts: Arc<ClientParts>, seeds: Vec<ServerAddress>) -> Self {
+        let timeout = parts.options.timeout;
+        let pause = PROBE.mul_f64(0.8 + 0.4 * jitter());
+        let rules = BreakerRules { pause, ..parts.options.rules(0.0) };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
-            breaker: Breaker::new(rules, factory.outages.clone()),
-            table: SlotTable::new(factory),
+            breaker: Breaker::new(rules, parts.outages.clone()),
+            table: SlotTable::new(parts),
             seeds,
             schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),
@@ -154,7 +156,7 @@ impl Cluster {
                 let owner = self.table.node(to);
                 // A managed cluster may have replaced the server behind the address.
                 if owner.address == node.address {
-                    node.reconnect();
+                    node.state.failovers.note();
                 }
                 self.table.assign(slot, &owner);
                 self.refresh_soon(Some(Arc::clone(&owner)));
@@ -253,54 +255,14 @@ impl Cluster {
             let message = format!("redis, {doing}: {missing} slots of the cluster have no owner");
             return Err(StoreError::new(StoreErrorKind::NotReady, message));
         }
-        let owners = self.owners();
-        try_join_all(owners.iter().map(|node| node.connect(doing, deadline))).await.map(drop)
-    }
-
-    /// Calls `then` with the owner of a slot, as far as it is known. Meanwhile the slot table is
-    /// locked, so `then` takes a few steps and must not use the table.
-    pub(super) fn with_owner_of<T>(
-        &self,
-        slot: u16,
-        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
-    ) -> T {
-        self.table.with_owner(slot, then)
-    }
-
-    /// How many nodes are in use.
-    pub(super) fn node_count(&self) -> usize {
-        self.table.node_count()
+        let owners = self.table.owners();
+        let connecting = owners.iter().map(|(_, node)| node.connect(doing, deadline));
+        try_join_all(connecting).await.map(drop)
     }
 
     /// The address of a node that is not known to be down, which differs from call to call.
     pub(super) fn any_node(&self) -> Option<ServerAddress> {
         self.in_order(None).into_iter().next()
-    }
-
-    /// A slot of each node that owns any.
-    pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
-        self.table.owners().into_iter().map(|(slot, _)| slot).collect()
-    }
-
-    /// The nodes that own slots.
-    pub(super) fn owners(&self) -> Vec<Arc<RedisNode>> {
-        self.table.owners().into_iter().map(|(_, node)| node).collect()
-    }
-
-    /// What the nodes were sent and what came of it.
-    pub(super) fn node_stats(&self) -> Vec<RedisNodeStats> {
-        self.table.in_use().iter().filter_map(|node| node.stats()).collect()
-    }
-
-    /// Whether the cluster, or any node that owns slots, is taken to be down.
-    pub(super) fn is_down(&self) -> bool {
-        self.breaker.is_open() || self.table.owners().iter().any(|(_, node)| node.is_down())
-    }
-
-    /// Whether requests to a slot are not sent.
-    pub(super) fn is_slot_down(&self, slot: u16) -> bool {
-        self.breaker.is_open()
-            || self.with_owner_of(slot, |node| node.is_some_and(|node| node.is_down()))
     }
 
     fn refresh_if_due(self: &Arc<Self>, now: Instant) {

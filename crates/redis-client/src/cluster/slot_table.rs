@@ -7,14 +7,15 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
+use crate::connector::ClientParts;
 use crate::events::{Events, ServerEvent};
-use crate::node::{NodeFactory, RedisNode};
+use crate::node::RedisNode;
 use crate::slot::{InSlot, NO_PLACE, SLOTS, SlotOwners};
 use bellwether::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
-pub(super) struct SlotTable {
-    factory: NodeFactory,
+pub(crate) struct SlotTable {
+    parts: Arc<ClientParts>,
     owners: Arc<SlotOwners>,
     /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
     nodes: RwLock<NodeTable>,
@@ -30,9 +31,9 @@ struct NodeTable {
 
 impl SlotTable {
     /// A table in which no slot has an owner.
-    pub(super) fn new(factory: NodeFactory) -> Self {
-        let owners = Arc::clone(&factory.connector.events.owners);
-        Self { factory, owners, nodes: RwLock::default() }
+    pub(super) fn new(parts: Arc<ClientParts>) -> Self {
+        let owners = Arc::clone(&parts.events.owners);
+        Self { parts, owners, nodes: RwLock::default() }
     }
 
     /// The owner of a slot.
@@ -42,7 +43,7 @@ impl SlotTable {
 
     /// Calls `then` with the owner of a slot. Meanwhile the nodes are locked, so `then` takes a few
     /// steps and must not use the table.
-    pub(super) fn with_owner<T>(
+    pub(crate) fn with_owner<T>(
         &self,
         slot: u16,
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
@@ -51,13 +52,8 @@ impl SlotTable {
         then(self.owners.node(slot).and_then(|place| nodes.in_place(place)))
     }
 
-    /// How many nodes are in use.
-    pub(super) fn node_count(&self) -> usize {
-        self.nodes().places.iter().flatten().count()
-    }
-
     /// The nodes that own slots, in the order of their first slots, with those.
-    pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
+    pub(crate) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
         let nodes = self.nodes();
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
@@ -78,7 +74,7 @@ impl SlotTable {
     }
 
     /// All nodes that are in use.
-    pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
+    pub(crate) fn in_use(&self) -> Vec<Arc<RedisNode>> {
         self.nodes().places.iter().flatten().cloned().collect()
     }
 
@@ -92,16 +88,16 @@ impl SlotTable {
         if let Some(node) = self.nodes().at(address) {
             return node;
         }
-        self.nodes_mut().at_or_made(address, &self.factory)
+        self.nodes_mut().at_or_made(address, &self.parts)
     }
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        if self.owners.of(slot).node() != owner.place {
+        if self.owners.of(slot).node() != owner.state.place {
             let since = self.nodes().lost_at();
             self.tell_losses(since, &|changed| changed == slot);
         }
-        if self.owners.set(slot, owner.place) {
+        if self.owners.set(slot, owner.state.place) {
             self.events().wake_where(|key| key.slot() == slot);
         }
     }
@@ -114,7 +110,7 @@ impl SlotTable {
 
     /// A node serves its slots no longer, although it answers. It may have missed changes.
     pub(super) fn distrust(&self, node: &RedisNode) {
-        self.events().tell(ServerEvent::AllChanged { node: node.place });
+        self.events().tell(ServerEvent::AllChanged { node: node.state.place });
     }
 
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
@@ -123,7 +119,7 @@ impl SlotTable {
         let mut nodes = self.nodes_mut();
         let mut owners = vec![NO_PLACE; SLOTS];
         for (slots, address) in &ranges.ranges {
-            let place = nodes.at_or_made(address, &self.factory).place;
+            let place = nodes.at_or_made(address, &self.parts).state.place;
             let slots = usize::from(*slots.start())..=usize::from(*slots.end());
             owners.get_mut(slots).unwrap_or_default().fill(place);
         }
@@ -150,7 +146,7 @@ impl SlotTable {
     }
 
     fn events(&self) -> &Events {
-        &self.factory.connector.events
+        &self.parts.events
     }
 
     fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {
@@ -165,7 +161,7 @@ impl SlotTable {
 impl NodeTable {
     /// Since when any node is out of reach.
     fn lost_at(&self) -> Option<Instant> {
-        self.places.iter().flatten().filter_map(|node| node.lost_at()).min()
+        self.places.iter().flatten().filter_map(|node| node.state.lost_at()).min()
     }
 
     fn in_place(&self, place: u16) -> Option<&Arc<RedisNode>> {
@@ -176,7 +172,7 @@ impl NodeTable {
         self.places.iter().flatten().find(|node| node.address == *address).cloned()
     }
 
-    fn at_or_made(&mut self, address: &ServerAddress, factory: &NodeFactory) -> Arc<RedisNode> {
+    fn at_or_made(&mut self, address: &ServerAddress, parts: &Arc<ClientParts>) -> Arc<RedisNode> {
         if let Some(node) = self.at(address) {
             return node;
         }
@@ -184,9 +180,9 @@ impl NodeTable {
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
             // A cluster has no more owners than slots. This one is for the caller only.
-            return Arc::new(factory.node(address.clone(), NO_PLACE));
+            return Arc::new(RedisNode::of_cluster(parts, address.clone(), NO_PLACE));
         }
-        let node = Arc::new(factory.node(address.clone(), place as u16));
+        let node = Arc::new(RedisNode::of_cluster(parts, address.clone(), place as u16));
         self.places.resize(self.places.len().max(place + 1), None);
         self.places[place] = Some(Arc::clone(&node));
         node
@@ -197,7 +193,8 @@ impl NodeTable {
         let mut owns = vec![false; self.places.len()];
         let owners = owners.iter().filter(|place| **place != NO_PLACE);
         owners.for_each(|place| owns[usize::from(*place)] = true);
-        let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
+        let is_idle =
+            |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.state.place)];
         let nodes = self.places.iter_mut();
         nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
     }

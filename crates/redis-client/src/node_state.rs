@@ -1,0 +1,215 @@
+//! What all connections of a node share: where they lead, what was sent over them, and whether the
+//! node may have lost writes.
+//!
+//! Behind an address can be another server than before: a replica that was promoted, or the same
+//! server after a restart. A client cannot tell that from a network that failed for a moment. So
+//! every broken connection counts as a possible loss of the last writes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::address::ServerAddress;
+use super::destination::Destination;
+use super::events::{Events, ServerEvent};
+use super::failovers::Failovers;
+use super::server_clock::ServerClock;
+use crate::stats::RedisNodeStats;
+use bellwether::Digest;
+use bellwether::stats::{NodeCounters, NodeFigures};
+
+/// What all connections of a node share.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    /// Its place among the nodes of a cluster.
+    pub(super) place: u16,
+    pub(super) destination: Destination,
+    pub(super) failovers: Arc<Failovers>,
+    pub(super) clock: ServerClock,
+    pub(super) counters: NodeCounters,
+    pub(super) events: Arc<Events>,
+    /// The server that the node is, and what was counted before it was that. A node of a cluster is
+    /// one server, and so is a fixed address. Behind sentinels, one node is a server after the other,
+    /// and none before the first attempt to connect. Never held across an `.await`.
+    server: Mutex<(Option<ServerAddress>, NodeFigures)>,
+    /// Held while the observer is told, so that no request overtakes that. Never held across an
+    /// `.await`.
+    broken: Mutex<BrokenConnections>,
+}
+
+/// The broken connections of a node, until the observer has been told.
+#[derive(Debug)]
+struct BrokenConnections {
+    /// For each connection of the node, when the first of any of them broke since that one was
+    /// opened.
+    untold: Vec<Option<Instant>>,
+    /// Since when none was opened, after one broke.
+    lost_at: Option<Instant>,
+}
+
+impl NodeState {
+    /// That of a node with this many connections.
+    pub(super) fn new(
+        place: u16,
+        destination: Destination,
+        failovers: Arc<Failovers>,
+        events: &Arc<Events>,
+        connections: usize,
+    ) -> Self {
+        let broken = BrokenConnections { untold: vec![None; connections], lost_at: None };
+        Self {
+            place,
+            server: Mutex::new((destination.fixed(), NodeFigures::default())),
+            destination,
+            failovers,
+            clock: ServerClock::default(),
+            counters: NodeCounters::default(),
+            events: Arc::clone(events),
+            broken: Mutex::new(broken),
+        }
+    }
+
+    /// Notes an attempt to connect to a server.
+    pub(super) fn connects_to(&self, address: &ServerAddress) {
+        let mut server = self.server();
+        if server.0.as_ref() != Some(address) {
+            *server = (Some(address.clone()), self.counters.read());
+        }
+        self.counters.connects();
+    }
+
+    /// The figures of the server that the node is, which may be down.
+    pub(super) fn stats(&self, is_down: bool) -> Option<RedisNodeStats> {
+        let server = self.server();
+        let figures = self.counters.read().since(&server.1);
+        Some(RedisNodeStats::new(server.0.as_ref()?.to_string(), &figures, is_down))
+    }
+
+    /// A connection that was in use broke.
+    pub(super) fn broke(&self) {
+        let now = Instant::now();
+        let mut broken = self.broken();
+        broken.untold.iter_mut().for_each(|untold| _ = untold.get_or_insert(now));
+        broken.lost_at.get_or_insert(now);
+    }
+
+    /// A connection was opened, in place of a former one or not. Call it before it is used.
+    pub(super) fn opened(&self, connection: usize, replaces: bool) {
+        let mut broken = self.broken();
+        broken.lost_at = None;
+        let untold = broken.untold.get_mut(connection).and_then(Option::take);
+        if let Some(since) = untold.or_else(|| replaces.then(Instant::now)) {
+            let is_affected = &|digest: &Digest| self.events.owns(self.place, digest);
+            self.events.tell(ServerEvent::MayHaveLost { since, is_affected });
+        }
+    }
+
+    /// Since when it is out of reach, after it was in use.
+    pub(super) fn lost_at(&self) -> Option<Instant> {
+        self.broken().lost_at
+    }
+
+    fn server(&self) -> MutexGuard<'_, (Option<ServerAddress>, NodeFigures)> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn broken(&self) -> MutexGuard<'_, BrokenConnections> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::events::ServerObserver;
+    use crate::names::Names;
+
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<Instant>>);
+
+    impl ServerObserver for Told {
+        fn note(&self, event: ServerEvent<'_>) {
+            if let ServerEvent::MayHaveLost { since, .. } = event {
+                self.0.lock().expect("a list").push(since);
+            }
+        }
+    }
+
+    fn server(port: u16) -> ServerAddress {
+        ServerAddress::Tcp { host: "h".to_owned(), port }
+    }
+
+    fn node() -> (NodeState, Arc<Told>) {
+        let told = Arc::<Told>::default();
+        let events = Arc::new(Events::new(Names::new("shop"), Some(Arc::clone(&told) as _)));
+        let destination = Destination::Server(server(1));
+        (NodeState::new(0, destination, Arc::default(), &events, 2), told)
+    }
+
+    fn told(told: &Told) -> Vec<Instant> {
+        told.0.lock().expect("a list").clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_connection_that_is_opened_after_a_loss_tells_when_the_first_one_broke() {
+        let (node, told_of) = node();
+        node.opened(0, false);
+        let broke_at = Instant::now();
+        node.broke();
+        advance(Duration::from_secs(30)).await;
+        node.broke();
+        assert_eq!(node.lost_at(), Some(broke_at));
+        node.opened(0, true);
+        // The other one is opened for the first time, and leads to the same server.
+        node.opened(1, false);
+        assert_eq!(told(&told_of), [broke_at; 2]);
+        assert_eq!(node.lost_at(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_connections_tell_nothing() {
+        let (node, told_of) = node();
+        node.opened(0, false);
+        node.opened(1, false);
+        assert_eq!(told(&told_of), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_replaced_without_a_break_tells_of_this_moment() {
+        let (node, told_of) = node();
+        node.opened(0, false);
+        node.opened(0, true);
+        assert_eq!(told(&told_of), [Instant::now()]);
+    }
+
+    /// The server with its connects and requests.
+    fn figures(node: &NodeState) -> Option<(String, u64, u64)> {
+        node.stats(false).map(|node| (node.address, node.connects, node.requests))
+    }
+
+    #[test]
+    fn each_server_has_its_own_figures() {
+        let (node, _) = node();
+        *node.server() = Default::default();
+        assert_eq!(figures(&node), None);
+        node.connects_to(&server(1));
+        node.counters.sent(3);
+        assert_eq!(figures(&node), Some(("h:1".to_owned(), 1, 3)));
+        node.connects_to(&server(2));
+        node.connects_to(&server(2));
+        node.counters.sent(5);
+        assert_eq!(figures(&node), Some(("h:2".to_owned(), 2, 5)));
+    }
+
+    #[test]
+    fn a_node_at_a_fixed_address_is_known_before_it_connects() {
+        let (node, _) = node();
+        node.counters.sent(2);
+        node.connects_to(&server(1));
+        assert_eq!(figures(&node), Some(("h:1".to_owned(), 1, 2)));
+    }
+}

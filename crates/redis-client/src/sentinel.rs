@@ -1,0 +1,430 @@
+//! Sentinel: which server is the primary, and when another one is.
+//!
+//! ```text
+//! Connector ──► Sentinels::primary ──► questions ──► sentinels
+//!                         ▲                              │ `+switch-master`
+//! Failovers ◄── another ──┴────── one task ◄─────────────┘
+//! ```
+//!
+//! All sentinels are asked at once, over connections for that question. The answer with the highest
+//! configuration epoch is used, because a majority of the sentinels elects the one that raises the
+//! epoch. Of answers with equal epochs, the most frequent one is used. So a sentinel that is cut off or
+//! still names the old primary is overruled.
+//!
+//! The task runs while there is a client. It is subscribed to all sentinels, and asks whenever one
+//! reports a failover or is subscribed to again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use redis::aio::MultiplexedConnection;
+use redis::{Value, from_redis_value};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::address::ServerAddress;
+use super::connect_error::{ConnectError, DialStep};
+use super::dial::{Dialed, Dialer};
+use super::failovers::Failovers;
+use super::options::RedisClientOptions;
+use super::retry_pauses::RetryPauses;
+use bellwether::warn_throttled;
+
+/// Asks the sentinels of a service for its primary, and follows it.
+pub(super) struct Sentinels {
+    addresses: Vec<ServerAddress>,
+    service: String,
+    /// For connections to the sentinels themselves.
+    dialer: Dialer,
+    /// How long an answer may take once others have answered.
+    timeout: Duration,
+    connect_timeout: Duration,
+    failovers: Arc<Failovers>,
+    /// The task that follows the primary. Held to start it, never across an `.await`.
+    following: Mutex<Option<JoinHandle<()>>>,
+    /// The primary that is used. Held to replace it, never across an `.await`.
+    known: Mutex<Option<KnownPrimary>>,
+}
+
+/// The primary, as sentinels have named it.
+#[derive(Clone, Debug)]
+struct KnownPrimary {
+    answer: SentinelAnswer,
+    since: Instant,
+}
+
+/// What a sentinel says about the primary of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SentinelAnswer {
+    primary: ServerAddress,
+    /// Raised by the sentinel that was elected to do a failover.
+    epoch: u64,
+}
+
+impl Sentinels {
+    /// It connects at the first question.
+    pub(super) fn new(
+        addresses: &[ServerAddress],
+        service: &str,
+        options: &RedisClientOptions,
+        failovers: &Arc<Failovers>,
+    ) -> Self {
+        let mut dialer = options.dialer.clone();
+        dialer.login = options.sentinel_login.clone();
+        dialer.database = 0;
+        Self {
+            addresses: addresses.to_vec(),
+            service: service.into(),
+            dialer,
+            timeout: options.timeout,
+            connect_timeout: options.connect_timeout,
+            failovers: Arc::clone(failovers),
+            following: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The address of the primary. If it is another one than before, all connections to the former
+    /// one are ended.
+    ///
+    /// # Errors
+    /// If no sentinel answers in time, or none knows the service.
+    pub(super) async fn primary(self: &Arc<Self>) -> Result<ServerAddress, ConnectError> {
+        self.follow();
+        let answers = self.answers().await?;
+        if answers.len() * 2 <= self.addresses.len() {
+            warn_throttled!(
+                target: "bellwether::store", answers = answers.len(),
+                sentinels = self.addresses.len(),
+                "less than a majority of the sentinels answer"
+            );
+        }
+        let known: Vec<_> = answers.into_iter().flatten().collect();
+        let Some(chosen) = choose(&known) else {
+            let message =
+                format!("the sentinels {} know no service `{}`", self.list(), self.service);
+            return Err(ConnectError::misconfigured(message));
+        };
+        let (primary, is_another) = settle(&mut locked(&self.known), chosen, Instant::now());
+        if is_another {
+            tracing::info!(target: "bellwether::store", %primary, "the sentinels name another primary");
+            self.failovers.switch();
+        }
+        Ok(primary)
+    }
+
+    /// The answers of a majority, and of those that answer shortly after. If a sentinel hangs, a
+    /// request that needs the primary still has half of its timeout left. Without any answer,
+    /// sentinels may be busy, and have as long as connecting may take.
+    async fn answers(&self) -> Result<Vec<Option<SentinelAnswer>>, ConnectError> {
+        let mut asked: FuturesUnordered<_> =
+            self.addresses.iter().map(|address| self.ask(address)).collect();
+        let (mut answers, mut error) = (Vec::new(), ConnectError::unavailable("there is none"));
+        let mut deadline = Instant::now() + 2 * self.connect_timeout;
+        while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(failed) => error = failed,
+            }
+            let rest = match answers.len() {
+                0 => continue,
+                answered if answered <= self.addresses.len() / 2 => self.timeout / 2,
+                _ => GRACE,
+            };
+            deadline = deadline.min(Instant::now() + rest);
+        }
+        if answers.is_empty() { Err(self.unanswered(error)) } else { Ok(answers) }
+    }
+
+    /// The answer of one sentinel. None if it does not know the service.
+    async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ConnectError> {
+        let step = DialStep::new("connection");
+        let asked = async {
+            let Dialed { mut socket, driver: _driver, .. } =
+                self.dialer.dial(address, None, &step).await?;
+            step.next("answer", address);
+            let mut ask = redis::pipe();
+            ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+            ask.cmd("SENTINEL").arg("MASTER").arg(&self.service).ignore_errors();
+            let replies: Vec<Value> = ask.query_async(&mut socket).await?;
+            let mut replies = replies.into_iter().map(Value::extract_error);
+            let primary = replies.next().transpose()?.unwrap_or(Value::Nil);
+            // Without the permission for it, the epoch is not known.
+            let details = replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
+            Ok(SentinelAnswer::read(primary, details))
+        };
+        step.within(self.connect_timeout, asked).await
+    }
+
+    /// The error if no sentinel answers, by that of one of them.
+    fn unanswered(&self, error: ConnectError) -> ConnectError {
+        let message = format!("no sentinel of {} answers: {error}", self.list());
+        match error {
+            ConnectError::Late(_) => ConnectError::Late(message.into()),
+            ConnectError::Reported(error) if !error.is_io_error() => error.into(),
+            ConnectError::Misconfigured(_) => error,
+            _ => ConnectError::unavailable(message),
+        }
+    }
+
+    fn list(&self) -> String {
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Starts the task that follows the primary: at the first question, and again if the runtime that
+    /// ran it has ended.
+    fn follow(self: &Arc<Self>) {
+        let mut following = locked(&self.following);
+        if following.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let weak = Arc::downgrade(self);
+        let hints = Arc::<Notify>::default();
+        let subscriptions = self.addresses.iter().map(|address| SentinelSubscription {
+            dialer: self.dialer.clone(),
+            address: address.clone(),
+            service: self.service.clone(),
+            timeout: self.connect_timeout,
+            hints: Arc::clone(&hints),
+        });
+        let subscribed = join_all(subscriptions.map(SentinelSubscription::keep));
+        let follow = async move {
+            loop {
+                hints.notified().await;
+                let Some(sentinels) = weak.upgrade() else { return };
+                if let Err(error) = sentinels.primary().await {
+                    tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
+                }
+            }
+        };
+        *following = Some(tokio::spawn(async { _ = join(subscribed, follow).await }));
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        locked(&self.following).take().inspect(JoinHandle::abort);
+    }
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+impl SentinelAnswer {
+    /// Reads the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. None if the
+    /// sentinel does not know the service.
+    fn read(address: Value, details: Value) -> Option<Self> {
+        let (host, port) = from_redis_value::<Option<(String, u16)>>(address).ok()??;
+        let epoch = field(&details, "config-epoch").unwrap_or_default();
+        Some(Self { primary: ServerAddress::Tcp { host, port }, epoch })
+    }
+}
+
+/// A number in a list or a map of names and values.
+fn field(details: &Value, wanted: &str) -> Option<u64> {
+    let mut fields = details.as_map_iter()?;
+    let (_, value) = fields
+        .find(|(name, _)| matches!(name, Value::BulkString(name) if name == wanted.as_bytes()))?;
+    from_redis_value(value.clone()).ok()
+}
+
+/// The answer to use: that of the highest epoch, and of equals the most frequent one.
+fn choose(answers: &[SentinelAnswer]) -> Option<&SentinelAnswer> {
+    let votes = |answer: &SentinelAnswer| {
+        answers.iter().filter(|other| other.primary == answer.primary).count()
+    };
+    // Of equals, `max_by_key` takes the last one.
+    answers.iter().rev().max_by_key(|answer| (answer.epoch, votes(answer)))
+}
+
+/// A subscription to what a sentinel says about failovers.
+struct SentinelSubscription {
+    dialer: Dialer,
+    address: ServerAddress,
+    service: String,
+    /// How long connecting may take.
+    timeout: Duration,
+    /// Notified when the primary may be another one.
+    hints: Arc<Notify>,
+}
+
+impl SentinelSubscription {
+    async fn keep(self) {
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let step = DialStep::new("connection");
+            let subscribed = self.dialer.subscribe(&self.address, SWITCHED, &step);
+            match step.within(self.timeout, subscribed).await {
+                Ok(mut messages) => {
+                    // A message may have been missed before.
+                    self.hints.notify_one();
+                    while let Some(message) = messages.next().await {
+                        if is_about(message.get_payload_bytes(), &self.service) {
+                            self.hints.notify_one();
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(target: "bellwether::store", sentinel = %self.address, %error, "no subscription to a sentinel");
+                }
+            }
+            // One that was in use is replaced at once.
+            failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
+            sleep(PAUSES.after(failures)).await;
+        }
+    }
+}
+
+/// Whether a message is about a service: its name is followed by two addresses.
+fn is_about(message: &[u8], service: &str) -> bool {
+    message.split(|byte| *byte == b' ').next() == Some(service.as_bytes())
+}
+
+/// Makes sure that a server that sentinels have named is a primary. In a failover they may name one
+/// that is not, or not any more.
+pub(super) async fn verify(
+    socket: &mut MultiplexedConnection,
+    address: &ServerAddress,
+) -> Result<(), ConnectError> {
+    let role: Value = redis::cmd("ROLE").query_async(socket).await?;
+    let primary = Value::BulkString(b"master".to_vec());
+    match role {
+        Value::Array(fields) if fields.first() == Some(&primary) => Ok(()),
+        _ => {
+            let message = format!("the sentinels name {address}, which is not a primary now");
+            Err(ConnectError::unavailable(message))
+        }
+    }
+}
+
+/// The primary to use after an answer, and whether it is another one than before.
+///
+/// For a while after a failover, the other sentinels do not know of it yet, and answers to earlier
+/// questions may arrive late. So an answer of a lower epoch is not used then.
+fn settle(
+    known: &mut Option<KnownPrimary>,
+    chosen: &SentinelAnswer,
+    now: Instant,
+) -> (ServerAddress, bool) {
+    if let Some(known) = known
+        && known.answer.epoch > chosen.epoch
+        && now.saturating_duration_since(known.since) < SPREAD
+    {
+        return (known.answer.primary.clone(), false);
+    }
+    let former = known.as_ref().map(|known| known.answer.clone());
+    if former.as_ref() != Some(chosen) {
+        *known = Some(KnownPrimary { answer: chosen.clone(), since: now });
+    }
+    let is_another = former.is_some_and(|former| former.primary != chosen.primary);
+    (chosen.primary.clone(), is_another)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The channel of sentinels about primaries that have changed.
+const SWITCHED: &str = "+switch-master";
+
+/// Those between attempts to subscribe to a sentinel.
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(100), LONGEST_PAUSE);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long the answers of the other sentinels are waited for when a majority has answered.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// How long a failover takes to be known to all sentinels that work. They tell each other every two
+/// seconds.
+const SPREAD: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(port: u16, epoch: u64) -> SentinelAnswer {
+        let primary = ServerAddress::Tcp { host: "10.0.0.1".to_owned(), port };
+        SentinelAnswer { primary, epoch }
+    }
+
+    fn settled(
+        known: &mut Option<KnownPrimary>,
+        chosen: &SentinelAnswer,
+        at: Instant,
+    ) -> (String, bool) {
+        let (primary, is_another) = settle(known, chosen, at);
+        (primary.to_string(), is_another)
+    }
+
+    #[test]
+    fn the_first_answer_is_no_failover_and_another_primary_is_one() {
+        let mut known = None;
+        let now = Instant::now();
+        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
+        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:1".to_owned(), false));
+        assert_eq!(settled(&mut known, &answer(2, 4), now), ("10.0.0.1:2".to_owned(), true));
+    }
+
+    #[test]
+    fn after_a_failover_older_answers_are_not_used_for_a_while() {
+        let mut known = None;
+        let now = Instant::now();
+        settled(&mut known, &answer(1, 3), now);
+        settled(&mut known, &answer(2, 4), now);
+        assert_eq!(settled(&mut known, &answer(1, 3), now), ("10.0.0.1:2".to_owned(), false));
+        // The sentinels may have been replaced by others.
+        let later = now + SPREAD;
+        assert_eq!(settled(&mut known, &answer(1, 0), later), ("10.0.0.1:1".to_owned(), true));
+    }
+
+    fn chosen(answers: &[SentinelAnswer]) -> Option<u16> {
+        choose(answers).map(|answer| match answer.primary {
+            ServerAddress::Tcp { port, .. } => port,
+            ServerAddress::Unix(_) => 0,
+        })
+    }
+
+    #[test]
+    fn of_sentinels_with_one_epoch_the_majority_decides() {
+        assert_eq!(chosen(&[answer(1, 3), answer(2, 3), answer(2, 3)]), Some(2));
+        assert_eq!(chosen(&[answer(2, 3), answer(1, 3), answer(2, 3)]), Some(2));
+    }
+
+    #[test]
+    fn the_sentinel_that_did_the_failover_is_believed_before_the_others_know_of_it() {
+        assert_eq!(chosen(&[answer(1, 3), answer(1, 3), answer(2, 4)]), Some(2));
+    }
+
+    #[test]
+    fn a_stale_sentinel_is_overruled() {
+        assert_eq!(chosen(&[answer(1, 3), answer(2, 4)]), Some(2));
+        assert_eq!(chosen(&[answer(2, 4), answer(1, 3)]), Some(2));
+    }
+
+    #[test]
+    fn one_answer_is_enough_and_none_is_not() {
+        assert_eq!(chosen(&[answer(1, 0)]), Some(1));
+        assert_eq!(chosen(&[]), None);
+    }
+
+    #[test]
+    fn replies_of_both_protocols_are_read() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let address = || Value::Array(vec![text("10.0.0.1"), text("7")]);
+        let list = Value::Array(["ip", "x", "config-epoch", "5"].map(text).to_vec());
+        let map = Value::Map(vec![(text("config-epoch"), text("5"))]);
+        for details in [list, map] {
+            assert_eq!(SentinelAnswer::read(address(), details), Some(answer(7, 5)));
+        }
+        assert_eq!(SentinelAnswer::read(address(), Value::Nil), Some(answer(7, 0)));
+        assert_eq!(SentinelAnswer::read(Value::Nil, Value::Nil), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! The servers of a client: a single one, or a cluster.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::address::ServerAddress;
+use super::address::Servers;
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
+use super::connect_error::ConnectError;
+use super::connector::ClientParts;
+use super::destination::Destination;
+use super::failovers::Failovers;
+use super::node::RedisNode;
+use super::request::{RedisRequest, Replied};
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinels;
+use super::slot::InSlot;
+use bellwether::StoreError;
+
+/// Where requests go.
+#[derive(Clone)]
+pub(super) enum ServerGroup {
+    Single(Arc<RedisNode>),
+    #[cfg(feature = "cluster")]
+    Cluster(Arc<Cluster>),
+}
+
+impl ServerGroup {
+    pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
+        let failovers = Arc::<Failovers>::default();
+        let destination = match &parts.options.servers {
+            #[cfg(feature = "cluster")]
+            Servers::Cluster { seeds } => {
+                return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts), seeds.clone())));
+            }
+            #[cfg(feature = "sentinel")]
+            Servers::Sentinel { sentinels, service } => {
+                let sentinels = Sentinels::new(sentinels, service, &parts.options, &failovers);
+                Destination::Sentinel(Arc::new(sentinels))
+            }
+            servers => Destination::Server(servers.first()),
+        };
+        let address = parts.options.servers.first();
+        Self::Single(Arc::new(RedisNode::new(parts, address, 0, destination, failovers)))
+    }
+
+    /// Runs a request on the server, or on the node that owns the slot of its names.
+    pub(super) async fn run(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Replied, StoreError> {
+        match self {
+            Self::Single(node) => {
+                node.send(request, false, deadline).await.map_err(|error| error.said)
+            }
+            // Boxed, so that the callers of a single server need no memory for it.
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
+        }
+    }
+
+    /// Opens the connections that are not open.
+    pub(super) async fn connect(
+        &self,
+        doing: &'static str,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Single(node) => node.connect(doing, deadline).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => Box::pin(cluster.connect(doing, deadline)).await,
+        }
+    }
+
+    /// Calls `then` with the server that owns a name, as far as it is known. Meanwhile the slot table
+    /// is locked, so `then` takes a few steps and must not use the client.
+    pub(super) fn with_owner<T>(
+        &self,
+        name: &impl InSlot,
+        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
+    ) -> T {
+        match self {
+            Self::Single(node) => then(Some(node)),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.table.with_owner(name.slot(), then),
+        }
+    }
+
+    /// The servers that own slots, each with one of those.
+    pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
+        match self {
+            Self::Single(node) => vec![(0, Arc::clone(node))],
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.table.owners(),
+        }
+    }
+
+    /// The servers that requests go to.
+    pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
+        match self {
+            Self::Single(node) => vec![Arc::clone(node)],
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.table.in_use(),
+        }
+    }
+
+    /// Whether a cluster as a whole is taken to be down.
+    pub(super) fn is_cluster_down(&self) -> bool {
+        match self {
+            Self::Single(_) => false,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.breaker.is_open(),
+        }
+    }
+
+    /// The address of the server, or of any node of a cluster, to connect to now.
+    pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
+        match self {
+            Self::Single(node) => node.state.destination.address().await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                let none = || ConnectError::unavailable("no node of the cluster is known");
+                cluster.any_node().ok_or_else(none)
+            }
+        }
+    }
+}
