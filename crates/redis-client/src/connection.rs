@@ -76,7 +76,8 @@ impl Connection {
         let mut socket = self.socket.clone();
         let command = request.packed(by_text);
         if !asks && !request.is_timed {
-            return self.state.reply(socket.send_packed_command(&command), deadline).await;
+            let reply = self.state.reply(socket.send_packed_command(&command), deadline).await?;
+            return reply.extract_error();
         }
         let mut pipeline = Pipeline::with_capacity(3);
         if asks {
