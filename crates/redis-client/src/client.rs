@@ -1,7 +1,7 @@
 //! The client: where requests go, and what it knows of its servers.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use futures_util::StreamExt;
@@ -9,23 +9,21 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::breaker::Outages;
-use super::connector::ClientParts;
-use super::events::{Events, ServerObserver, Tracking};
-use super::names::Names;
+use super::events::Tracking;
 use super::node::RedisNode;
 use super::options::RedisClientOptions;
+use super::parts::{ClientParts, ClientSetup};
 use super::request::RedisRequest;
 use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
 use super::shared_connection::ConnectTime;
-use super::slot::{InSlot, SlotOwners, tag_of};
+use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
-use super::subscriber::{MessageReader, Subscriber};
+use super::subscriber::Subscriber;
 use super::value::RedisValue;
-use bellwether::store::{Watch, Watchers};
+use bellwether::store::Watch;
 use bellwether::{Digest, StoreError};
 
 /// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
@@ -48,25 +46,6 @@ struct ClientState {
     subscriber: Subscriber,
 }
 
-/// The parts of a client in addition to its options.
-#[derive(Debug, Default)]
-pub struct ClientSetup {
-    /// The scripts that are loaded on connecting.
-    pub scripts: Arc<[RedisScript]>,
-    /// Notified of the messages of scripts.
-    pub watchers: Watchers,
-    /// Reads what a message says beyond a name.
-    pub reader: Option<Arc<dyn MessageReader>>,
-    /// What the server is to report changes for.
-    pub tracking: Tracking,
-    /// Learns what happens to the servers.
-    pub observer: Option<Arc<dyn ServerObserver>>,
-    /// Whether the server's time is read on connecting.
-    pub reads_clock: bool,
-    /// The table of the owners of slots, if the observer reads it.
-    pub owners: Option<Arc<SlotOwners>>,
-}
-
 /// Items that one command can have.
 #[derive(Debug)]
 pub struct SlotGroup<T> {
@@ -77,39 +56,11 @@ pub struct SlotGroup<T> {
 }
 
 impl RedisClient {
-    /// A client that connects at its first use, and then loads these scripts. The watchers are
-    /// notified of changes of the names that scripts have read.
-    pub fn new(
-        options: RedisClientOptions,
-        scripts: impl IntoIterator<Item = RedisScript>,
-        watchers: Watchers,
-    ) -> Self {
-        let scripts = scripts.into_iter().collect();
-        let tracking = Tracking::Watches;
-        Self::with(options, ClientSetup { scripts, watchers, tracking, ..ClientSetup::default() })
-    }
-
-    /// A client of these parts.
-    pub fn with(options: RedisClientOptions, setup: ClientSetup) -> Self {
-        let tracking = if options.is_resp3 { setup.tracking } else { Tracking::Nothing };
-        let is_cluster = options.is_cluster();
-        let owners = setup.owners.unwrap_or_else(|| Arc::new(SlotOwners::new(is_cluster)));
-        let events = Events {
-            watchers: setup.watchers,
-            tracking,
-            owners,
-            is_tracked: AtomicBool::new(tracking != Tracking::Nothing),
-            ..Events::new(Names::new(options.namespace()), setup.observer)
-        };
-        let parts = Arc::new(ClientParts {
-            options,
-            scripts: setup.scripts,
-            reads_clock: setup.reads_clock,
-            events: Arc::new(events),
-            outages: Outages::default(),
-        });
+    /// A client that connects at its first use.
+    pub fn new(options: RedisClientOptions, setup: ClientSetup) -> Self {
+        let parts = Arc::new(ClientParts::new(options, setup));
         let servers = ServerGroup::new(&parts);
-        let subscriber = Subscriber::new(&parts, servers.clone(), setup.reader);
+        let subscriber = Subscriber::new(&parts, servers.clone());
         Self(Arc::new(ClientState { parts, servers, subscriber }))
     }
 
@@ -250,7 +201,7 @@ impl RedisClient {
     /// request to a cluster, none is known.
     pub fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
         let tag = |slot| if self.is_cluster() { tag_of(slot) } else { 0 };
-        let name = |(slot, _)| self.0.parts.events.names.tagged_name(what, tag(slot));
+        let name = |(slot, _)| self.0.parts.names.tagged_name(what, tag(slot));
         self.0.servers.owners().into_iter().map(name).collect()
     }
 
@@ -323,9 +274,9 @@ impl RedisClient {
     /// Hints that a key has changed: by the messages of scripts, see [`mark`](Self::mark), or because
     /// the server reports changes of the names that scripts have read. It is silent without both.
     pub fn watch(&self, digest: Digest) -> Watch {
-        let is_reported = self.0.parts.events.tracking == Tracking::Watches && self.is_tracked();
+        let is_reported = self.0.parts.setup.tracking == Tracking::Watches && self.is_tracked();
         if self.is_subscribed() || is_reported {
-            self.0.parts.events.watchers.watch(digest)
+            self.0.parts.setup.watchers.watch(digest)
         } else {
             Watch::interrupted()
         }
@@ -334,7 +285,7 @@ impl RedisClient {
     /// Whether the server reports changes (client tracking). Until the first connection, this is
     /// what the options request.
     pub fn is_tracked(&self) -> bool {
-        self.0.parts.events.is_tracked.load(Ordering::Relaxed)
+        self.0.parts.is_tracked.load(Ordering::Relaxed)
     }
 
     /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
@@ -359,27 +310,22 @@ impl RedisClient {
     /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
     /// [watches](Self::watch) of the key.
     pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
-        self.0.parts.events.names.name(digest, suffix)
+        self.0.parts.names.name(digest, suffix)
     }
 
     /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
     pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.parts.events.names.unwatched_name(what, digest)
+        self.0.parts.names.unwatched_name(what, digest)
     }
 
     /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
     pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.0.parts.events.names.shared_name(what, digest)
-    }
-
-    /// The name `bw:<namespace>:tag:{<digest>}` of a tag.
-    pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
-        self.0.parts.events.names.tag_name(tag)
+        self.0.parts.names.shared_name(what, digest)
     }
 
     /// The number of attempts to connect.
     pub fn attempts(&self) -> u64 {
-        self.0.parts.events.attempts.load(Ordering::Relaxed)
+        self.0.parts.attempts.load(Ordering::Relaxed)
     }
 
     /// How often the server was taken to be down.
@@ -389,7 +335,7 @@ impl RedisClient {
 
     /// The number of push messages.
     pub fn pushes(&self) -> u64 {
-        self.0.parts.events.pushes.load(Ordering::Relaxed)
+        self.0.parts.pushes.load(Ordering::Relaxed)
     }
 
     /// Notified when the server answers again after an outage.

@@ -11,34 +11,20 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
-use super::breaker::Outages;
 use super::connect_error::{ConnectError, DialStep};
 use super::connection::{Connection, ConnectionState, PushReceiver};
 #[cfg(feature = "sentinel")]
 use super::destination::Destination;
 use super::dial::{Dialed, PushSender};
-use super::events::{Events, ServerEvent, Tracking};
+use super::events::{ServerEvent, Tracking};
 use super::node_state::NodeState;
-use super::options::RedisClientOptions;
 use super::script::RedisScript;
 #[cfg(feature = "sentinel")]
 use super::sentinel::verify;
 use bellwether::warn_throttled;
 
-/// What all parts of a client share.
-pub(super) struct ClientParts {
-    pub(super) options: RedisClientOptions,
-    /// The scripts that the first connection of a node loads.
-    pub(super) scripts: Arc<[RedisScript]>,
-    /// Whether the server's time is read on connecting.
-    pub(super) reads_clock: bool,
-    pub(super) events: Arc<Events>,
-    pub(super) outages: Outages,
-}
-
 /// Makes one of the connections of a node.
 pub(super) struct Connector {
-    pub(super) parts: Arc<ClientParts>,
     pub(super) node: Arc<NodeState>,
     /// The number of the connection in the node. The first one has client tracking.
     pub(super) number: usize,
@@ -54,13 +40,14 @@ impl Connector {
     /// Dropping it closes what was opened.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
         let step = DialStep::new(ANSWER);
-        let made = step.within(self.parts.options.connect_timeout, self.make_first(&step)).await;
+        let made =
+            step.within(self.node.parts.options.connect_timeout, self.make_first(&step)).await;
         let (connection, tracked_at) = made?;
         if let Some(sent_at) = tracked_at {
             let (node, number) = (self.node.place, connection.state.number);
             let is_broken = &|| connection.is_broken();
             let connected = ServerEvent::Connected { node, connection: number, sent_at, is_broken };
-            self.node.events.tell(connected);
+            self.node.parts.tell(connected);
         }
         Ok(connection)
     }
@@ -87,12 +74,12 @@ impl Connector {
 
     async fn make(&self, step: &DialStep) -> Result<Made, ConnectError> {
         let node = &self.node;
-        let number = node.events.attempts.fetch_add(1, Ordering::Relaxed);
+        let number = node.parts.attempts.fetch_add(1, Ordering::Relaxed);
         // A failover from here on may change the address.
         let begun_after = node.failovers.count();
         let address = &node.destination.address().await?;
         node.connects_to(address);
-        let mut is_resp3 = self.parts.options.is_resp3;
+        let mut is_resp3 = node.parts.options.is_resp3;
         let mut dialed = self.dial(address, is_resp3, number, step).await;
         if is_resp3 && dialed.as_ref().is_err_and(ConnectError::is_about_the_protocol) {
             is_resp3 = false;
@@ -104,13 +91,13 @@ impl Connector {
             verify(&mut socket, address).await?;
         }
         node.failovers.watch(&driver);
-        if self.parts.reads_clock {
+        if node.parts.setup.reads_clock {
             self.read_clock(&mut socket).await?;
         }
         let tracked_at = self.track(&mut socket, is_resp3).await?;
         // A user without the permission to load scripts still runs them by their text.
         if self.number == 0
-            && let Err(error) = RedisScript::load(&self.parts.scripts, &mut socket).await
+            && let Err(error) = RedisScript::load(&node.parts.setup.scripts, &mut socket).await
         {
             tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
@@ -132,11 +119,11 @@ impl Connector {
             let receiver = PushReceiver(Arc::clone(&state));
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
-        Ok((state, self.parts.options.dialer.dial(address, pushes, step).await?))
+        Ok((state, self.node.parts.options.dialer.dial(address, pushes, step).await?))
     }
 
     fn is_tracked(&self) -> bool {
-        self.number == 0 && self.node.events.tracking != Tracking::Nothing
+        self.number == 0 && self.node.parts.setup.tracking != Tracking::Nothing
     }
 
     /// Enables client tracking, if it is wanted. A server that refuses is used without it. Returns
@@ -164,7 +151,7 @@ impl Connector {
                 }
             }
         };
-        self.node.events.is_tracked.store(is_tracked, Ordering::Relaxed);
+        self.node.parts.is_tracked.store(is_tracked, Ordering::Relaxed);
         Ok(is_tracked.then_some(sent_at))
     }
 

@@ -1,16 +1,12 @@
 //! Events: what servers report beside replies, and what becomes of the connections to them.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use redis::{PushInfo, PushKind, Value};
 use tokio::time::Instant;
 
-use super::names::Names;
-use super::slot::SlotOwners;
+use super::server_clock::ServerTime;
 use bellwether::Digest;
-use bellwether::store::Watchers;
+use bellwether::store::Entry;
 
 /// What a client learns of its servers.
 ///
@@ -92,81 +88,9 @@ pub enum Tracking {
     Watches,
 }
 
-/// Passes on the events of all servers of a client.
-#[derive(Debug)]
-pub(super) struct Events {
-    pub(super) names: Names,
-    pub(super) tracking: Tracking,
-    /// All watches of the client.
-    pub(super) watchers: Watchers,
-    pub(super) owners: Arc<SlotOwners>,
-    pub(super) observer: Option<Arc<dyn ServerObserver>>,
-    /// Whether the server reports changes, as far as is known.
-    pub(super) is_tracked: AtomicBool,
-    /// The number of messages so far.
-    pub(super) pushes: AtomicU64,
-    /// The number of attempts to connect so far.
-    pub(super) attempts: AtomicU64,
-}
-
-impl Events {
-    /// Those of a single server that is to report no changes.
-    pub(super) fn new(names: Names, observer: Option<Arc<dyn ServerObserver>>) -> Self {
-        Self {
-            names,
-            tracking: Tracking::Nothing,
-            watchers: Watchers::default(),
-            owners: Arc::new(SlotOwners::new(false)),
-            observer,
-            is_tracked: AtomicBool::new(false),
-            pushes: AtomicU64::new(0),
-            attempts: AtomicU64::new(0),
-        }
-    }
-
-    pub(super) fn tell(&self, event: ServerEvent<'_>) {
-        self.observer.as_ref().inspect(|observer| observer.note(event));
-    }
-
-    /// A node has sent this message over its tracked connection.
-    pub(super) fn receive(&self, node: u16, push: &PushInfo) {
-        self.pushes.fetch_add(1, Ordering::Relaxed);
-        match (&push.kind, push.data.as_slice()) {
-            (PushKind::Invalidate, [Value::Array(names)]) => {
-                names.iter().for_each(|name| self.changed(name));
-            }
-            // Without names: the server dropped all data, or stopped tracking all names.
-            (PushKind::Invalidate, _) => {
-                self.tell(ServerEvent::AllChanged { node });
-                self.wake_where(|key| self.owns(node, key));
-            }
-            // Messages may have been lost, and no more will come.
-            (PushKind::Disconnection, _) => self.wake_where(|key| self.owns(node, key)),
-            _ => {}
-        }
-    }
-
-    /// Notifies the watches of some keys, if they rely on the reports of the server.
-    pub(super) fn wake_where(&self, is_affected: impl Fn(&Digest) -> bool) {
-        if self.tracking == Tracking::Watches {
-            self.watchers.tell_where(is_affected);
-        }
-    }
-
-    /// Whether a key or a tag is on a node.
-    pub(super) fn owns(&self, node: u16, digest: &Digest) -> bool {
-        self.owners.of(self.owners.slot_of(digest)).node() == node
-    }
-
-    fn changed(&self, name: &Value) {
-        let Value::BulkString(name) = name else { return };
-        if let Some(digest) = self.names.digest_of(name) {
-            self.tell(ServerEvent::Changed { name, digest: &digest });
-            if self.tracking == Tracking::Watches {
-                self.watchers.tell(&digest);
-            }
-        } else if let Some(tag) = self.names.tag_of(name) {
-            self.tell(ServerEvent::TagChanged(&tag));
-        }
-    }
+/// Reads what a message says beyond a name. The task of the subscription calls it, so it must not block.
+pub trait MessageReader: fmt::Debug + Send + Sync {
+    /// The entry that a message about a key carries, if it can be used at this time of the server:
+    /// `more` is what follows the digest of the key.
+    fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
 }

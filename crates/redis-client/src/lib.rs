@@ -7,13 +7,15 @@
 //!
 //! ```no_run
 //! use bellwether::Key;
-//! use bellwether::store::Watchers;
-//! use bellwether_redis_client::{RedisClient, RedisClientOptions, RedisRequest, RedisScript};
+//! use bellwether_redis_client::{
+//!     ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript,
+//! };
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let count = RedisScript::new(&["return redis.call('INCR', KEYS[1])"]);
 //! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
-//! let client = RedisClient::new(options, [count.clone()], Watchers::default());
+//! let setup = ClientSetup { scripts: [count.clone()].into(), ..ClientSetup::default() };
+//! let client = RedisClient::new(options, setup);
 //! let key = Key::of("visits").with("front page");
 //! let names = [client.name(&key.digest(), ":count")];
 //! let request = RedisRequest::script(&count, names, [], "counting").of(&key);
@@ -56,12 +58,12 @@ mod destination;
 mod dial;
 mod events;
 mod failovers;
-mod in_flight;
 mod login;
 mod names;
 mod node;
 mod node_state;
 mod options;
+mod parts;
 mod redirect;
 mod request;
 mod request_error;
@@ -81,16 +83,16 @@ mod tls;
 mod url;
 mod value;
 
-pub use self::client::{ClientSetup, RedisClient, SlotGroup};
+pub use self::client::{RedisClient, SlotGroup};
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
-pub use self::events::{ServerEvent, ServerObserver, Tracking};
+pub use self::events::{MessageReader, ServerEvent, ServerObserver, Tracking};
 pub use self::options::RedisClientOptions;
+pub use self::parts::ClientSetup;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
 pub use self::server_clock::{ServerClock, ServerTime};
 pub use self::slot::{InSlot, Ownership, SlotOwners};
 pub use self::stats::RedisNodeStats;
-pub use self::subscriber::MessageReader;
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;

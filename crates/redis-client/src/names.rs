@@ -22,7 +22,7 @@ impl Names {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key that [`digest_of`](Self::digest_of) does not parse, so its changes are
+    /// A name of a key or a tag that [`digest_of`](Self::digest_of) does not parse, so its changes are
     /// reported to no watch.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
@@ -48,15 +48,10 @@ impl Names {
         Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
     }
 
-    /// The tag that a name belongs to, if it is one of ours.
+    /// The tag that an [unwatched name](Self::unwatched_name) belongs to, if it is one of a tag.
     pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
-        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG)?;
-        Some(Self::read_digest(name.strip_prefix(b":")?)?.0)
-    }
-
-    /// The name of a tag. It is in a slot of its own.
-    pub(super) fn tag_name(&self, digest: &Digest) -> Vec<u8> {
-        [self.prefix.as_bytes(), TAG, b":{", &digest.hex(), b"}"].concat()
+        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b"tag:")?;
+        Some(Self::read_digest(name)?.0)
     }
 
     /// The channel of a client, by the mark that it leaves at leases.
@@ -69,20 +64,10 @@ impl Names {
             braced.strip_prefix(b"{")?.split_first_chunk::<{ Digest::BYTES * 2 }>()?;
         let mut digest = [0; Digest::BYTES];
         for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
-            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+            let [high, low] = [*high, *low].map(|digit| char::from(digit).to_digit(16));
+            *byte = (high? << 4 | low?) as u8;
         }
         Some((digest.into(), rest.strip_prefix(b"}")?))
-    }
-}
-
-/// What the names of tags begin with, after the namespace.
-const TAG: &[u8] = b"tag";
-
-fn hex_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
     }
 }
 
@@ -119,10 +104,10 @@ mod tests {
     fn the_name_of_a_tag_leads_to_the_tag_and_to_no_key() {
         let names = Names::new("shop");
         let digest = Key::of("item").digest();
-        let name = names.tag_name(&digest);
+        let name = names.unwatched_name("tag", &digest);
         assert!(name.starts_with(b"bw:shop:tag:{"));
         assert_eq!((names.tag_of(&name), names.digest_of(&name)), (Some(digest), None));
-        for other in [names.name(&digest, ""), Names::new("shop2").tag_name(&digest)] {
+        for other in [names.name(&digest, ""), Names::new("shop2").unwatched_name("tag", &digest)] {
             assert_eq!(names.tag_of(&other), None);
         }
     }

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use super::address::ServerAddress;
 use super::breaker::Breaker;
-use super::connector::{ClientParts, Connector};
+use super::connector::Connector;
 use super::destination::Destination;
-use super::events::Tracking;
 use super::failovers::Failovers;
 use super::node_state::NodeState;
+use super::parts::ClientParts;
 use super::redirect::{self, Redirection};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
@@ -59,19 +59,14 @@ impl RedisNode {
         destination: Destination,
         failovers: Arc<Failovers>,
     ) -> Self {
-        // The server reports changes of what was read over one connection to that connection.
-        let is_tracked = parts.events.tracking != Tracking::Nothing;
-        let count = if is_tracked { 1 } else { parts.options.connections as usize };
-        let state = Arc::new(NodeState::new(place, destination, failovers, &parts.events, count));
-        let connection = |number| {
-            let (parts, node) = (Arc::clone(parts), Arc::clone(&state));
-            SharedConnection::new(Connector { parts, node, number })
-        };
+        let state = Arc::new(NodeState::new(Arc::clone(parts), place, destination, failovers));
+        let connection =
+            |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {
             address,
             is_of_cluster: parts.options.is_cluster(),
             breaker: Breaker::new(parts.options.rules(jitter()), parts.outages.clone()),
-            connections: (0..count).map(connection).collect(),
+            connections: (0..parts.connections()).map(connection).collect(),
             state,
             used: AtomicBool::new(false),
         }

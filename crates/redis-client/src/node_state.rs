@@ -11,8 +11,9 @@ use tokio::time::Instant;
 
 use super::address::ServerAddress;
 use super::destination::Destination;
-use super::events::{Events, ServerEvent};
+use super::events::ServerEvent;
 use super::failovers::Failovers;
+use super::parts::ClientParts;
 use super::server_clock::ServerClock;
 use crate::stats::RedisNodeStats;
 use bellwether::Digest;
@@ -21,13 +22,13 @@ use bellwether::stats::{NodeCounters, NodeFigures};
 /// What all connections of a node share.
 #[derive(Debug)]
 pub(super) struct NodeState {
+    pub(super) parts: Arc<ClientParts>,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
     pub(super) destination: Destination,
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
     pub(super) counters: NodeCounters,
-    pub(super) events: Arc<Events>,
     /// The server that the node is, and what was counted before it was that. A node of a cluster is
     /// one server, and so is a fixed address. Behind sentinels, one node is a server after the other,
     /// and none before the first attempt to connect. Never held across an `.await`.
@@ -48,15 +49,13 @@ struct BrokenConnections {
 }
 
 impl NodeState {
-    /// That of a node with this many connections.
     pub(super) fn new(
+        parts: Arc<ClientParts>,
         place: u16,
         destination: Destination,
         failovers: Arc<Failovers>,
-        events: &Arc<Events>,
-        connections: usize,
     ) -> Self {
-        let broken = BrokenConnections { untold: vec![None; connections], lost_at: None };
+        let untold = vec![None; parts.connections()];
         Self {
             place,
             server: Mutex::new((destination.fixed(), NodeFigures::default())),
@@ -64,8 +63,8 @@ impl NodeState {
             failovers,
             clock: ServerClock::default(),
             counters: NodeCounters::default(),
-            events: Arc::clone(events),
-            broken: Mutex::new(broken),
+            broken: Mutex::new(BrokenConnections { untold, lost_at: None }),
+            parts,
         }
     }
 
@@ -99,8 +98,8 @@ impl NodeState {
         broken.lost_at = None;
         let untold = broken.untold.get_mut(connection).and_then(Option::take);
         if let Some(since) = untold.or_else(|| replaces.then(Instant::now)) {
-            let is_affected = &|digest: &Digest| self.events.owns(self.place, digest);
-            self.events.tell(ServerEvent::MayHaveLost { since, is_affected });
+            let is_affected = &|digest: &Digest| self.parts.owns(self.place, digest);
+            self.parts.tell(ServerEvent::MayHaveLost { since, is_affected });
         }
     }
 
@@ -126,7 +125,8 @@ mod tests {
 
     use super::*;
     use crate::events::ServerObserver;
-    use crate::names::Names;
+    use crate::options::RedisClientOptions;
+    use crate::parts::ClientSetup;
 
     #[derive(Debug, Default)]
     struct Told(Mutex<Vec<Instant>>);
@@ -145,9 +145,11 @@ mod tests {
 
     fn node() -> (NodeState, Arc<Told>) {
         let told = Arc::<Told>::default();
-        let events = Arc::new(Events::new(Names::new("shop"), Some(Arc::clone(&told) as _)));
-        let destination = Destination::Server(server(1));
-        (NodeState::new(0, destination, Arc::default(), &events, 2), told)
+        let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
+        let options = options.connections(2).expect("two connections");
+        let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
+        let parts = Arc::new(ClientParts::new(options, setup));
+        (NodeState::new(parts, 0, Destination::Server(server(1)), Arc::default()), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {

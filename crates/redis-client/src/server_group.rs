@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::address::ServerAddress;
-use super::address::Servers;
+use super::address::{ServerAddress, Servers};
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
-use super::connector::ClientParts;
 use super::destination::Destination;
 use super::failovers::Failovers;
 use super::node::RedisNode;
+use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;

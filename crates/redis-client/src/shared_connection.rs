@@ -170,7 +170,7 @@ impl SharedConnection {
     }
 
     fn late(&self) -> RequestError {
-        let timeout = self.0.connector.parts.options.timeout;
+        let timeout = self.0.connector.node.parts.options.timeout;
         RequestError::TimedOut(ConnectTime::of_task().map_or(timeout, |time| time.limit))
     }
 
@@ -253,7 +253,8 @@ impl DialAttempt {
                     slot.failures = slot.failures.saturating_add(1);
                     slot.failures
                 };
-                let pause = pauses(&error, connector.parts.options.probe_every / 2).after(failures);
+                let pause =
+                    pauses(&error, connector.node.parts.options.probe_every / 2).after(failures);
                 SlotState::Failed { error, again_at: Instant::now() + pause }
             }
         };

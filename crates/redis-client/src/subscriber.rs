@@ -13,7 +13,6 @@
 //! be taken for the reply to one. In a cluster it leads to any node, because the nodes pass messages
 //! on to each other.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,14 +27,12 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::connect_error::{ConnectError, DialStep};
-use super::connector::ClientParts;
 use super::dial::Driver;
 use super::failovers::Failovers;
+use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
-use super::server_clock::ServerTime;
 use super::server_group::ServerGroup;
-use bellwether::store::Entry;
-use bellwether::{Digest, warn_throttled};
+use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.
 pub(super) struct Subscriber {
@@ -55,35 +52,23 @@ enum SubscriptionState {
     Failed,
 }
 
-/// Reads what a message says beyond a name. The task of the subscription calls it, so it must not block.
-pub trait MessageReader: fmt::Debug + Send + Sync {
-    /// The entry that a message about a key carries, if it can be used at this time of the server:
-    /// `more` is what follows the digest of the key.
-    fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
-}
-
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
     parts: Arc<ClientParts>,
     servers: ServerGroup,
     channel: String,
-    reader: Option<Arc<dyn MessageReader>>,
     state: Arc<watch::Sender<SubscriptionState>>,
 }
 
 impl Subscriber {
     /// It subscribes when its mark is first needed.
-    pub(super) fn new(
-        parts: &Arc<ClientParts>,
-        servers: ServerGroup,
-        reader: Option<Arc<dyn MessageReader>>,
-    ) -> Self {
+    pub(super) fn new(parts: &Arc<ClientParts>, servers: ServerGroup) -> Self {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
-        let channel = parts.events.names.waiter_channel(&mark);
+        let channel = parts.names.waiter_channel(&mark);
         let state = Arc::new(watch::Sender::new(SubscriptionState::Connecting));
-        let task = SubscriberTask { parts: Arc::clone(parts), servers, channel, reader, state };
+        let task = SubscriberTask { parts: Arc::clone(parts), servers, channel, state };
         Self { mark, task, running: Mutex::default() }
     }
 
@@ -163,7 +148,7 @@ impl SubscriberTask {
         let task = self.clone();
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {
-                task.parts.events.pushes.fetch_add(1, Ordering::Relaxed);
+                task.parts.pushes.fetch_add(1, Ordering::Relaxed);
                 task.tell(&message);
             }
         });
@@ -190,17 +175,17 @@ impl SubscriberTask {
 
     /// Notifies the watches of the key that a message names.
     fn tell(&self, message: &Msg) {
-        let events = &self.parts.events;
-        let Some((digest, more)) = events.names.read(message.get_payload_bytes()) else {
+        let setup = &self.parts.setup;
+        let Some((digest, more)) = self.parts.names.read(message.get_payload_bytes()) else {
             return;
         };
-        let stored = self.reader.as_ref().and_then(|reader| {
+        let stored = setup.reader.as_ref().and_then(|reader| {
             let now = self.servers.with_owner(&digest, |node| node?.state.clock.now());
             reader.read(&digest, more, now?)
         });
         match stored {
-            Some(entry) => events.watchers.tell_stored(&digest, entry),
-            None => events.watchers.tell(&digest),
+            Some(entry) => setup.watchers.tell_stored(&digest, entry),
+            None => setup.watchers.tell(&digest),
         }
     }
 
@@ -225,7 +210,7 @@ impl<'a> Subscribed<'a> {
         task.state.send_replace(SubscriptionState::Subscribed);
         tracing::debug!("waiters are told by messages");
         // The waiters of this moment have left no mark.
-        task.parts.events.watchers.tell_all();
+        task.parts.setup.watchers.tell_all();
         Self(task)
     }
 }
@@ -233,7 +218,7 @@ impl<'a> Subscribed<'a> {
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
         self.0.state.send_replace(SubscriptionState::Connecting);
-        self.0.parts.events.watchers.tell_all();
+        self.0.parts.setup.watchers.tell_all();
     }
 }
 

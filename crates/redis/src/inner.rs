@@ -74,7 +74,7 @@ impl Inner {
             reads_clock: true,
             owners: Some(owners),
         };
-        let client = RedisClient::with(options.client, setup);
+        let client = RedisClient::new(options.client, setup);
         let lookups = Lookups::new(client.clone(), scripts.lookup.clone());
         near.as_ref().inspect(|_| lookups.ask_for_time());
         let unacknowledged = Unacknowledged::new(timeout);
@@ -121,7 +121,7 @@ impl Inner {
     }
 
     pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
-        self.client.tag_name(tag)
+        self.client.unwatched_name("tag", tag)
     }
 
     pub(super) fn failed_name(&self, digest: &Digest) -> Vec<u8> {

@@ -249,7 +249,11 @@ impl LookupState {
     }
 
     fn name(&self, (digest, is_tag): (&Digest, bool)) -> Vec<u8> {
-        if is_tag { self.client.tag_name(digest) } else { self.client.name(digest, "") }
+        if is_tag {
+            self.client.unwatched_name("tag", digest)
+        } else {
+            self.client.name(digest, "")
+        }
     }
 
     fn request(&self, names: Vec<Vec<u8>>, reading: LifeReading) -> RedisRequest<'_> {

@@ -11,9 +11,10 @@ use super::batches::Batches;
 use super::{millis, prove, prove_single, reply, token};
 use crate::{
     Attempt, Claim, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request, Watch,
-    Watchers,
 };
-use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue, Tracking,
+};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
@@ -45,7 +46,9 @@ impl Scripted {
     ) -> Arc<Self> {
         let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
-        let client = RedisClient::new(options, all.cloned(), Watchers::default());
+        let (scripts_on_connecting, tracking) = (all.cloned().collect(), Tracking::Watches);
+        let setup = ClientSetup { scripts: scripts_on_connecting, tracking, ..Default::default() };
+        let client = RedisClient::new(options, setup);
         let all_keys = Key::of("bellwether.fence").digest();
         let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));
         Arc::new(Self { client, suffix, scripts, queues: LocalQueues::default(), counter })

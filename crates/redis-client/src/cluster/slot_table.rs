@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
-use crate::connector::ClientParts;
-use crate::events::{Events, ServerEvent};
+use crate::events::ServerEvent;
 use crate::node::RedisNode;
+use crate::parts::ClientParts;
 use crate::slot::{InSlot, NO_PLACE, SLOTS, SlotOwners};
 use bellwether::Digest;
 
@@ -32,7 +32,7 @@ struct NodeTable {
 impl SlotTable {
     /// A table in which no slot has an owner.
     pub(super) fn new(parts: Arc<ClientParts>) -> Self {
-        let owners = Arc::clone(&parts.events.owners);
+        let owners = Arc::clone(&parts.owners);
         Self { parts, owners, nodes: RwLock::default() }
     }
 
@@ -98,7 +98,7 @@ impl SlotTable {
             self.tell_losses(since, &|changed| changed == slot);
         }
         if self.owners.set(slot, owner.state.place) {
-            self.events().wake_where(|key| key.slot() == slot);
+            self.parts.wake_where(|key| key.slot() == slot);
         }
     }
 
@@ -110,7 +110,7 @@ impl SlotTable {
 
     /// A node serves its slots no longer, although it answers. It may have missed changes.
     pub(super) fn distrust(&self, node: &RedisNode) {
-        self.events().tell(ServerEvent::AllChanged { node: node.state.place });
+        self.parts.tell(ServerEvent::AllChanged { node: node.state.place });
     }
 
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
@@ -134,7 +134,7 @@ impl SlotTable {
         drop(nodes);
         drop(idle);
         // The former owners report no changes.
-        self.events().wake_where(|key| changed[usize::from(key.slot())]);
+        self.parts.wake_where(|key| changed[usize::from(key.slot())]);
     }
 
     /// Slots are about to get other owners, which may lack what the former ones have acknowledged.
@@ -142,11 +142,7 @@ impl SlotTable {
     fn tell_losses(&self, since: Option<Instant>, is_changed: &dyn Fn(u16) -> bool) {
         let since = since.unwrap_or_else(Instant::now);
         let is_affected = &|digest: &Digest| is_changed(digest.slot());
-        self.events().tell(ServerEvent::MayHaveLost { since, is_affected });
-    }
-
-    fn events(&self) -> &Events {
-        &self.parts.events
+        self.parts.tell(ServerEvent::MayHaveLost { since, is_affected });
     }
 
     fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {

@@ -21,7 +21,9 @@ use crate::{
     Term,
 };
 use crate::{LocalQueues, Watch, Watchers};
-use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue as Value, Tracking,
+};
 
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
 /// share one connection to each.
@@ -116,9 +118,12 @@ impl Redlock {
         let verify = script(&[include_str!("../verify.lua")]);
         let release = RedisScript::new(&[include_str!("../release.lua")]);
         let scripts = [&acquire, &renew, &verify, &release];
-        let watchers = Watchers::default();
-        let client =
-            |options| RedisClient::new(options, scripts.map(Clone::clone), watchers.clone());
+        let (scripts, watchers) = (scripts.map(Clone::clone), Watchers::default());
+        let client = |options| {
+            let (scripts, watchers) = (scripts.clone().into(), watchers.clone());
+            let setup = ClientSetup { scripts, watchers, ..ClientSetup::default() };
+            RedisClient::new(options, ClientSetup { tracking: Tracking::Watches, ..setup })
+        };
         let nodes = nodes.into_iter().map(client).collect();
         let queues = LocalQueues::default();
         Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release, queues })))

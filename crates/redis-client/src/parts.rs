@@ -1,0 +1,124 @@
+//! What all parts of a client share, and what they do about the events of its servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use redis::{PushInfo, PushKind, Value};
+
+use super::breaker::Outages;
+use super::events::{MessageReader, ServerEvent, ServerObserver, Tracking};
+use super::names::Names;
+use super::options::RedisClientOptions;
+use super::script::RedisScript;
+use super::slot::SlotOwners;
+use bellwether::Digest;
+use bellwether::store::Watchers;
+
+/// The parts of a client in addition to its options.
+#[derive(Debug, Default)]
+pub struct ClientSetup {
+    /// The scripts that are loaded on connecting.
+    pub scripts: Arc<[RedisScript]>,
+    /// Notified of the messages of scripts.
+    pub watchers: Watchers,
+    /// Reads what a message says beyond a name.
+    pub reader: Option<Arc<dyn MessageReader>>,
+    /// What the server is to report changes for.
+    pub tracking: Tracking,
+    /// Learns what happens to the servers.
+    pub observer: Option<Arc<dyn ServerObserver>>,
+    /// Whether the server's time is read on connecting.
+    pub reads_clock: bool,
+    /// The table of the owners of slots, if the observer reads it.
+    pub owners: Option<Arc<SlotOwners>>,
+}
+
+/// What all parts of a client share.
+#[derive(Debug)]
+pub(super) struct ClientParts {
+    pub(super) options: RedisClientOptions,
+    pub(super) setup: ClientSetup,
+    pub(super) names: Names,
+    pub(super) owners: Arc<SlotOwners>,
+    pub(super) outages: Outages,
+    /// Whether the server reports changes, as far as is known.
+    pub(super) is_tracked: AtomicBool,
+    /// The number of messages so far.
+    pub(super) pushes: AtomicU64,
+    /// The number of attempts to connect so far.
+    pub(super) attempts: AtomicU64,
+}
+
+impl ClientParts {
+    pub(super) fn new(options: RedisClientOptions, mut setup: ClientSetup) -> Self {
+        if !options.is_resp3 {
+            setup.tracking = Tracking::Nothing;
+        }
+        let owners = || Arc::new(SlotOwners::new(options.is_cluster()));
+        Self {
+            owners: setup.owners.take().unwrap_or_else(owners),
+            names: Names::new(options.namespace()),
+            outages: Outages::default(),
+            is_tracked: AtomicBool::new(setup.tracking != Tracking::Nothing),
+            pushes: AtomicU64::new(0),
+            attempts: AtomicU64::new(0),
+            options,
+            setup,
+        }
+    }
+
+    /// The number of connections to each server. The server reports changes of what was read over one
+    /// connection to that connection.
+    pub(super) fn connections(&self) -> usize {
+        match self.setup.tracking {
+            Tracking::Nothing => self.options.connections as usize,
+            Tracking::Copies | Tracking::Watches => 1,
+        }
+    }
+
+    pub(super) fn tell(&self, event: ServerEvent<'_>) {
+        self.setup.observer.as_ref().inspect(|observer| observer.note(event));
+    }
+
+    /// A node has sent this message over its tracked connection.
+    pub(super) fn receive(&self, node: u16, push: &PushInfo) {
+        self.pushes.fetch_add(1, Ordering::Relaxed);
+        match (&push.kind, push.data.as_slice()) {
+            (PushKind::Invalidate, [Value::Array(names)]) => {
+                names.iter().for_each(|name| self.changed(name));
+            }
+            // Without names: the server dropped all data, or stopped tracking all names.
+            (PushKind::Invalidate, _) => {
+                self.tell(ServerEvent::AllChanged { node });
+                self.wake_where(|key| self.owns(node, key));
+            }
+            // Messages may have been lost, and no more will come.
+            (PushKind::Disconnection, _) => self.wake_where(|key| self.owns(node, key)),
+            _ => {}
+        }
+    }
+
+    /// Notifies the watches of some keys, if they rely on the reports of the server.
+    pub(super) fn wake_where(&self, is_affected: impl Fn(&Digest) -> bool) {
+        if self.setup.tracking == Tracking::Watches {
+            self.setup.watchers.tell_where(is_affected);
+        }
+    }
+
+    /// Whether a key or a tag is on a node.
+    pub(super) fn owns(&self, node: u16, digest: &Digest) -> bool {
+        self.owners.of(self.owners.slot_of(digest)).node() == node
+    }
+
+    fn changed(&self, name: &Value) {
+        let Value::BulkString(name) = name else { return };
+        if let Some(digest) = self.names.digest_of(name) {
+            self.tell(ServerEvent::Changed { name, digest: &digest });
+            if self.setup.tracking == Tracking::Watches {
+                self.setup.watchers.tell(&digest);
+            }
+        } else if let Some(tag) = self.names.tag_of(name) {
+            self.tell(ServerEvent::TagChanged(&tag));
+        }
+    }
+}
