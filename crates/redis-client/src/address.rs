@@ -1,8 +1,8 @@
 //! Addresses of servers.
 
+use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
-use std::{fmt, slice};
 
 use bellwether::ConfigError;
 
@@ -15,15 +15,19 @@ pub(super) enum ServerAddress {
 
 /// Where the servers of a client are.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Servers {
-    One(ServerAddress),
-    /// A cluster, by some of its nodes.
-    Cluster {
-        seeds: Vec<ServerAddress>,
-    },
+pub(super) struct Servers {
+    /// The server, some nodes of a cluster, or sentinels. There is at least one.
+    pub(super) addresses: Vec<ServerAddress>,
+    pub(super) kind: ServersKind,
+}
+
+/// What the addresses lead to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ServersKind {
+    Single,
+    Cluster,
     /// The primary of a service, as its sentinels name it.
     Sentinel {
-        sentinels: Vec<ServerAddress>,
         service: String,
     },
 }
@@ -55,18 +59,6 @@ impl ServerAddress {
     }
 }
 
-impl Servers {
-    /// The first of the addresses.
-    pub(super) fn first(&self) -> ServerAddress {
-        let addresses = match self {
-            Self::One(address) => slice::from_ref(address),
-            Self::Cluster { seeds: list } | Self::Sentinel { sentinels: list, .. } => list,
-        };
-        let first = addresses.first().cloned();
-        first.unwrap_or_else(|| unreachable!("an address names at least one server"))
-    }
-}
-
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,15 +71,17 @@ impl fmt::Display for ServerAddress {
 
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |addresses: &[ServerAddress]| {
-            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-        };
-        match self {
-            Self::One(address) => address.fmt(f),
-            Self::Cluster { seeds } => f.write_str(&list(seeds)),
-            Self::Sentinel { sentinels, service } => write!(f, "{}/{service}", list(sentinels)),
+        f.write_str(&list(&self.addresses, ","))?;
+        match &self.kind {
+            ServersKind::Single | ServersKind::Cluster => Ok(()),
+            ServersKind::Sentinel { service } => write!(f, "/{service}"),
         }
     }
+}
+
+/// The addresses, with a separator between them.
+pub(super) fn list(addresses: &[ServerAddress], separator: &str) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
 }
 
 pub(super) fn refused(reason: &'static str) -> ConfigError {

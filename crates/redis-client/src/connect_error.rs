@@ -9,40 +9,37 @@ use redis::{ErrorKind, RedisError};
 use tokio::time::timeout;
 
 use super::address::ServerAddress;
+use bellwether::StoreErrorKind;
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectError {
     /// The client or the server reports an error.
     Reported(RedisError),
-    /// The options or the files that they name do not fit the server.
-    Misconfigured(Arc<str>),
-    /// What is needed for a connection does not answer, or not yet.
-    Unavailable(Arc<str>),
-    /// The time for connecting is over. The text says what was missing.
-    Late(Arc<str>),
+    /// What else is in the way, and the kind of that.
+    Other(StoreErrorKind, Arc<str>),
 }
 
 impl ConnectError {
+    /// What is needed for a connection does not answer, or not yet.
     pub(super) fn unavailable(message: impl Into<Arc<str>>) -> Self {
-        Self::Unavailable(message.into())
+        Self::Other(StoreErrorKind::Unreachable, message.into())
     }
 
+    /// The options or the files that they name do not fit the server.
     pub(super) fn misconfigured(message: impl Into<Arc<str>>) -> Self {
-        Self::Misconfigured(message.into())
+        Self::Other(StoreErrorKind::Misconfigured, message.into())
     }
 
     /// Whether a server that refused RESP3 may accept RESP2. It refuses wrong credentials by both.
     pub(super) fn is_about_the_protocol(&self) -> bool {
-        match self {
-            Self::Reported(error) => !error.is_io_error() && !self.is_about_credentials(),
-            Self::Misconfigured(_) | Self::Unavailable(_) | Self::Late(_) => false,
-        }
+        matches!(self, Self::Reported(error) if !error.is_io_error())
+            && !self.is_about_credentials()
     }
 
     /// Whether it lasts until the options, the files or the user of the server are changed.
     pub(super) fn is_mistake(&self) -> bool {
-        matches!(self, Self::Misconfigured(_)) || self.is_about_credentials()
+        matches!(self, Self::Other(StoreErrorKind::Misconfigured, _)) || self.is_about_credentials()
     }
 
     /// Whether the server refused the credentials.
@@ -75,21 +72,18 @@ impl DialStep {
     ) -> Result<T, ConnectError> {
         timeout(limit, attempt).await.unwrap_or_else(|_| {
             let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            Err(ConnectError::Late(format!("{missing} within {limit:?}").into()))
+            let message = format!("{missing} within {limit:?}");
+            Err(ConnectError::Other(StoreErrorKind::TimedOut, message.into()))
         })
     }
 }
 
 /// Shows an error reply in the words of the server.
-pub(super) struct Said<'a>(pub(super) &'a RedisError);
-
-impl fmt::Display for Said<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.code(), self.0.detail()) {
-            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
-            (Some(code), None) => f.write_str(code),
-            (None, _) => self.0.fmt(f),
-        }
+pub(super) fn said(error: &RedisError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+        (Some(code), None) => f.write_str(code),
+        (None, _) => fmt::Display::fmt(error, f),
     }
 }
 
@@ -108,10 +102,8 @@ impl From<io::Error> for ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reported(error) => Said(error).fmt(f),
-            Self::Misconfigured(message) | Self::Unavailable(message) | Self::Late(message) => {
-                f.write_str(message)
-            }
+            Self::Reported(error) => said(error, f),
+            Self::Other(_, message) => f.write_str(message),
         }
     }
 }

@@ -9,9 +9,10 @@ use bellwether::BoxFuture;
 /// A user and a password, or a token in place of the password.
 #[derive(Clone)]
 pub struct RedisCredentials {
-    user: Option<String>,
-    password: String,
-    renew_after: Option<Duration>,
+    pub(super) user: Option<String>,
+    pub(super) password: String,
+    /// After what time they are renewed.
+    pub(super) renew_after: Option<Duration>,
 }
 
 /// Gives the credentials for connections, as they are at that time.
@@ -98,24 +99,7 @@ impl RedisCredentials {
     /// tokens may close a connection when its token expires.
     #[must_use]
     pub fn renew_after(self, time: Duration) -> Self {
-        Self { renew_after: Some(time), ..self }
-    }
-
-    pub(super) fn of_user(user: Option<String>, password: String) -> Self {
-        Self { user, password, renew_after: None }
-    }
-
-    pub(super) fn user(&self) -> Option<&str> {
-        self.user.as_deref()
-    }
-
-    pub(super) fn secret(&self) -> &str {
-        &self.password
-    }
-
-    /// After what time they are renewed, at least [`SHORTEST`].
-    pub(super) fn renewal(&self) -> Option<Duration> {
-        self.renew_after.map(|time| time.max(SHORTEST))
+        Self { renew_after: Some(time.max(SHORTEST)), ..self }
     }
 
     /// Whether a server takes them for the same.

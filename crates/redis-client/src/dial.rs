@@ -22,7 +22,7 @@ use super::tls::{TlsConnector, explain};
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    pub(super) login: Login,
+    pub(super) login: Option<Arc<Login>>,
     pub(super) database: u32,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<TlsConnector>>,
@@ -39,10 +39,7 @@ pub(super) struct Dialed {
 /// The task that writes and reads a connection, and the one that renews its credentials. They end
 /// when this is dropped.
 #[derive(Debug)]
-pub(super) struct Driver {
-    io: AbortHandle,
-    renewal: Option<AbortHandle>,
-}
+pub(super) struct Driver(pub(super) Vec<AbortHandle>);
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.
 pub(super) type PushSender = Arc<dyn AsyncPushSender>;
@@ -76,10 +73,13 @@ impl Dialer {
         let connected = self.log_in(address, protocol, step, connect).await;
         let ((socket, io), credentials) = connected?;
         step.next("answer to the first commands", address);
-        let renewal = credentials.as_ref().and_then(|used| self.login.renewal(used, &socket));
-        let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
-        let driver = Arc::new(Driver { io, renewal });
-        Ok(Dialed { socket, driver, has_credentials: credentials.is_some() })
+        let has_credentials = credentials.is_some();
+        let mut tasks = vec![io];
+        if let (Some(login), Some(used)) = (&self.login, credentials) {
+            let renewal = Arc::clone(login).renew(socket.clone(), used);
+            tasks.push(tokio::spawn(renewal).abort_handle());
+        }
+        Ok(Dialed { socket, driver: Arc::new(Driver(tasks)), has_credentials })
     }
 
     /// Connects to a server, authenticates, and subscribes to a channel by RESP2. The caller sets the
@@ -119,7 +119,7 @@ impl Dialer {
         F: Future<Output = Result<T, ConnectError>>,
     {
         step.next("credentials of the provider", address);
-        let mut credentials = self.login.credentials().await?;
+        let mut credentials = self.credentials().await?;
         loop {
             let stream = self.open(address, step).await?;
             step.next("answer to the login (`HELLO`)", address);
@@ -127,13 +127,18 @@ impl Dialer {
             match (connect(stream, settings).await, credentials) {
                 // They may have been changed meanwhile.
                 (Err(error), Some(refused)) if error.is_about_credentials() => {
-                    let changed = self.login.changed(&refused).await;
-                    credentials = Some(changed.ok_or(error)?);
+                    let now = self.credentials().await.ok().flatten();
+                    credentials = Some(now.filter(|now| !now.is_same(&refused)).ok_or(error)?);
                 }
                 (Ok(connected), credentials) => return Ok((connected, credentials)),
                 (Err(error), _) => return Err(error),
             }
         }
+    }
+
+    async fn credentials(&self) -> Result<Option<RedisCredentials>, ConnectError> {
+        let Some(login) = &self.login else { return Ok(None) };
+        login.credentials().await.map(Some)
     }
 
     async fn open(
@@ -186,13 +191,13 @@ impl Dialer {
     ) -> RedisConnectionInfo {
         let mut settings =
             RedisConnectionInfo::default().set_protocol(protocol).set_db(self.database.into());
-        if let Some(credentials) = credentials {
-            settings = settings.set_password(credentials.secret());
+        if let Some(RedisCredentials { user, password, .. }) = credentials {
+            settings = settings.set_password(password);
+            if let Some(user) = user {
+                settings = settings.set_username(user);
+            }
         }
-        match credentials.and_then(RedisCredentials::user) {
-            Some(user) => settings.set_username(user),
-            None => settings,
-        }
+        settings
     }
 
     /// Explains why a server did not accept a connection.
@@ -243,15 +248,9 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 impl Driver {
-    /// That of a connection with a task of its own, without a renewal.
-    pub(super) fn of(task: AbortHandle) -> Self {
-        Self { io: task, renewal: None }
-    }
-
     /// Ends the connection. Requests that are under way on it fail as if it had been lost.
     pub(super) fn end(&self) {
-        self.io.abort();
-        self.renewal.as_ref().inspect(|renewal| renewal.abort());
+        self.0.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -291,7 +290,7 @@ mod tests {
         let task = tokio::spawn(async move {
             let _ = receiver.await;
         });
-        let driver = Arc::new(Driver { io: task.abort_handle(), renewal: None });
+        let driver = Arc::new(Driver(vec![task.abort_handle()]));
         drop(Arc::clone(&driver));
         assert!(!sender.is_closed());
         drop(driver);

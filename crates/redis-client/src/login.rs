@@ -1,25 +1,21 @@
 //! The login of a client: asks for credentials, and renews them while a connection is open.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError};
 use tokio::time::{sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
 use super::retry_pauses::RetryPauses;
-use bellwether::BoxFuture;
-use bellwether::warn_throttled;
+use bellwether::{BoxFuture, warn_throttled};
 
-/// The provider of the credentials of a client, if it has any.
-#[derive(Clone, Default)]
-pub(super) struct Login(Option<Arc<ProvidedLogin>>);
-
-struct ProvidedLogin {
+/// The provider of the credentials of a client.
+pub(super) struct Login {
     provider: Box<dyn CredentialsProvider>,
     /// The call that is under way. Held to read and replace it, never across an `.await`.
     pending: Mutex<Option<PendingCredentials>>,
@@ -28,41 +24,52 @@ struct ProvidedLogin {
 type PendingCredentials = Shared<BoxFuture<'static, Result<RedisCredentials, Arc<str>>>>;
 
 impl Login {
-    pub(super) fn provided(provider: impl CredentialsProvider) -> Self {
-        let pending = Mutex::default();
-        Self(Some(Arc::new(ProvidedLogin { provider: Box::new(provider), pending })))
+    pub(super) fn new(provider: impl CredentialsProvider) -> Arc<Self> {
+        Arc::new(Self { provider: Box::new(provider), pending: Mutex::default() })
     }
 
     /// The credentials for a connection that is opened now.
-    pub(super) async fn credentials(&self) -> Result<Option<RedisCredentials>, ConnectError> {
-        let Some(login) = &self.0 else { return Ok(None) };
-        login.credentials().await.map(Some)
-    }
-
-    /// Other credentials than those that the server refused, if the provider has them by now.
-    pub(super) async fn changed(&self, refused: &RedisCredentials) -> Option<RedisCredentials> {
-        let changed = self.credentials().await.ok()??;
-        (!changed.is_same(refused)).then_some(changed)
-    }
-
-    /// The task that renews credentials over an open connection, if they need that.
-    pub(super) fn renewal(
-        &self,
-        used: &RedisCredentials,
-        socket: &MultiplexedConnection,
-    ) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let login = self.0.as_ref().filter(|_| used.renewal().is_some())?;
-        Some(renew(Arc::clone(login), socket.clone(), used.clone()))
-    }
-}
-
-impl ProvidedLogin {
-    async fn credentials(&self) -> Result<RedisCredentials, ConnectError> {
+    pub(super) async fn credentials(&self) -> Result<RedisCredentials, ConnectError> {
         let pending = self.pending().get_or_insert_with(|| self.ask()).clone();
         let answer = pending.clone().await;
         // The next connection asks again.
         self.pending().take_if(|current| current.ptr_eq(&pending));
         answer.map_err(|reason| ConnectError::unavailable(format!("credentials: {reason}")))
+    }
+
+    /// Authenticates again whenever it is due. It ends with the connection.
+    pub(super) async fn renew(
+        self: Arc<Self>,
+        mut socket: MultiplexedConnection,
+        mut used: RedisCredentials,
+    ) {
+        let mut failures = 0;
+        while let Some(due) = used.renew_after {
+            sleep(if failures == 0 { due } else { PAUSES.after(failures).min(due) }).await;
+            match self.renew_once(&mut socket, &used).await {
+                Ok(renewed) => (used, failures) = (renewed, 0),
+                Err(ConnectError::Reported(error)) if error.is_unrecoverable_error() => return,
+                Err(error) => {
+                    failures += 1;
+                    warn_throttled!(target: "bellwether::store", %error, "credentials could not be renewed: trying again");
+                }
+            }
+        }
+    }
+
+    async fn renew_once(
+        &self,
+        socket: &mut MultiplexedConnection,
+        used: &RedisCredentials,
+    ) -> Result<RedisCredentials, ConnectError> {
+        let renewed = self.credentials().await?;
+        if !renewed.is_same(used) {
+            let mut command = redis::cmd("AUTH");
+            command.arg(&renewed.user).arg(&renewed.password);
+            let answered = timeout(LONGEST_CALL, command.query_async::<()>(socket)).await;
+            answered.map_err(io::Error::from)??;
+        }
+        Ok(renewed)
     }
 
     /// Asks the provider in a task of its own, because a connection may be given up meanwhile.
@@ -83,53 +90,6 @@ impl ProvidedLogin {
     }
 }
 
-/// Authenticates again whenever it is due. It ends with the connection.
-async fn renew(
-    login: Arc<ProvidedLogin>,
-    mut socket: MultiplexedConnection,
-    mut used: RedisCredentials,
-) {
-    let mut failures = 0;
-    while let Some(renewal) = used.renewal() {
-        sleep(if failures == 0 { renewal } else { PAUSES.after(failures).min(renewal) }).await;
-        match renew_once(&login, &mut socket, &used).await {
-            Ok(renewed) => {
-                used = renewed;
-                failures = 0;
-            }
-            Err(ConnectError::Reported(error)) if error.is_unrecoverable_error() => return,
-            Err(error) => {
-                failures += 1;
-                warn_throttled!(target: "bellwether::store", %error, "credentials could not be renewed: trying again");
-            }
-        }
-    }
-}
-
-async fn renew_once(
-    login: &ProvidedLogin,
-    socket: &mut MultiplexedConnection,
-    used: &RedisCredentials,
-) -> Result<RedisCredentials, ConnectError> {
-    let renewed = login.credentials().await?;
-    if !renewed.is_same(used) {
-        let authenticate = authentication(&renewed);
-        let answered = timeout(LONGEST_CALL, authenticate.query_async::<()>(socket)).await;
-        let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
-        answered.map_err(late)??;
-    }
-    Ok(renewed)
-}
-
-fn authentication(credentials: &RedisCredentials) -> Cmd {
-    let mut command = redis::cmd("AUTH");
-    if let Some(user) = credentials.user() {
-        command.arg(user);
-    }
-    command.arg(credentials.secret());
-    command
-}
-
 /// How long a provider, or a server that is told a token, may take.
 const LONGEST_CALL: Duration = Duration::from_secs(10);
 /// Those after renewals that failed.
@@ -142,9 +102,9 @@ mod tests {
     use super::*;
     use bellwether::BoxError;
 
-    fn counting(calls: &Arc<AtomicU32>) -> Login {
+    fn counting(calls: &Arc<AtomicU32>) -> Arc<Login> {
         let calls = Arc::clone(calls);
-        Login::provided(move || {
+        Login::new(move || {
             let calls = Arc::clone(&calls);
             async move {
                 sleep(Duration::from_secs(1)).await;
@@ -159,7 +119,7 @@ mod tests {
         let calls = Arc::default();
         let login = counting(&calls);
         let (one, two) = tokio::join!(login.credentials(), login.credentials());
-        assert!(one.unwrap().unwrap().is_same(&two.unwrap().unwrap()));
+        assert!(one.unwrap().is_same(&two.unwrap()));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         login.credentials().await.unwrap();
         assert_eq!(calls.load(Ordering::Relaxed), 2);
@@ -177,7 +137,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_hangs_is_an_error() {
-        let login = Login::provided(std::future::pending);
+        let login = Login::new(std::future::pending);
         let error = login.credentials().await.err().unwrap();
         assert!(error.to_string().contains("no answer within 10s"), "{error}");
     }

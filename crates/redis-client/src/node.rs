@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
@@ -31,8 +31,8 @@ pub(super) struct RedisNode {
     is_of_cluster: bool,
     breaker: Breaker,
     connections: Box<[SharedConnection]>,
-    /// Whether anything was sent since [`was_used`](Self::was_used) was last called.
-    used: AtomicBool,
+    /// How many requests it had been sent when [`was_used`](Self::was_used) was last called.
+    seen: AtomicU64,
 }
 
 /// Why a node gave no usable reply.
@@ -68,7 +68,7 @@ impl RedisNode {
             breaker: Breaker::new(parts.options.rules(jitter()), parts.outages.clone()),
             connections: (0..parts.connections()).map(connection).collect(),
             state,
-            used: AtomicBool::new(false),
+            seen: AtomicU64::new(0),
         }
     }
 
@@ -83,7 +83,6 @@ impl RedisNode {
         asks: bool,
         deadline: Instant,
     ) -> Result<Replied, NodeError> {
-        self.note_use();
         let counters = &self.state.counters;
         let admission = self.breaker.admit().map_err(|said| {
             counters.failed(said.kind());
@@ -163,14 +162,8 @@ impl RedisNode {
 
     /// Whether anything was sent since the last call.
     pub(super) fn was_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
-    }
-
-    fn note_use(&self) {
-        // Read first, because threads that only read a flag do not contend for it.
-        if self.is_of_cluster && !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
+        let sent = self.state.counters.read().requests();
+        self.seen.swap(sent, Ordering::Relaxed) != sent
     }
 }
 

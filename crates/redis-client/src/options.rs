@@ -1,11 +1,10 @@
 //! Options of a Redis client.
 
 use std::fmt;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::Servers;
+use super::address::{Servers, ServersKind};
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
@@ -34,7 +33,7 @@ pub struct RedisClientOptions {
     pub(super) servers: Servers,
     pub(super) dialer: Dialer,
     /// For the sentinels.
-    pub(super) sentinel_login: Login,
+    pub(super) sentinel_login: Option<Arc<Login>>,
     namespace: String,
     /// How long a request may take.
     pub(super) timeout: Duration,
@@ -75,7 +74,7 @@ impl RedisClientOptions {
     pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
         let url = RedisUrl::parse(url)?;
         let dialer = Dialer {
-            login: url.login.map(Login::provided).unwrap_or_default(),
+            login: url.login.map(Login::new),
             database: url.database,
             #[cfg(feature = "tls")]
             tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::default()))),
@@ -83,7 +82,7 @@ impl RedisClientOptions {
         Ok(Self {
             servers: url.servers,
             dialer,
-            sentinel_login: url.sentinel_login.map(Login::provided).unwrap_or_default(),
+            sentinel_login: url.sentinel_login.map(Login::new),
             namespace: namespace_of(namespace)?,
             timeout: Duration::from_millis(250),
             connect_timeout: Duration::from_secs(5),
@@ -114,7 +113,7 @@ impl RedisClientOptions {
     /// Default: those in the address, or none.
     #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
-        self.dialer.login = Login::provided(provider);
+        self.dialer.login = Some(Login::new(provider));
         self
     }
 
@@ -128,11 +127,11 @@ impl RedisClientOptions {
         mut self,
         provider: impl CredentialsProvider,
     ) -> Result<Self, ConfigError> {
-        if !matches!(self.servers, Servers::Sentinel { .. }) {
+        if !matches!(self.servers.kind, ServersKind::Sentinel { .. }) {
             let reason = "the address must begin with `redis+sentinel://`";
             return Err(ConfigError::NoEffect { setting: "sentinel credentials", reason });
         }
-        self.sentinel_login = Login::provided(provider);
+        self.sentinel_login = Some(Login::new(provider));
         Ok(self)
     }
 
@@ -242,7 +241,7 @@ impl RedisClientOptions {
 
     /// Whether the address is that of a cluster.
     pub fn is_cluster(&self) -> bool {
-        matches!(self.servers, Servers::Cluster { .. })
+        self.servers.kind == ServersKind::Cluster
     }
 
     /// What all names on the server begin with, after `bw:`.

@@ -5,7 +5,7 @@ use std::str;
 use redis::RedisError;
 
 use super::address::ServerAddress;
-use super::request_error::RequestError;
+use super::request_error::{CLUSTER_DOWN, MOVING, RequestError};
 
 /// What to do about an error of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,21 +53,15 @@ pub(super) fn redirection(error: &RequestError, asked: &ServerAddress) -> Redire
     match (reported.code(), target()) {
         (Some("MOVED"), Some((slot, to))) => Redirection::Follow { slot, to },
         (Some("ASK"), Some((slot, to))) => Redirection::AskOnce { slot, to },
-        (Some("TRYAGAIN"), _) => Redirection::Repeat,
-        (Some("CLUSTERDOWN"), _) => Redirection::AwaitCluster,
         (Some("READONLY" | "MASTERDOWN" | "LOADING"), _) => Redirection::AskAnother,
-        // A script has used a name that has moved already.
-        (Some("ERR"), _) if says(reported, "non local key") => Redirection::Repeat,
-        // A script was to write, on a node that answers reads while the cluster takes no requests.
-        (Some("ERR"), _) if says(reported, "cluster is down") => Redirection::AwaitCluster,
-        (Some(_), _) => Redirection::Fail,
+        (Some(_), _) => match error.advice() {
+            MOVING => Redirection::Repeat,
+            CLUSTER_DOWN => Redirection::AwaitCluster,
+            _ => Redirection::Fail,
+        },
         (None, _) if is_lost(reported) => Redirection::AskAnother,
         (None, _) => Redirection::Fail,
     }
-}
-
-fn says(error: &RedisError, text: &str) -> bool {
-    error.detail().is_some_and(|detail| detail.contains(text))
 }
 
 /// Whether an error means that the connection is lost.

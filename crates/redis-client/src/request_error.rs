@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
-use super::connect_error::{ConnectError, Said};
+use super::connect_error::{ConnectError, said};
 use bellwether::{StoreError, StoreErrorKind};
 
 /// Why a request has no usable reply.
@@ -24,13 +24,13 @@ pub(super) enum RequestError {
 }
 
 /// The classification of an error reply.
-struct Classification {
+pub(super) struct Classification {
     /// The first word of the reply, or some words of it. They can be anywhere in the text, because
     /// older servers put the error of a command inside a script there.
     said: &'static str,
-    kind: StoreErrorKind,
+    pub(super) kind: StoreErrorKind,
     /// Added to the message: what an operator can do about it.
-    advice: &'static str,
+    pub(super) advice: &'static str,
 }
 
 impl RequestError {
@@ -48,7 +48,7 @@ impl RequestError {
             | Self::Unconnected(ConnectError::Reported(source)) => {
                 error.with_source(source.clone())
             }
-            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => error,
+            _ => error,
         }
     }
 
@@ -62,7 +62,7 @@ impl RequestError {
 
     /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
-        self.classification().is_some_and(|class| class.said == READONLY)
+        self.classification().is_some_and(Classification::is_of_replica)
     }
 
     /// Whether the server takes the connection for one that has not authenticated.
@@ -89,18 +89,16 @@ impl RequestError {
         }
         match self {
             Self::Malformed => StoreErrorKind::Malformed,
-            Self::TimedOut(_) | Self::Unconnected(ConnectError::Late(_)) => {
-                StoreErrorKind::TimedOut
-            }
-            Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::TimedOut(_) => StoreErrorKind::TimedOut,
             Self::Redirected(_) => StoreErrorKind::NotReady,
-            Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,
+            Self::Unconnected(ConnectError::Other(kind, _)) => *kind,
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 match error.kind() {
                     ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
-                    ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
+                    ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+                        StoreErrorKind::Misconfigured
+                    }
                     ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
-                    ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
                     _ if error.is_timeout() => StoreErrorKind::TimedOut,
                     _ => StoreErrorKind::Unreachable,
                 }
@@ -108,7 +106,7 @@ impl RequestError {
         }
     }
 
-    fn advice(&self) -> &'static str {
+    pub(super) fn advice(&self) -> &'static str {
         self.classification().map_or("", |class| class.advice)
     }
 
@@ -117,10 +115,14 @@ impl RequestError {
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 classify(error)
             }
-            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) | Self::Redirected(_) => {
-                None
-            }
+            _ => None,
         }
+    }
+}
+
+impl Classification {
+    pub(super) fn is_of_replica(&self) -> bool {
+        self.said == READONLY
     }
 }
 
@@ -129,28 +131,10 @@ impl fmt::Display for RequestError {
         match self {
             Self::Malformed => f.write_str("the reply makes no sense"),
             Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reported(error) => Said(error).fmt(f),
+            Self::Reported(error) => said(error, f),
             Self::Unconnected(error) => write!(f, "no connection: {error}"),
             Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
         }
-    }
-}
-
-/// How long a refusal of a command inside a script lasts.
-pub(super) enum Refusal {
-    /// The user lacks a permission.
-    Forbidden,
-    /// The server is a replica, with advice.
-    Replica(&'static str),
-    /// It may be over soon.
-    Temporary,
-}
-
-pub(super) fn refusal(said: &str) -> Refusal {
-    match classify_text(said) {
-        Some(class) if class.said == READONLY => Refusal::Replica(class.advice),
-        Some(class) if class.kind == StoreErrorKind::Misconfigured => Refusal::Forbidden,
-        _ => Refusal::Temporary,
     }
 }
 
@@ -161,7 +145,7 @@ fn classify(error: &RedisError) -> Option<&'static Classification> {
     by_code.or_else(|| classify_text(error.detail()?))
 }
 
-fn classify_text(text: &str) -> Option<&'static Classification> {
+pub(super) fn classify_text(text: &str) -> Option<&'static Classification> {
     CLASSIFICATIONS.iter().find(|class| {
         let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
         let ends = |at: usize| text[at..].starts_with(|after: char| !after.is_alphanumeric());
@@ -211,11 +195,11 @@ const CLASSIFICATIONS: &[Classification] = &[
 
 const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
 
-const MOVING: &str = "its slot is moving to another node of a cluster";
+pub(super) const MOVING: &str = "its slot is moving to another node of a cluster";
 
 const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its slot";
 
-const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
+pub(super) const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
      not reach each other";
 
 const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \

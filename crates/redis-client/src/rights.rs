@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::request::RedisRequest;
-use super::request_error::{Refusal, RequestError, refusal};
+use super::request_error::{RequestError, classify_text};
 use super::script::RedisScript;
 use super::value::RedisValue;
 use bellwether::{StoreError, StoreErrorKind};
@@ -25,13 +25,16 @@ pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
     let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CHECKING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {
-        match refusal(why) {
-            Refusal::Forbidden => missing.push(format!("+{command}")),
-            Refusal::Replica(advice) => {
-                let message = format!("redis, {CHECKING}: {why}: {advice}");
-                return Err(StoreError::new(StoreErrorKind::Refused, message));
+        match classify_text(why) {
+            Some(class) if class.kind == StoreErrorKind::Misconfigured => {
+                missing.push(format!("+{command}"));
             }
-            Refusal::Temporary => {
+            Some(class) if class.is_of_replica() => {
+                let message = format!("redis, {CHECKING}: {why}: {}", class.advice);
+                return Err(StoreError::new(class.kind, message));
+            }
+            // It may be over soon.
+            _ => {
                 tracing::warn!(target: "bellwether::store", command, why, "redis refuses a write for now")
             }
         }

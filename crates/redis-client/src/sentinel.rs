@@ -20,34 +20,38 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::{Value, from_redis_value};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{PushInfo, Value, from_redis_value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::address::ServerAddress;
+use super::address::{ServerAddress, list};
 use super::connect_error::{ConnectError, DialStep};
 use super::dial::{Dialed, Dialer};
 use super::failovers::Failovers;
 use super::options::RedisClientOptions;
 use super::retry_pauses::RetryPauses;
-use bellwether::warn_throttled;
+use bellwether::{StoreErrorKind, warn_throttled};
 
 /// Asks the sentinels of a service for its primary, and follows it.
 pub(super) struct Sentinels {
-    addresses: Vec<ServerAddress>,
-    service: String,
-    /// For connections to the sentinels themselves.
-    dialer: Dialer,
-    /// How long an answer may take once others have answered.
-    timeout: Duration,
-    connect_timeout: Duration,
+    service: Arc<SentinelService>,
     failovers: Arc<Failovers>,
     /// The task that follows the primary. Held to start it, never across an `.await`.
     following: Mutex<Option<JoinHandle<()>>>,
     /// The primary that is used. Held to replace it, never across an `.await`.
     known: Mutex<Option<KnownPrimary>>,
+}
+
+/// A service, and how to connect to its sentinels.
+struct SentinelService {
+    name: String,
+    sentinels: Vec<ServerAddress>,
+    dialer: Dialer,
+    /// How long an answer may take once others have answered.
+    timeout: Duration,
+    connect_timeout: Duration,
 }
 
 /// The primary, as sentinels have named it.
@@ -68,20 +72,23 @@ struct SentinelAnswer {
 impl Sentinels {
     /// It connects at the first question.
     pub(super) fn new(
-        addresses: &[ServerAddress],
-        service: &str,
+        sentinels: &[ServerAddress],
+        name: &str,
         options: &RedisClientOptions,
         failovers: &Arc<Failovers>,
     ) -> Self {
         let mut dialer = options.dialer.clone();
         dialer.login = options.sentinel_login.clone();
         dialer.database = 0;
-        Self {
-            addresses: addresses.to_vec(),
-            service: service.into(),
+        let service = SentinelService {
+            name: name.to_owned(),
+            sentinels: sentinels.to_vec(),
             dialer,
             timeout: options.timeout,
             connect_timeout: options.connect_timeout,
+        };
+        Self {
+            service: Arc::new(service),
             failovers: Arc::clone(failovers),
             following: Mutex::default(),
             known: Mutex::default(),
@@ -95,18 +102,21 @@ impl Sentinels {
     /// If no sentinel answers in time, or none knows the service.
     pub(super) async fn primary(self: &Arc<Self>) -> Result<ServerAddress, ConnectError> {
         self.follow();
-        let answers = self.answers().await?;
-        if answers.len() * 2 <= self.addresses.len() {
+        let service = &self.service;
+        let (answers, sentinels) = (service.answers().await?, service.sentinels.len());
+        if answers.len() * 2 <= sentinels {
             warn_throttled!(
-                target: "bellwether::store", answers = answers.len(),
-                sentinels = self.addresses.len(),
+                target: "bellwether::store", answers = answers.len(), sentinels,
                 "less than a majority of the sentinels answer"
             );
         }
         let known: Vec<_> = answers.into_iter().flatten().collect();
         let Some(chosen) = choose(&known) else {
-            let message =
-                format!("the sentinels {} know no service `{}`", self.list(), self.service);
+            let message = format!(
+                "the sentinels {} know no service `{}`",
+                list(&service.sentinels, ", "),
+                service.name
+            );
             return Err(ConnectError::misconfigured(message));
         };
         let (primary, is_another) = settle(&mut locked(&self.known), chosen, Instant::now());
@@ -117,12 +127,38 @@ impl Sentinels {
         Ok(primary)
     }
 
+    /// Starts the task that follows the primary: at the first question, and again if the runtime that
+    /// ran it has ended.
+    fn follow(self: &Arc<Self>) {
+        let mut following = locked(&self.following);
+        if following.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let (sentinels, service) = (Arc::downgrade(self), Arc::clone(&self.service));
+        *following = Some(tokio::spawn(async move {
+            let hints = Notify::new();
+            let subscribed = service.sentinels.iter().map(|it| service.subscribe(it, &hints));
+            let follow = async {
+                loop {
+                    hints.notified().await;
+                    let Some(sentinels) = sentinels.upgrade() else { return };
+                    if let Err(error) = sentinels.primary().await {
+                        tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
+                    }
+                }
+            };
+            join(join_all(subscribed), follow).await;
+        }));
+    }
+}
+
+impl SentinelService {
     /// The answers of a majority, and of those that answer shortly after. If a sentinel hangs, a
     /// request that needs the primary still has half of its timeout left. Without any answer,
     /// sentinels may be busy, and have as long as connecting may take.
     async fn answers(&self) -> Result<Vec<Option<SentinelAnswer>>, ConnectError> {
         let mut asked: FuturesUnordered<_> =
-            self.addresses.iter().map(|address| self.ask(address)).collect();
+            self.sentinels.iter().map(|address| self.ask(address)).collect();
         let (mut answers, mut error) = (Vec::new(), ConnectError::unavailable("there is none"));
         let mut deadline = Instant::now() + 2 * self.connect_timeout;
         while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
@@ -132,7 +168,7 @@ impl Sentinels {
             }
             let rest = match answers.len() {
                 0 => continue,
-                answered if answered <= self.addresses.len() / 2 => self.timeout / 2,
+                answered if answered <= self.sentinels.len() / 2 => self.timeout / 2,
                 _ => GRACE,
             };
             deadline = deadline.min(Instant::now() + rest);
@@ -145,11 +181,11 @@ impl Sentinels {
         let step = DialStep::new("connection");
         let asked = async {
             let Dialed { mut socket, driver: _driver, .. } =
-                self.dialer.dial(address, None, &step).await?;
+                self.dialer.dial(address, Some(Arc::new(ignored)), &step).await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
-            ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
-            ask.cmd("SENTINEL").arg("MASTER").arg(&self.service).ignore_errors();
+            ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+            ask.cmd("SENTINEL").arg("MASTER").arg(&self.name).ignore_errors();
             let replies: Vec<Value> = ask.query_async(&mut socket).await?;
             let mut replies = replies.into_iter().map(Value::extract_error);
             let primary = replies.next().transpose()?.unwrap_or(Value::Nil);
@@ -162,46 +198,44 @@ impl Sentinels {
 
     /// The error if no sentinel answers, by that of one of them.
     fn unanswered(&self, error: ConnectError) -> ConnectError {
-        let message = format!("no sentinel of {} answers: {error}", self.list());
+        let message = format!("no sentinel of {} answers: {error}", list(&self.sentinels, ", "));
         match error {
-            ConnectError::Late(_) => ConnectError::Late(message.into()),
-            ConnectError::Reported(error) if !error.is_io_error() => error.into(),
-            ConnectError::Misconfigured(_) => error,
-            _ => ConnectError::unavailable(message),
+            ConnectError::Reported(error) if error.is_io_error() => {
+                ConnectError::unavailable(message)
+            }
+            ConnectError::Reported(_) | ConnectError::Other(StoreErrorKind::Misconfigured, _) => {
+                error
+            }
+            ConnectError::Other(kind, _) => ConnectError::Other(kind, message.into()),
         }
     }
 
-    fn list(&self) -> String {
-        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Starts the task that follows the primary: at the first question, and again if the runtime that
-    /// ran it has ended.
-    fn follow(self: &Arc<Self>) {
-        let mut following = locked(&self.following);
-        if following.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        let weak = Arc::downgrade(self);
-        let hints = Arc::<Notify>::default();
-        let subscriptions = self.addresses.iter().map(|address| SentinelSubscription {
-            dialer: self.dialer.clone(),
-            address: address.clone(),
-            service: self.service.clone(),
-            timeout: self.connect_timeout,
-            hints: Arc::clone(&hints),
-        });
-        let subscribed = join_all(subscriptions.map(SentinelSubscription::keep));
-        let follow = async move {
-            loop {
-                hints.notified().await;
-                let Some(sentinels) = weak.upgrade() else { return };
-                if let Err(error) = sentinels.primary().await {
-                    tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
+    /// Keeps a subscription to what a sentinel says about failovers. `hints` is notified when the
+    /// primary may be another one.
+    async fn subscribe(&self, sentinel: &ServerAddress, hints: &Notify) {
+        let mut failures = 0;
+        loop {
+            let began = Instant::now();
+            let step = DialStep::new("connection");
+            let subscribed = self.dialer.subscribe(sentinel, SWITCHED, &step);
+            match step.within(self.connect_timeout, subscribed).await {
+                Ok(mut messages) => {
+                    // A message may have been missed before.
+                    hints.notify_one();
+                    while let Some(message) = messages.next().await {
+                        if is_about(message.get_payload_bytes(), &self.name) {
+                            hints.notify_one();
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(target: "bellwether::store", %sentinel, %error, "no subscription to a sentinel");
                 }
             }
-        };
-        *following = Some(tokio::spawn(async { _ = join(subscribed, follow).await }));
+            // One that was in use is replaced at once.
+            failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
+            sleep(PAUSES.after(failures)).await;
+        }
     }
 }
 
@@ -213,7 +247,7 @@ impl Drop for Sentinels {
 
 impl fmt::Debug for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
+        f.debug_struct("Sentinels").field("service", &self.service.name).finish_non_exhaustive()
     }
 }
 
@@ -244,43 +278,9 @@ fn choose(answers: &[SentinelAnswer]) -> Option<&SentinelAnswer> {
     answers.iter().rev().max_by_key(|answer| (answer.epoch, votes(answer)))
 }
 
-/// A subscription to what a sentinel says about failovers.
-struct SentinelSubscription {
-    dialer: Dialer,
-    address: ServerAddress,
-    service: String,
-    /// How long connecting may take.
-    timeout: Duration,
-    /// Notified when the primary may be another one.
-    hints: Arc<Notify>,
-}
-
-impl SentinelSubscription {
-    async fn keep(self) {
-        let mut failures = 0;
-        loop {
-            let began = Instant::now();
-            let step = DialStep::new("connection");
-            let subscribed = self.dialer.subscribe(&self.address, SWITCHED, &step);
-            match step.within(self.timeout, subscribed).await {
-                Ok(mut messages) => {
-                    // A message may have been missed before.
-                    self.hints.notify_one();
-                    while let Some(message) = messages.next().await {
-                        if is_about(message.get_payload_bytes(), &self.service) {
-                            self.hints.notify_one();
-                        }
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(target: "bellwether::store", sentinel = %self.address, %error, "no subscription to a sentinel");
-                }
-            }
-            // One that was in use is replaced at once.
-            failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
-            sleep(PAUSES.after(failures)).await;
-        }
-    }
+/// Push messages, which are none of a question.
+fn ignored(_: PushInfo) -> Result<(), SendError> {
+    Ok(())
 }
 
 /// Whether a message is about a service: its name is followed by two addresses.

@@ -18,8 +18,9 @@ use bellwether::adapter::micros;
 /// An estimate of the server's time, from replies that carry it.
 #[derive(Debug, Default)]
 pub struct ServerClock {
-    /// Held for a few instructions, never across an `.await`.
-    bounds: Mutex<Option<TimeBounds>>,
+    /// The bounds of the server's time at a local moment. Held for a few instructions, never across
+    /// an `.await`.
+    bounds: Mutex<Option<(LocalMoment, ServerTime)>>,
 }
 
 /// What is known of the server's time, in microseconds since the Unix epoch.
@@ -29,13 +30,6 @@ pub struct ServerTime {
     pub earliest: u64,
     /// It is not later than this.
     pub latest: u64,
-}
-
-/// The bounds of the server's time at a local moment.
-#[derive(Clone, Copy, Debug)]
-struct TimeBounds {
-    at: LocalMoment,
-    time: ServerTime,
 }
 
 /// A moment by both clocks of this machine. The monotonic one stands still while the machine is
@@ -64,17 +58,16 @@ impl ServerClock {
         let latest = server_us.saturating_add(under_way);
         let reported = ServerTime { earliest: server_us, latest };
         let mut bounds = self.bounds();
-        let known = bounds.and_then(|bounds| bounds.moved_on(received_at));
+        let known = estimate(*bounds, received_at);
         let time = known.and_then(|known| known.and(reported)).unwrap_or(reported);
-        *bounds = Some(TimeBounds { at: received_at, time });
+        *bounds = Some((received_at, time));
     }
 
     fn at(&self, local: LocalMoment) -> Option<ServerTime> {
-        let bounds = *self.bounds();
-        bounds?.moved_on(local)
+        estimate(*self.bounds(), local)
     }
 
-    fn bounds(&self) -> MutexGuard<'_, Option<TimeBounds>> {
+    fn bounds(&self) -> MutexGuard<'_, Option<(LocalMoment, ServerTime)>> {
         self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,15 +81,14 @@ impl ServerTime {
     }
 }
 
-impl TimeBounds {
-    /// The bounds at a later moment. None if it is unknown how much later that is.
-    fn moved_on(&self, local: LocalMoment) -> Option<ServerTime> {
-        let passed = local.passed_since(&self.at)?;
-        let drift = passed / u64::from(DRIFT);
-        let earliest = self.time.earliest.saturating_add(passed - drift);
-        let latest = self.time.latest.saturating_add(passed.saturating_add(drift));
-        Some(ServerTime { earliest, latest })
-    }
+/// The bounds at a later moment. None if it is unknown how much later that is.
+fn estimate(bounds: Option<(LocalMoment, ServerTime)>, local: LocalMoment) -> Option<ServerTime> {
+    let (at, time) = bounds?;
+    let passed = local.passed_since(&at)?;
+    let drift = passed / u64::from(DRIFT);
+    let earliest = time.earliest.saturating_add(passed - drift);
+    let latest = time.latest.saturating_add(passed.saturating_add(drift));
+    Some(ServerTime { earliest, latest })
 }
 
 impl LocalMoment {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::address::{ServerAddress, Servers};
+use super::address::{ServerAddress, Servers, ServersKind};
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
@@ -28,21 +28,22 @@ pub(super) enum ServerGroup {
 
 impl ServerGroup {
     pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
+        let Servers { addresses, kind } = &parts.options.servers;
         let failovers = Arc::<Failovers>::default();
-        let destination = match &parts.options.servers {
+        let destination = match kind {
             #[cfg(feature = "cluster")]
-            Servers::Cluster { seeds } => {
-                return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts), seeds.clone())));
+            ServersKind::Cluster => {
+                return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts))));
             }
             #[cfg(feature = "sentinel")]
-            Servers::Sentinel { sentinels, service } => {
-                let sentinels = Sentinels::new(sentinels, service, &parts.options, &failovers);
+            ServersKind::Sentinel { service } => {
+                let sentinels = Sentinels::new(addresses, service, &parts.options, &failovers);
                 Destination::Sentinel(Arc::new(sentinels))
             }
-            servers => Destination::Server(servers.first()),
+            _ => Destination::Server(addresses[0].clone()),
         };
-        let address = parts.options.servers.first();
-        Self::Single(Arc::new(RedisNode::new(parts, address, 0, destination, failovers)))
+        let node = RedisNode::new(parts, addresses[0].clone(), 0, destination, failovers);
+        Self::Single(Arc::new(node))
     }
 
     /// Runs a request on the server, or on the node that owns the slot of its names.

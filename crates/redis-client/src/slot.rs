@@ -1,6 +1,5 @@
 //! Hash slots: a cluster keeps the names of one slot on one node.
 
-use std::array;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,27 +111,10 @@ impl InSlot for Vec<u8> {
 }
 
 /// The slot of its hexadecimal digits, which are in the braces of its names.
-///
-/// The CRC of a text is the exclusive or of those of its digits, each among zeros. So it takes one
-/// step for each byte, and the steps do not depend on each other.
 impl InSlot for Digest {
     fn slot(&self) -> u16 {
-        let bytes = self.as_bytes().iter().zip(DIGITS.iter());
-        let crc = bytes.fold(0, |crc, (byte, of_byte)| crc ^ of_byte[usize::from(*byte)]);
-        crc % SLOTS as u16
+        slot_of(&self.hex())
     }
-}
-
-/// The CRC of the digits of each byte at each place of a digest, among zeros.
-static DIGITS: LazyLock<Box<[[u16; 256]]>> = LazyLock::new(|| {
-    (0..Digest::BYTES).map(|place| array::from_fn(|byte| crc_of_digits(place, byte))).collect()
-});
-
-fn crc_of_digits(place: usize, byte: usize) -> u16 {
-    let mut text = [0; Digest::BYTES * 2];
-    let digits = format!("{byte:02x}");
-    text[place * 2..][..2].copy_from_slice(digits.as_bytes());
-    crc16(&text)
 }
 
 /// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored

@@ -152,7 +152,7 @@ impl SubscriberTask {
                 task.tell(&message);
             }
         });
-        let driver = Arc::new(Driver::of(receiving.abort_handle()));
+        let driver = Arc::new(Driver(vec![receiving.abort_handle()]));
         if let Some(failovers) = self.failovers() {
             failovers.watch(&driver);
             if failovers.count() != begun_after {

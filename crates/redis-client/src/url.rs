@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::address::{ServerAddress, Servers, refused};
+use super::address::{ServerAddress, Servers, ServersKind, refused};
 use super::credentials::RedisCredentials;
 use bellwether::ConfigError;
 
@@ -37,35 +37,40 @@ impl RedisUrl {
         let mut take = |name: &str| query.remove(name);
         let (kind, is_encrypted) = kind(scheme)?;
         let mut sentinel_login = None;
-        let (servers, number) = match kind {
-            "" => (Servers::One(one(addresses(hosts, PORT)?)?), path.trim_matches('/').to_owned()),
+        let addresses =
+            |port| hosts.split(',').map(|host| ServerAddress::parse(host, port)).collect();
+        let (addresses, kind, number): (Result<Vec<_>, _>, _, _) = match kind {
+            "" => (addresses(PORT), ServersKind::Single, path.trim_matches('/').to_owned()),
             "-cluster" => {
-                let seeds = addresses(hosts, PORT)?;
-                (Servers::Cluster { seeds }, path.trim_matches('/').to_owned())
+                (addresses(PORT), ServersKind::Cluster, path.trim_matches('/').to_owned())
             }
             "+sentinel" => {
-                let sentinels = addresses(hosts, SENTINEL_PORT)?;
                 let path = path.get(1..).unwrap_or_default();
                 let (service, number) = path.split_once('/').unwrap_or((path, ""));
                 if service.is_empty() {
                     return Err(refused(SENTINEL));
                 }
                 sentinel_login = credentials(take("sentinel_user"), take("sentinel_password"));
-                (Servers::Sentinel { sentinels, service: service.to_owned() }, number.to_owned())
+                let kind = ServersKind::Sentinel { service: service.to_owned() };
+                (addresses(SENTINEL_PORT), kind, number.to_owned())
             }
             "+unix" if hosts.is_empty() && path.len() > 1 => {
                 login = credentials(take("user"), take("pass"));
-                let socket = ServerAddress::Unix(path.into());
-                (Servers::One(socket), take("db").unwrap_or_default())
+                let socket = vec![ServerAddress::Unix(path.into())];
+                (Ok(socket), ServersKind::Single, take("db").unwrap_or_default())
             }
             _ => return Err(refused(ADDRESS)),
         };
+        let servers = Servers { addresses: addresses?, kind };
+        if servers.kind == ServersKind::Single && servers.addresses.len() > 1 {
+            return Err(refused("only one server can be given with this scheme"));
+        }
         if !query.is_empty() {
             return Err(refused(PARAMETER));
         }
         let number = if number.is_empty() { "0" } else { &number };
         let database = number.parse().map_err(|_| refused("the database must be a number"))?;
-        if database > 0 && matches!(servers, Servers::Cluster { .. }) {
+        if database > 0 && servers.kind == ServersKind::Cluster {
             return Err(refused("a cluster has only database 0"));
         }
         Ok(Self { servers, login, sentinel_login, database, is_encrypted })
@@ -87,18 +92,6 @@ fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
     }
 }
 
-/// The addresses of servers, with the port of those that give none.
-fn addresses(hosts: &str, port: u16) -> Result<Vec<ServerAddress>, ConfigError> {
-    hosts.split(',').map(|host| ServerAddress::parse(host, port)).collect()
-}
-
-fn one(mut addresses: Vec<ServerAddress>) -> Result<ServerAddress, ConfigError> {
-    match (addresses.pop(), addresses.is_empty()) {
-        (Some(address), true) => Ok(address),
-        _ => Err(refused("only one server can be given with this scheme")),
-    }
-}
-
 fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
     let (user, password) = text.split_once(':').map_or((text, None), |(u, p)| (u, Some(p)));
     Ok(credentials(Some(decoded(user)?), password.map(decoded).transpose()?))
@@ -106,7 +99,8 @@ fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
 
 /// A user without a password cannot authenticate.
 fn credentials(user: Option<String>, password: Option<String>) -> Option<RedisCredentials> {
-    Some(RedisCredentials::of_user(user.filter(|user| !user.is_empty()), password?))
+    let user = user.filter(|user| !user.is_empty());
+    Some(RedisCredentials { user, password: password?, renew_after: None })
 }
 
 fn parameters(query: &str) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -153,15 +147,19 @@ mod tests {
         ServerAddress::Tcp { host: host.to_owned(), port }
     }
 
+    fn one(address: ServerAddress) -> Servers {
+        Servers { addresses: vec![address], kind: ServersKind::Single }
+    }
+
     /// The user and the password.
     fn login(credentials: Option<RedisCredentials>) -> Option<(Option<String>, String)> {
-        credentials.map(|login| (login.user().map(str::to_owned), login.secret().to_owned()))
+        credentials.map(|login| (login.user, login.password))
     }
 
     #[test]
     fn every_part_of_an_address_is_read() {
         let url = RedisUrl::parse("redis://us%65r:p%40ss:w%2Frd@example.org:6380/3").unwrap();
-        assert_eq!(url.servers, Servers::One(tcp("example.org", 6380)));
+        assert_eq!(url.servers, one(tcp("example.org", 6380)));
         assert_eq!(login(url.login), Some((Some("user".to_owned()), "p@ss:w/rd".to_owned())));
         assert_eq!(url.database, 3);
     }
@@ -170,7 +168,7 @@ mod tests {
     fn parts_that_are_not_given_have_their_defaults() {
         for url in ["redis://h", "redis://h/", "valkey://h", "redis://@h"] {
             let url = RedisUrl::parse(url).unwrap();
-            assert_eq!(url.servers, Servers::One(tcp("h", 6379)));
+            assert_eq!(url.servers, one(tcp("h", 6379)));
             assert!(url.login.is_none() && url.database == 0);
         }
         let url = RedisUrl::parse("redis://:secret@h").unwrap();
@@ -208,7 +206,7 @@ mod tests {
     #[test]
     fn a_socket_has_its_parts_in_the_query() {
         let url = RedisUrl::parse("unix:///run/re%20dis.sock?db=2&user=u&pass=p%26w").unwrap();
-        assert_eq!(url.servers, Servers::One(ServerAddress::Unix("/run/re dis.sock".into())));
+        assert_eq!(url.servers, one(ServerAddress::Unix("/run/re dis.sock".into())));
         assert_eq!(login(url.login), Some((Some("u".to_owned()), "p&w".to_owned())));
         assert_eq!(url.database, 2);
     }
@@ -239,8 +237,8 @@ mod tests {
     #[test]
     fn several_hosts_have_a_port_each() {
         let url = RedisUrl::parse("redis-cluster://u:p@a,b:2,[::1]/0").unwrap();
-        let seeds = vec![tcp("a", 6379), tcp("b", 2), tcp("::1", 6379)];
-        assert_eq!(url.servers, Servers::Cluster { seeds });
+        let addresses = vec![tcp("a", 6379), tcp("b", 2), tcp("::1", 6379)];
+        assert_eq!(url.servers, Servers { addresses, kind: ServersKind::Cluster });
     }
 
     #[test]

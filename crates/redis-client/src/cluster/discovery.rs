@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::slot_ranges::SlotRanges;
 use crate::node::RedisNode;
@@ -16,44 +16,29 @@ use bellwether::StoreError;
 
 /// The first answer that covers all slots, or the one that covers the most.
 ///
-/// The nodes are asked in turn: the next one when one has failed, or has not answered for a while.
-/// So a hung node costs a few milliseconds.
+/// The nodes are asked in turn, the next one when the one before has not answered for a while. So a
+/// hung node costs a few milliseconds.
 pub(super) async fn discover(
-    nodes: impl IntoIterator<Item = Arc<RedisNode>>,
+    nodes: impl Iterator<Item = impl FnOnce() -> Arc<RedisNode>>,
     deadline: Instant,
 ) -> Result<SlotRanges, StoreError> {
-    let mut nodes = nodes.into_iter();
-    let mut asked = FuturesUnordered::new();
+    let asked = (0..).zip(nodes).map(async |(turn, node)| {
+        sleep(HEDGE * MOST_TURNS.min(turn)).await;
+        ask(node(), deadline).await
+    });
+    let mut asked: FuturesUnordered<_> = asked.collect();
     let mut best: Option<SlotRanges> = None;
-    let mut last_error = None;
-    loop {
-        match nodes.next() {
-            Some(node) => asked.push(ask(node, deadline)),
-            None if asked.is_empty() => break,
-            None => {}
-        }
-        let until = if nodes.size_hint().1 == Some(0) {
-            deadline
-        } else {
-            deadline.min(Instant::now() + HEDGE)
-        };
-        match timeout_at(until, asked.next()).await {
-            Ok(Some(Ok(ranges))) if ranges.coverage() == SLOTS => return Ok(ranges),
-            Ok(Some(Ok(ranges))) => {
-                let is_better = |best: &SlotRanges| ranges.coverage() > best.coverage();
-                if best.as_ref().is_none_or(is_better) {
-                    best = Some(ranges);
-                }
-            }
-            Ok(Some(Err(error))) => last_error = Some(error),
-            Ok(None) | Err(_) => {}
-        }
-        if Instant::now() >= deadline {
-            break;
+    let mut error = RequestError::TimedOut(HEDGE).during(ASKING_FOR_SLOTS, None);
+    while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
+        let known = best.as_ref().map_or(0, SlotRanges::coverage);
+        match answer {
+            Ok(ranges) if ranges.coverage() == SLOTS => return Ok(ranges),
+            Ok(ranges) if best.is_none() || ranges.coverage() > known => best = Some(ranges),
+            Ok(_) => {}
+            Err(failed) => error = failed,
         }
     }
-    let unanswered = || RequestError::TimedOut(HEDGE).during(ASKING_FOR_SLOTS, None);
-    best.ok_or_else(|| last_error.unwrap_or_else(unanswered))
+    best.ok_or(error)
 }
 
 async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
@@ -66,5 +51,7 @@ async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, Stor
 
 const ASKING_FOR_SLOTS: &str = "asking which node owns which slots";
 
-/// How long a node may take before the next one is asked as well.
+/// How long a node may take before the next one is asked as well, and after how many turns all others
+/// are.
 const HEDGE: Duration = Duration::from_millis(20);
+const MOST_TURNS: u32 = 5;

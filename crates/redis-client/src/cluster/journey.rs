@@ -15,21 +15,14 @@ pub(super) struct Journey {
     /// Until when it is repeated after a pause. The rest is for the reply, without which it is not
     /// known whether it was executed.
     repeat_until: Instant,
-    /// Where the request goes next. None is the owner of its slot.
-    pub(super) next: Option<Hop>,
+    /// The node that it goes to next, and whether that is importing its slot (`ASKING`). None is the
+    /// owner of its slot.
+    pub(super) next: Option<(Arc<RedisNode>, bool)>,
     /// Whether a node may have executed it without a reply.
     pub(super) may_be_repeated: bool,
     /// How many redirections were followed.
     redirections: u32,
     pause: Duration,
-}
-
-/// A node that a redirection names.
-#[derive(Debug)]
-pub(super) struct Hop {
-    pub(super) node: Arc<RedisNode>,
-    /// Whether the node is importing the slot (`ASKING`).
-    pub(super) asks: bool,
 }
 
 impl Journey {
@@ -45,11 +38,8 @@ impl Journey {
     /// many.
     pub(super) async fn follow(&mut self, node: Arc<RedisNode>, asks: bool) -> bool {
         self.redirections += 1;
-        self.next = Some(Hop { node, asks });
-        match self.redirections {
-            redirections if redirections <= AT_ONCE => true,
-            redirections => redirections <= MOST && self.pause().await,
-        }
+        self.next = Some((node, asks));
+        self.redirections <= AT_ONCE || self.redirections <= MOST && self.pause().await
     }
 
     /// Waits before the request is repeated, because its slot is moving. Until the slot has moved, it
@@ -73,14 +63,9 @@ impl Journey {
 
     /// Notes an error after which the node may still have executed the request.
     pub(super) fn note_lost(&mut self, error: &RequestError) {
-        self.may_be_repeated |= match error {
-            RequestError::TimedOut(_) => true,
-            // Not an error reply.
-            RequestError::Reported(error) => error.code().is_none(),
-            RequestError::Unconnected(_)
-            | RequestError::Redirected(_)
-            | RequestError::Malformed => false,
-        };
+        // An error without a code is no reply.
+        self.may_be_repeated |= matches!(error, RequestError::TimedOut(_))
+            || matches!(error, RequestError::Reported(error) if error.code().is_none());
     }
 }
 

@@ -17,7 +17,7 @@ mod refresh_schedule;
 mod slot_ranges;
 mod slot_table;
 
-use std::fmt;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use self::discovery::discover;
-use self::journey::{Hop, Journey};
+use self::journey::Journey;
 use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
@@ -43,14 +43,13 @@ use bellwether::{StoreError, StoreErrorKind};
 /// A cluster.
 pub(super) struct Cluster {
     pub(super) table: SlotTable,
-    seeds: Vec<ServerAddress>,
+    parts: Arc<ClientParts>,
     schedule: RefreshSchedule,
     /// The circuit breaker of the whole cluster, which opens when it takes no requests
     /// (`CLUSTERDOWN`) or when no node can be reached. The breakers of nodes do not count that.
     pub(super) breaker: Breaker,
     /// The error of the last refresh, if it failed. Never held across an `.await`.
     last_error: Mutex<Option<StoreError>>,
-    timeout: Duration,
 }
 
 /// Why a request has no reply.
@@ -62,19 +61,17 @@ struct Undelivered {
 }
 
 impl Cluster {
-    /// A cluster with these seeds: nodes that are asked first which nodes there are.
-    pub(super) fn new(parts: Arc<ClientParts>, seeds: Vec<ServerAddress>) -> Self {
+    pub(super) fn new(parts: Arc<ClientParts>) -> Self {
         let timeout = parts.options.timeout;
         let pause = PROBE.mul_f64(0.8 + 0.4 * jitter());
         let rules = BreakerRules { pause, ..parts.options.rules(0.0) };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
             breaker: Breaker::new(rules, parts.outages.clone()),
-            table: SlotTable::new(parts),
-            seeds,
+            table: SlotTable::new(Arc::clone(&parts)),
             schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),
-            timeout,
+            parts,
         }
     }
 
@@ -91,7 +88,7 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Replied, StoreError> {
         let admission = self.breaker.admit()?;
-        self.refresh_if_due(deadline - self.timeout);
+        self.refresh_if_due(deadline - self.parts.options.timeout);
         let outcome = self.deliver(request, deadline).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
@@ -118,13 +115,12 @@ impl Cluster {
         request: &RedisRequest<'_>,
         deadline: Instant,
     ) -> Result<Replied, Undelivered> {
-        let mut journey = Journey::new(deadline, self.timeout);
+        let mut journey = Journey::new(deadline, self.parts.options.timeout);
         loop {
-            let hop = match journey.next.take() {
-                Some(hop) => hop,
-                None => Hop { node: self.owner(request, journey.deadline).await?, asks: false },
+            let (node, asks) = match journey.next.take() {
+                Some(next) => next,
+                None => (self.owner(request, journey.deadline).await?, false),
             };
-            let Hop { node, asks } = hop;
             match node.send(request, asks, journey.deadline).await {
                 Ok(Replied { value, is_repeated }) => {
                     let is_repeated = is_repeated || journey.may_be_repeated;
@@ -278,13 +274,14 @@ impl Cluster {
         let cluster = Arc::clone(self);
         runtime.spawn(async move {
             sleep_until(refresh.begins_at).await;
-            cluster.refresh(first, Instant::now() + cluster.timeout).await;
+            cluster.refresh(first, Instant::now() + cluster.parts.options.timeout).await;
             drop(refresh);
         });
     }
 
     async fn refresh(&self, first: Option<Arc<RedisNode>>, deadline: Instant) {
-        let nodes = self.in_order(first).into_iter().map(|address| self.table.node(&address));
+        let addresses = self.in_order(first).into_iter();
+        let nodes = addresses.map(|address| move || self.table.node(&address));
         let found = discover(nodes, deadline).await;
         match &found {
             Ok(ranges) => self.table.install(ranges),
@@ -299,27 +296,16 @@ impl Cluster {
     /// last the nodes that are down.
     fn in_order(&self, first: Option<Arc<RedisNode>>) -> Vec<ServerAddress> {
         let mut nodes = self.table.in_use();
-        if !nodes.is_empty() {
-            let middle = (jitter() * nodes.len() as f64) as usize % nodes.len();
-            nodes.rotate_left(middle);
-        }
+        let middle = (jitter() * nodes.len() as f64) as usize % nodes.len().max(1);
+        nodes.rotate_left(middle);
         let (down, up): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.is_down());
         let address = |node: Arc<RedisNode>| node.address.clone();
         let up = first.into_iter().chain(up).map(address);
-        let all = up.chain(self.seeds.iter().cloned()).chain(self.table.replicas());
-        let mut order: Vec<ServerAddress> = Vec::new();
-        for address in all.chain(down.into_iter().map(address)) {
-            if !order.contains(&address) {
-                order.push(address);
-            }
-        }
-        order
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("seeds", &self.seeds).finish_non_exhaustive()
+        let seeds = self.parts.options.servers.addresses.iter().cloned();
+        let all = up.chain(seeds).chain(self.table.replicas());
+        let mut known = HashSet::new();
+        let order = all.chain(down.into_iter().map(address));
+        order.filter(|address| known.insert(address.clone())).collect()
     }
 }
 
