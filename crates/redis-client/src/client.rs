@@ -1,5 +1,6 @@
 //! The client: where requests go, and what it knows of its servers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -121,24 +122,16 @@ impl RedisClient {
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
-    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
+    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all). The slot says over
+    /// which connection a group is sent, where a server has several.
     pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
-        if items.is_empty() {
-            return Vec::new();
-        }
+        let Some(first) = items.first() else { return Vec::new() };
         if !self.is_cluster() {
-            return vec![SlotGroup { slot: 0, items }];
+            return vec![SlotGroup { slot: slot(first), items }];
         }
-        let mut items: Vec<_> = items.into_iter().map(|item| (slot(&item), item)).collect();
-        items.sort_by_key(|(slot, _)| *slot);
-        let mut groups = Vec::<SlotGroup<T>>::with_capacity(items.len());
-        for (slot, item) in items {
-            match groups.last_mut() {
-                Some(group) if group.slot == slot => group.items.push(item),
-                _ => groups.push(SlotGroup { slot, items: vec![item] }),
-            }
-        }
-        groups
+        let mut groups = BTreeMap::<u16, Vec<T>>::new();
+        items.into_iter().for_each(|item| groups.entry(slot(&item)).or_default().push(item));
+        groups.into_iter().map(|(slot, items)| SlotGroup { slot, items }).collect()
     }
 
     /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
@@ -330,7 +323,7 @@ impl RedisClient {
 
     /// How often the server was taken to be down.
     pub fn outages(&self) -> u64 {
-        self.0.parts.outages.count()
+        self.0.parts.outages.count.load(Ordering::Relaxed)
     }
 
     /// The number of push messages.
@@ -340,7 +333,7 @@ impl RedisClient {
 
     /// Notified when the server answers again after an outage.
     pub fn is_back(&self) -> Arc<Notify> {
-        self.0.parts.outages.is_back()
+        Arc::clone(&self.0.parts.outages.is_back)
     }
 }
 

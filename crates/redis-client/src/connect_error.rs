@@ -51,7 +51,6 @@ impl ConnectError {
 }
 
 /// What an attempt to connect waits for.
-#[derive(Debug)]
 pub(super) struct DialStep(Mutex<String>);
 
 impl DialStep {

@@ -16,7 +16,6 @@ use super::node_state::NodeState;
 use super::request::RedisRequest;
 
 /// A connection to a server. It ends when this is dropped.
-#[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     pub(super) _driver: Arc<Driver>,
@@ -29,7 +28,6 @@ pub(super) struct Connection {
 }
 
 /// Whether a connection is usable. Its push receiver shares this.
-#[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) node: Arc<NodeState>,
     pub(super) number: u64,

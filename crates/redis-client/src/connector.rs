@@ -1,6 +1,5 @@
 //! The connector: opens connections and sets them up.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -171,12 +170,6 @@ impl Connector {
             }
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

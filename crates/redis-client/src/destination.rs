@@ -9,7 +9,6 @@ use super::connect_error::ConnectError;
 use super::sentinel::Sentinels;
 
 /// Where connections lead.
-#[derive(Clone, Debug)]
 pub(super) enum Destination {
     Server(ServerAddress),
     #[cfg(feature = "sentinel")]

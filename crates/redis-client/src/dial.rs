@@ -29,7 +29,6 @@ pub(super) struct Dialer {
 }
 
 /// An authenticated connection.
-#[derive(Debug)]
 pub(super) struct Dialed {
     pub(super) socket: MultiplexedConnection,
     pub(super) driver: Arc<Driver>,
@@ -38,7 +37,6 @@ pub(super) struct Dialed {
 
 /// The task that writes and reads a connection, and the one that renews its credentials. They end
 /// when this is dropped.
-#[derive(Debug)]
 pub(super) struct Driver(pub(super) Vec<AbortHandle>);
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.

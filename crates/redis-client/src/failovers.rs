@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::dial::Driver;
 use bellwether::adapter::LogThrottle;
+use bellwether::warn_throttled;
 
 /// Counts how often the server was found to be a replica. After a failover its address may lead to
 /// another server, so all older connections are given up.
-#[derive(Debug)]
 pub(super) struct Failovers {
     count: AtomicU64,
     /// The open connections, and some that have ended. Held to add or take them, never across an
@@ -54,10 +54,7 @@ impl Failovers {
     pub(super) fn note(&self) {
         if self.throttle.admit().is_some() {
             self.count.fetch_add(1, Ordering::Relaxed);
-            static LOG: LogThrottle = LogThrottle::once_per(Duration::from_secs(10));
-            if let Some(held_back) = LOG.admit() {
-                tracing::warn!(target: "bellwether::store", held_back, "redis has become a replica: connecting again");
-            }
+            warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
         }
     }
 }

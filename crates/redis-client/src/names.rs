@@ -7,7 +7,6 @@ use bellwether::Digest;
 ///
 /// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever
 /// text the key holds.
-#[derive(Clone, Debug)]
 pub(super) struct Names {
     prefix: String,
 }

@@ -1,6 +1,5 @@
 //! Nodes: a server with its connections and its circuit breaker.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +35,6 @@ pub(super) struct RedisNode {
 }
 
 /// Why a node gave no usable reply.
-#[derive(Clone, Debug)]
 pub(super) struct NodeError {
     /// None if the node is taken to be down, and nothing was sent.
     pub(super) error: Option<RequestError>,
@@ -65,7 +63,7 @@ impl RedisNode {
         Self {
             address,
             is_of_cluster: parts.options.is_cluster(),
-            breaker: Breaker::new(parts.options.rules(jitter()), parts.outages.clone()),
+            breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
             state,
             seen: AtomicU64::new(0),
@@ -164,11 +162,5 @@ impl RedisNode {
     pub(super) fn was_used(&self) -> bool {
         let sent = self.state.counters.read().requests();
         self.seen.swap(sent, Ordering::Relaxed) != sent
-    }
-}
-
-impl fmt::Debug for RedisNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisNode").field("address", &self.address).finish_non_exhaustive()
     }
 }

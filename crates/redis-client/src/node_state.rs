@@ -20,7 +20,6 @@ use bellwether::Digest;
 use bellwether::stats::{NodeCounters, NodeFigures};
 
 /// What all connections of a node share.
-#[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) parts: Arc<ClientParts>,
     /// Its place among the nodes of a cluster.
@@ -39,7 +38,6 @@ pub(super) struct NodeState {
 }
 
 /// The broken connections of a node, until the observer has been told.
-#[derive(Debug)]
 struct BrokenConnections {
     /// For each connection of the node, when the first of any of them broke since that one was
     /// opened.

@@ -179,12 +179,8 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 1,000,000.
     pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
-        if !(1..=1_000_000).contains(&failures) {
-            let setting = "failures until the store is down";
-            let given = failures as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
-        }
-        Ok(Self { down_after: failures, ..self })
+        let down_after = within("failures until the store is down", failures, 1_000_000)?;
+        Ok(Self { down_after, ..self })
     }
 
     /// Sets how often one operation is sent as a probe to a server that is taken to be down. If the
@@ -215,11 +211,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        if !(1..=64).contains(&connections) {
-            let setting = "connections of the store";
-            let given = connections as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 64 });
-        }
+        let connections = within("connections of the store", connections, 64)?;
         Ok(Self { connections, ..self })
     }
 
@@ -259,6 +251,15 @@ impl RedisClientOptions {
         let pause = self.probe_every.mul_f64(0.8 + 0.4 * jitter);
         BreakerRules { after: self.down_after, pause, longest: self.timeout }
     }
+}
+
+/// A number from 1 to `most`.
+fn within(setting: &'static str, number: u32, most: u32) -> Result<u32, ConfigError> {
+    if (1..=most).contains(&number) {
+        return Ok(number);
+    }
+    let [given, most] = [number as usize, most as usize];
+    Err(ConfigError::Number { setting, given, least: 1, most })
 }
 
 /// Shows the address of the server, but neither user nor password.

@@ -34,13 +34,12 @@ pub struct ClientSetup {
 }
 
 /// What all parts of a client share.
-#[derive(Debug)]
 pub(super) struct ClientParts {
     pub(super) options: RedisClientOptions,
     pub(super) setup: ClientSetup,
     pub(super) names: Names,
     pub(super) owners: Arc<SlotOwners>,
-    pub(super) outages: Outages,
+    pub(super) outages: Arc<Outages>,
     /// Whether the server reports changes, as far as is known.
     pub(super) is_tracked: AtomicBool,
     /// The number of messages so far.
@@ -58,7 +57,7 @@ impl ClientParts {
         Self {
             owners: setup.owners.take().unwrap_or_else(owners),
             names: Names::new(options.namespace()),
-            outages: Outages::default(),
+            outages: Arc::default(),
             is_tracked: AtomicBool::new(setup.tracking != Tracking::Nothing),
             pushes: AtomicU64::new(0),
             attempts: AtomicU64::new(0),

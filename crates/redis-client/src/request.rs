@@ -14,14 +14,13 @@ use bellwether::StoreError;
 ///
 /// A request declares all names that its script touches. Some servers require that, and the slot
 /// that the names share determines the node of a cluster.
-#[derive(Debug)]
 pub struct RedisRequest<'a> {
     call: Call<'a>,
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     pub(super) doing: &'static str,
-    /// What it is for, for error messages.
-    label: Option<Label<'a>>,
+    /// What it is for, for error messages. A reference, because few requests fail.
+    label: Option<&'a (dyn fmt::Display + Sync)>,
     /// Whether a script is sent as its text at once.
     is_by_text: bool,
     /// Whether the server's time is read, too.
@@ -31,23 +30,13 @@ pub struct RedisRequest<'a> {
     slot: Option<u16>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Call<'a> {
     Command(&'static str),
     Script(&'a RedisScript),
 }
 
-/// What a request is for. A reference, because few requests fail.
-struct Label<'a>(&'a (dyn fmt::Display + Sync));
-
-impl fmt::Debug for Label<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.0)
-    }
-}
-
 /// The reply to a request.
-#[derive(Debug)]
 pub(super) struct Replied {
     pub(super) value: Value,
     /// Whether the request was lost with its connection and sent again. Then it may have been
@@ -104,7 +93,7 @@ impl<'a> RedisRequest<'a> {
     /// Sets what the request is for. Error messages show it.
     #[must_use]
     pub fn of(self, label: &'a (dyn fmt::Display + Sync)) -> Self {
-        Self { label: Some(Label(label)), ..self }
+        Self { label: Some(label), ..self }
     }
 
     /// Declares that the script must take effect once, and gives 0 if it finds nothing to do, or an
@@ -142,7 +131,7 @@ impl<'a> RedisRequest<'a> {
 
     /// The error for the caller.
     pub(super) fn error(&self, error: &RequestError) -> StoreError {
-        error.during(self.doing, self.label.as_ref().map(|label| label.0))
+        error.during(self.doing, self.label)
     }
 
     /// Reads a reply.
@@ -181,6 +170,12 @@ impl<'a> RedisRequest<'a> {
 
 /// Enough for the number of names.
 const DIGITS: usize = 8;
+
+impl fmt::Debug for RedisRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {:?}", self.doing, self.names)
+    }
+}
 
 impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names, any slot will do.

@@ -14,7 +14,6 @@
 //! The task runs while there is a client. It is subscribed to all sentinels, and asks whenever one
 //! reports a failover or is subscribed to again.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,8 +39,8 @@ pub(super) struct Sentinels {
     failovers: Arc<Failovers>,
     /// The task that follows the primary. Held to start it, never across an `.await`.
     following: Mutex<Option<JoinHandle<()>>>,
-    /// The primary that is used. Held to replace it, never across an `.await`.
-    known: Mutex<Option<KnownPrimary>>,
+    /// The primary that is used, and since when. Held to replace it, never across an `.await`.
+    known: Mutex<Option<(SentinelAnswer, Instant)>>,
 }
 
 /// A service, and how to connect to its sentinels.
@@ -52,13 +51,6 @@ struct SentinelService {
     /// How long an answer may take once others have answered.
     timeout: Duration,
     connect_timeout: Duration,
-}
-
-/// The primary, as sentinels have named it.
-#[derive(Clone, Debug)]
-struct KnownPrimary {
-    answer: SentinelAnswer,
-    since: Instant,
 }
 
 /// What a sentinel says about the primary of a service.
@@ -245,12 +237,6 @@ impl Drop for Sentinels {
     }
 }
 
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("service", &self.service.name).finish_non_exhaustive()
-    }
-}
-
 impl SentinelAnswer {
     /// Reads the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. None if the
     /// sentinel does not know the service.
@@ -310,21 +296,21 @@ pub(super) async fn verify(
 /// For a while after a failover, the other sentinels do not know of it yet, and answers to earlier
 /// questions may arrive late. So an answer of a lower epoch is not used then.
 fn settle(
-    known: &mut Option<KnownPrimary>,
+    known: &mut Option<(SentinelAnswer, Instant)>,
     chosen: &SentinelAnswer,
     now: Instant,
 ) -> (ServerAddress, bool) {
-    if let Some(known) = known
-        && known.answer.epoch > chosen.epoch
-        && now.saturating_duration_since(known.since) < SPREAD
+    let former = known.clone();
+    if let Some((former, since)) = &former
+        && former.epoch > chosen.epoch
+        && now.saturating_duration_since(*since) < SPREAD
     {
-        return (known.answer.primary.clone(), false);
+        return (former.primary.clone(), false);
     }
-    let former = known.as_ref().map(|known| known.answer.clone());
-    if former.as_ref() != Some(chosen) {
-        *known = Some(KnownPrimary { answer: chosen.clone(), since: now });
+    if former.as_ref().is_none_or(|(former, _)| former != chosen) {
+        *known = Some((chosen.clone(), now));
     }
-    let is_another = former.is_some_and(|former| former.primary != chosen.primary);
+    let is_another = former.is_some_and(|(former, _)| former.primary != chosen.primary);
     (chosen.primary.clone(), is_another)
 }
 
@@ -356,7 +342,7 @@ mod tests {
     }
 
     fn settled(
-        known: &mut Option<KnownPrimary>,
+        known: &mut Option<(SentinelAnswer, Instant)>,
         chosen: &SentinelAnswer,
         at: Instant,
     ) -> (String, bool) {

@@ -4,7 +4,6 @@ use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use redis::RedisError;
 use tokio::sync::watch;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
@@ -52,17 +51,15 @@ impl ConnectTime {
 ///
 /// There is one attempt at a time, which goes on without the requests that wait for it. After a failed
 /// one there is a pause, in which requests fail at once, with its error.
-#[derive(Debug)]
 pub(super) struct SharedConnection(Arc<SharedState>);
 
-#[derive(Debug)]
 struct SharedState {
     connector: Connector,
     /// Held for a few steps, never across an `.await`.
     slot: RwLock<ConnectionSlot>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ConnectionSlot {
     state: SlotState,
     /// How many attempts have failed in a row.
@@ -71,7 +68,7 @@ struct ConnectionSlot {
     was_open: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
@@ -107,16 +104,15 @@ impl SharedConnection {
         asks: bool,
         deadline: Instant,
     ) -> Result<Replied, RequestError> {
-        let mut lost = None;
-        let mut is_refused = false;
+        let (mut lost, mut is_refused) = (None, false);
         loop {
             let connection = match (self.open(deadline).await, lost.take()) {
-                (Ok(connection), before) => {
-                    lost = before;
+                (Ok(connection), earlier) => {
+                    lost = earlier;
                     connection
                 }
                 // Whether it was executed before it was lost is unknown, so this is its error.
-                (Err(_), Some(lost)) => return Err(self.reported(lost)),
+                (Err(_), Some(lost)) => return Err(lost),
                 (Err(error), None) => return Err(error),
             };
             let is_repeated = lost.is_some();
@@ -129,25 +125,25 @@ impl SharedConnection {
                 connection.state.give_up();
                 return Err(self.late());
             }
-            if !is_lost(&error) {
-                let error = self.reported(error);
-                if error.is_of_unauthenticated() && connection.has_credentials {
-                    connection.state.give_up();
-                }
-                // Nothing was executed. The next connection may lead to the primary, and has the
-                // credentials of this time.
-                if error.is_of_connection() && connection.is_broken() && !is_refused {
-                    is_refused = true;
-                    continue;
-                }
+            let is_lost = is_lost(&error);
+            let error = RequestError::Reported(error);
+            if error.is_of_replica() {
+                self.0.connector.node.failovers.note();
+            }
+            if is_lost || error.is_of_unauthenticated() && connection.has_credentials {
+                connection.state.give_up();
+            }
+            if is_lost && !is_repeated {
+                tracing::debug!(target: "bellwether::store", %error, "sending again over another connection");
+                lost = Some(error);
+                continue;
+            }
+            // Nothing was executed. The next connection may lead to the primary, and has the
+            // credentials of this time.
+            if is_lost || is_refused || !error.is_of_connection() || !connection.is_broken() {
                 return Err(error);
             }
-            connection.state.give_up();
-            if is_repeated {
-                return Err(self.reported(error));
-            }
-            tracing::debug!(target: "bellwether::store", %error, "sending again over another connection");
-            lost = Some(error);
+            is_refused = true;
         }
     }
 
@@ -173,14 +169,6 @@ impl SharedConnection {
         let timeout = self.0.connector.node.parts.options.timeout;
         RequestError::TimedOut(ConnectTime::of_task().map_or(timeout, |time| time.limit))
     }
-
-    fn reported(&self, error: RedisError) -> RequestError {
-        let error = RequestError::Reported(error);
-        if error.is_of_replica() {
-            self.0.connector.node.failovers.note();
-        }
-        error
-    }
 }
 
 impl SharedState {
@@ -205,7 +193,7 @@ impl SharedState {
             SlotState::Failed { error, again_at } if Instant::now() < *again_at => {
                 return Err(error.clone());
             }
-            SlotState::Empty | SlotState::Open(_) | SlotState::Failed { .. } => {}
+            _ => {}
         }
         let (ended, attempt) = watch::channel(());
         let former = mem::replace(&mut slot.state, SlotState::Dialling(attempt.clone()));

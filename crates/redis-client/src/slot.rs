@@ -126,24 +126,20 @@ pub(super) fn tag_of(slot: u16) -> u32 {
 
 /// The CRC of a number is that of its tenth with one more digit.
 fn tags() -> Box<[u32]> {
-    let mut tags = vec![u32::MAX; SLOTS].into_boxed_slice();
     let mut crcs = Vec::<u16>::new();
-    let mut left = SLOTS;
-    for number in 0_u32.. {
-        let tenth = if number < 10 { 0 } else { crcs[crcs.len() / 10] };
-        let crc = with_byte(tenth, b'0' + (number % 10) as u8);
-        crcs.push(crc);
-        let tag = &mut tags[usize::from(crc) % SLOTS];
-        if *tag == u32::MAX {
-            *tag = number;
-            left -= 1;
-        }
-        if left == 0 {
-            break;
-        }
+    for number in 0..NUMBERS as usize {
+        let tenth = if number < 10 { 0 } else { crcs[number / 10] };
+        crcs.push(with_byte(tenth, b'0' + (number % 10) as u8));
+    }
+    let mut tags = vec![0; SLOTS].into_boxed_slice();
+    for (number, crc) in (0..NUMBERS).zip(crcs).rev() {
+        tags[usize::from(crc) % SLOTS] = number;
     }
     tags
 }
+
+/// The digits of the numbers below this are in all slots.
+const NUMBERS: u32 = 109_758;
 
 fn tag_in(name: &[u8]) -> &[u8] {
     let position = |bytes: &[u8], wanted| bytes.iter().position(|byte| *byte == wanted);

@@ -144,7 +144,11 @@ impl SubscriberTask {
 
     /// Receives messages until the connection ends or another server is the primary.
     async fn receive(&self, mut messages: PubSubStream, begun_after: u64) {
-        let subscribed = Subscribed::begin(self);
+        self.state.send_replace(SubscriptionState::Subscribed);
+        let subscribed = Subscribed(self);
+        tracing::debug!("waiters are told by messages");
+        // Those of this moment have left no mark.
+        self.parts.setup.watchers.tell_all();
         let task = self.clone();
         let receiving = tokio::spawn(async move {
             while let Some(message) = messages.next().await {
@@ -204,16 +208,6 @@ impl SubscriberTask {
 
 /// The time of a subscription. Before and after it, messages may have been lost.
 struct Subscribed<'a>(&'a SubscriberTask);
-
-impl<'a> Subscribed<'a> {
-    fn begin(task: &'a SubscriberTask) -> Self {
-        task.state.send_replace(SubscriptionState::Subscribed);
-        tracing::debug!("waiters are told by messages");
-        // The waiters of this moment have left no mark.
-        task.parts.setup.watchers.tell_all();
-        Self(task)
-    }
-}
 
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {

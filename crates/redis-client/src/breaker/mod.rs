@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use bellwether::adapter::LogThrottle;
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::{StoreError, StoreErrorKind, warn_throttled};
 
 /// Admits all operations while the server answers. While it does not, admits one probe per pause.
 ///
@@ -24,7 +24,6 @@ use bellwether::{StoreError, StoreErrorKind};
 /// Operations that began before the last change of the state are ignored when they end, except
 /// probes. So a thousand callers that time out together open the breaker once. Their late failures
 /// neither keep it open nor open it again.
-#[derive(Debug)]
 pub(super) struct Breaker {
     /// Whether it is closed and no operation has failed since the last success. Then operations do
     /// not take the lock.
@@ -35,30 +34,15 @@ pub(super) struct Breaker {
     machine: Mutex<Machine>,
     /// The error of operations that are not admitted. Never held across an `.await`.
     down: Mutex<StoreError>,
-    outages: Outages,
-    went_down: LogThrottle,
-    came_back: LogThrottle,
+    outages: Arc<Outages>,
 }
 
 /// The outages of all nodes of a client.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outages(Arc<OutageState>);
-
 #[derive(Debug, Default)]
-struct OutageState {
-    count: AtomicU64,
-    is_back: Arc<Notify>,
-}
-
-impl Outages {
-    pub(super) fn count(&self) -> u64 {
-        self.0.count.load(Ordering::Relaxed)
-    }
-
+pub(super) struct Outages {
+    pub(super) count: AtomicU64,
     /// Notified when a node answers again after an outage. Wakes all tasks that wait, or the next one.
-    pub(super) fn is_back(&self) -> Arc<Notify> {
-        Arc::clone(&self.0.is_back)
-    }
+    pub(super) is_back: Arc<Notify>,
 }
 
 /// The settings of a breaker.
@@ -81,7 +65,7 @@ enum Transition {
 }
 
 impl Breaker {
-    pub(super) fn new(rules: BreakerRules, outages: Outages) -> Self {
+    pub(super) fn new(rules: BreakerRules, outages: Arc<Outages>) -> Self {
         let machine = Machine { rules, opened: 0, state: State::Closed { failures: 0 } };
         Self {
             is_healthy: AtomicBool::new(true),
@@ -89,8 +73,6 @@ impl Breaker {
             machine: Mutex::new(machine),
             down: Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN)),
             outages,
-            went_down: LogThrottle::once_per(LOG_EVERY),
-            came_back: LogThrottle::once_per(LOG_EVERY),
         }
     }
 
@@ -121,19 +103,18 @@ impl Breaker {
     }
 
     fn note_down(&self, last: &StoreError) {
-        self.outages.0.count.fetch_add(1, Ordering::Relaxed);
+        self.outages.count.fetch_add(1, Ordering::Relaxed);
         let message = format!("{DOWN}, the last one: {last}");
         *self.down() = StoreError::new(StoreErrorKind::Down, message).with_source(last.clone());
-        if let Some(held_back) = self.went_down.admit() {
-            tracing::warn!(target: "bellwether::store", held_back, %last, "redis is taken to be down");
-        }
+        warn_throttled!(target: "bellwether::store", %last, "redis is taken to be down");
     }
 
     fn note_back(&self) {
-        self.outages.0.is_back.notify_waiters();
+        self.outages.is_back.notify_waiters();
         // For a task that is about to wait.
-        self.outages.0.is_back.notify_one();
-        if let Some(held_back) = self.came_back.admit() {
+        self.outages.is_back.notify_one();
+        static LOG: LogThrottle = LogThrottle::once_per(Duration::from_secs(10));
+        if let Some(held_back) = LOG.admit() {
             tracing::info!(target: "bellwether::store", held_back, "redis answers again");
         }
     }
@@ -148,7 +129,6 @@ impl Breaker {
 }
 
 /// An admitted operation. Dropping it counts as neither a success nor a failure, but ends a probe.
-#[derive(Debug)]
 #[must_use = "an operation that is not ended counts as neither a success nor a failure"]
 pub(super) struct Admission<'a> {
     breaker: &'a Breaker,
@@ -265,8 +245,6 @@ impl Machine {
 const DOWN: &str =
     "redis is taken to be down, and was not asked: too many operations in a row failed";
 
-const LOG_EVERY: Duration = Duration::from_secs(10);
-
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -278,7 +256,7 @@ mod tests {
         BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
     fn breaker() -> Breaker {
-        Breaker::new(RULES, Outages::default())
+        Breaker::new(RULES, Arc::default())
     }
 
     /// Admits an operation and fails it. Returns whether that has opened the breaker.
@@ -291,7 +269,7 @@ mod tests {
     }
 
     fn opened(breaker: &Breaker) -> u64 {
-        breaker.outages.count()
+        breaker.outages.count.load(Ordering::Relaxed)
     }
 
     fn open() -> Breaker {

@@ -9,7 +9,6 @@ use crate::node::RedisNode;
 use crate::request_error::RequestError;
 
 /// How far a request has come.
-#[derive(Debug)]
 pub(super) struct Journey {
     pub(super) deadline: Instant,
     /// Until when it is repeated after a pause. The rest is for the reply, without which it is not

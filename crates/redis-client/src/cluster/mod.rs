@@ -53,7 +53,6 @@ pub(super) struct Cluster {
 }
 
 /// Why a request has no reply.
-#[derive(Clone, Debug)]
 struct Undelivered {
     said: StoreError,
     /// Whether the whole cluster takes no requests.
@@ -67,7 +66,7 @@ impl Cluster {
         let rules = BreakerRules { pause, ..parts.options.rules(0.0) };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
-            breaker: Breaker::new(rules, parts.outages.clone()),
+            breaker: Breaker::new(rules, Arc::clone(&parts.outages)),
             table: SlotTable::new(Arc::clone(&parts)),
             schedule: RefreshSchedule::new(timeout + timeout, every),
             last_error: Mutex::default(),

@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use bellwether::adapter::millis;
 
 /// Admits one refresh at a time.
-#[derive(Debug)]
 pub(super) struct RefreshSchedule {
     /// When the last refresh begins or has begun, and what is closed when it has ended. Held for a
     /// few instructions, never across an `.await`.
@@ -26,7 +25,6 @@ pub(super) struct RefreshSchedule {
 }
 
 /// An admitted refresh. It ends when this is dropped.
-#[derive(Debug)]
 pub(super) struct AdmittedRefresh {
     /// When it may begin.
     pub(super) begins_at: Instant,

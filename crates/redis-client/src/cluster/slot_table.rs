@@ -21,7 +21,7 @@ pub(crate) struct SlotTable {
     nodes: RwLock<NodeTable>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct NodeTable {
     /// A node keeps its place as long as it is in use.
     places: Vec<Option<Arc<RedisNode>>>,
