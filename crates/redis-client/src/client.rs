@@ -19,7 +19,6 @@ use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
-use super::shared_connection::ConnectTime;
 use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;
@@ -144,7 +143,7 @@ impl RedisClient {
     pub async fn connect(&self) -> Result<(), StoreError> {
         // An attempt ends before, and its error says what was missing.
         let deadline = Instant::now() + 2 * self.options().connect_timeout;
-        self.0.servers.connect(CONNECTING, deadline).await
+        self.0.servers.connect(deadline).await
     }
 
     /// Runs the requests of a `connect`. Together they may take as long as
@@ -153,7 +152,7 @@ impl RedisClient {
     /// # Cancel safety
     /// That of the requests.
     pub async fn connecting<T>(&self, connect: impl Future<Output = T>) -> T {
-        ConnectTime::share(self.options().connect_timeout, connect).await
+        share_time(self.options().connect_timeout, connect).await
     }
 
     /// Checks that the user may run scripts, and these commands in them. The commands run on a name
@@ -247,7 +246,7 @@ impl RedisClient {
 
     fn deadline(&self) -> Instant {
         let deadline = Instant::now() + self.options().timeout;
-        ConnectTime::of_task().map_or(deadline, |time| deadline.max(time.until))
+        connect_time().map_or(deadline, |(_, until)| deadline.max(until))
     }
 
     /// Whether it is a client of a cluster.
@@ -347,8 +346,6 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
-
-const CONNECTING: &str = "connecting";
 
 /// A write, which a replica refuses, of a name that is not used.
 static PROBE: LazyLock<RedisScript> =

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 use tokio::time::timeout;
 
 use super::address::ServerAddress;
+use super::lock::locked;
 use bellwether::StoreErrorKind;
 
 /// Why there is no connection.
@@ -60,7 +61,7 @@ impl DialStep {
 
     /// From now on it waits for this of a server.
     pub(super) fn next(&self, what: &str, of: &ServerAddress) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = format!("{of}: no {what}");
+        *locked(&self.0) = format!("{of}: no {what}");
     }
 
     /// Runs an attempt for no longer than a limit. After that, the error says what was missing.
@@ -70,7 +71,7 @@ impl DialStep {
         attempt: impl Future<Output = Result<T, ConnectError>>,
     ) -> Result<T, ConnectError> {
         timeout(limit, attempt).await.unwrap_or_else(|_| {
-            let missing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let missing = locked(&self.0);
             let message = format!("{missing} within {limit:?}");
             Err(ConnectError::Other(StoreErrorKind::TimedOut, message.into()))
         })

@@ -8,9 +8,9 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
 use tokio::select;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::dial::Driver;
 use super::events::ServerEvent;
 use super::node_state::NodeState;
 use super::request::RedisRequest;
@@ -18,7 +18,7 @@ use super::request::RedisRequest;
 /// A connection to a server. It ends when this is dropped.
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
-    pub(super) _driver: Arc<Driver>,
+    pub(super) _tasks: JoinSet<()>,
     /// Whether it has authenticated. If the server does not accept that any more, another connection
     /// has to be opened, with the credentials of that time.
     pub(super) has_credentials: bool,
@@ -35,7 +35,7 @@ pub(super) struct ConnectionState {
     is_tracked: bool,
     is_broken: AtomicBool,
     /// Whether requests are sent over it. Then the node is told when it breaks.
-    is_in_use: AtomicBool,
+    pub(super) is_in_use: AtomicBool,
     /// Whether it has ended, so that no reply will come.
     ended: watch::Sender<bool>,
 }
@@ -104,11 +104,6 @@ impl ConnectionState {
     pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use] = [false; 2].map(AtomicBool::new);
         Self { node, number, is_tracked, is_broken, is_in_use, ended: watch::Sender::new(false) }
-    }
-
-    /// From now on the node is told when it breaks.
-    pub(super) fn use_it(&self) {
-        self.is_in_use.store(true, Ordering::Relaxed);
     }
 
     /// Takes it out of use: the next request opens another one. Requests that are under way on it

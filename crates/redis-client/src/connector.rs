@@ -84,12 +84,11 @@ impl Connector {
             is_resp3 = false;
             dialed = self.dial(address, is_resp3, number, step).await;
         }
-        let (state, Dialed { mut socket, driver, has_credentials }) = dialed?;
+        let (state, Dialed { mut socket, tasks, has_credentials }) = dialed?;
         #[cfg(feature = "sentinel")]
         if let Destination::Sentinel(_) = node.destination {
             verify(&mut socket, address).await?;
         }
-        node.failovers.watch(&driver);
         if node.parts.setup.reads_clock {
             self.read_clock(&mut socket).await?;
         }
@@ -100,8 +99,7 @@ impl Connector {
         {
             tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
         }
-        let connection =
-            Connection { socket, _driver: driver, has_credentials, state, begun_after };
+        let connection = Connection { socket, _tasks: tasks, has_credentials, state, begun_after };
         Ok((connection, tracked_at))
     }
 
@@ -118,7 +116,10 @@ impl Connector {
             let receiver = PushReceiver(Arc::clone(&state));
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
-        Ok((state, self.node.parts.options.dialer.dial(address, pushes, step).await?))
+        let failovers = Arc::clone(&self.node.failovers);
+        let until = async move { failovers.switched.notified().await };
+        let dialer = &self.node.parts.options.dialer;
+        Ok((state, dialer.dial(address, pushes, until, step).await?))
     }
 
     fn is_tracked(&self) -> bool {

@@ -10,7 +10,8 @@ use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::AbortHandle;
+use tokio::select;
+use tokio::task::JoinSet;
 
 use super::address::ServerAddress;
 use super::connect_error::{ConnectError, DialStep};
@@ -18,6 +19,7 @@ use super::credentials::RedisCredentials;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain};
+use bellwether::BoxFuture;
 
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
 #[derive(Clone)]
@@ -31,13 +33,11 @@ pub(super) struct Dialer {
 /// An authenticated connection.
 pub(super) struct Dialed {
     pub(super) socket: MultiplexedConnection,
-    pub(super) driver: Arc<Driver>,
+    /// The task that writes and reads the connection, and the one that renews its credentials. They
+    /// end when this is dropped.
+    pub(super) tasks: JoinSet<()>,
     pub(super) has_credentials: bool,
 }
-
-/// The task that writes and reads a connection, and the one that renews its credentials. They end
-/// when this is dropped.
-pub(super) struct Driver(pub(super) Vec<AbortHandle>);
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.
 pub(super) type PushSender = Arc<dyn AsyncPushSender>;
@@ -49,7 +49,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
     /// Connects to a server, and authenticates: by RESP3 if push messages are received, by RESP2
-    /// otherwise. The caller sets the timeout, and says what was `step` then.
+    /// otherwise. The caller sets the timeout, and says what was `step` then. The connection ends when
+    /// `until` is over; requests that are under way on it fail as if it had been lost.
     ///
     /// # Errors
     /// Those of the stream, of the credentials and of the authentication, and a refusal of the
@@ -61,6 +62,7 @@ impl Dialer {
         &self,
         address: &ServerAddress,
         pushes: Option<PushSender>,
+        until: impl Future<Output = ()> + Send + 'static,
         step: &DialStep,
     ) -> Result<Dialed, ConnectError> {
         let protocol = match pushes {
@@ -72,12 +74,17 @@ impl Dialer {
         let ((socket, io), credentials) = connected?;
         step.next("answer to the first commands", address);
         let has_credentials = credentials.is_some();
-        let mut tasks = vec![io];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {
+            select! {
+                () = io => {}
+                () = until => {}
+            }
+        });
         if let (Some(login), Some(used)) = (&self.login, credentials) {
-            let renewal = Arc::clone(login).renew(socket.clone(), used);
-            tasks.push(tokio::spawn(renewal).abort_handle());
+            tasks.spawn(Arc::clone(login).renew(socket.clone(), used));
         }
-        Ok(Dialed { socket, driver: Arc::new(Driver(tasks)), has_credentials })
+        Ok(Dialed { socket, tasks, has_credentials })
     }
 
     /// Connects to a server, authenticates, and subscribes to a channel by RESP2. The caller sets the
@@ -169,7 +176,7 @@ impl Dialer {
         stream: Box<dyn ByteStream>,
         settings: RedisConnectionInfo,
         pushes: Option<PushSender>,
-    ) -> Result<(MultiplexedConnection, AbortHandle), ConnectError> {
+    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), ConnectError> {
         // The client sets a timeout for every request. A second one here would only cost a timer.
         let mut config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
@@ -179,7 +186,7 @@ impl Dialer {
         let connecting = MultiplexedConnection::new_with_config(&settings, stream, config);
         let (socket, driver) =
             connecting.await.map_err(|error| self.explained(error, &settings))?;
-        Ok((socket, tokio::spawn(driver).abort_handle()))
+        Ok((socket, Box::pin(driver)))
     }
 
     fn settings(
@@ -245,19 +252,6 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl Driver {
-    /// Ends the connection. Requests that are under way on it fail as if it had been lost.
-    pub(super) fn end(&self) {
-        self.0.iter().for_each(AbortHandle::abort);
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 const NO_REDIS: &str =
     "the server does not speak the protocol of Redis at this port: it may expect TLS (`rediss://`)";
 
@@ -280,18 +274,5 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let stream = open_tcp("localhost", port).await.unwrap();
         assert!(stream.nodelay().unwrap() && SockRef::from(&stream).keepalive().unwrap());
-    }
-
-    #[tokio::test]
-    async fn the_task_of_a_connection_ends_with_it() {
-        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
-            let _ = receiver.await;
-        });
-        let driver = Arc::new(Driver(vec![task.abort_handle()]));
-        drop(Arc::clone(&driver));
-        assert!(!sender.is_closed());
-        drop(driver);
-        assert!(task.await.unwrap_err().is_cancelled());
     }
 }

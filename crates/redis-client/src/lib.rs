@@ -58,6 +58,7 @@ mod destination;
 mod dial;
 mod events;
 mod failovers;
+mod lock;
 mod login;
 mod names;
 mod node;

@@ -1,7 +1,7 @@
 //! The login of a client: asks for credentials, and renews them while a connection is open.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
+use super::lock::locked;
 use super::retry_pauses::RetryPauses;
 use bellwether::{BoxFuture, warn_throttled};
 
@@ -30,10 +31,10 @@ impl Login {
 
     /// The credentials for a connection that is opened now.
     pub(super) async fn credentials(&self) -> Result<RedisCredentials, ConnectError> {
-        let pending = self.pending().get_or_insert_with(|| self.ask()).clone();
+        let pending = locked(&self.pending).get_or_insert_with(|| self.ask()).clone();
         let answer = pending.clone().await;
         // The next connection asks again.
-        self.pending().take_if(|current| current.ptr_eq(&pending));
+        locked(&self.pending).take_if(|current| current.ptr_eq(&pending));
         answer.map_err(|reason| ConnectError::unavailable(format!("credentials: {reason}")))
     }
 
@@ -83,10 +84,6 @@ impl Login {
             }
         };
         answer.boxed().shared()
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Option<PendingCredentials>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -134,19 +134,14 @@ impl RedisNode {
         NodeError { error: Some(error), said }
     }
 
-    /// Opens the connections that are not open. `doing` describes that in the error.
+    /// Opens the connections that are not open.
     ///
     /// # Errors
     /// That of the first that fails.
-    pub(super) async fn connect(
-        &self,
-        doing: &'static str,
-        deadline: Instant,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
         let all = self.connections.iter().map(|connection| connection.open(deadline));
-        let opened = try_join_all(all).await;
-        opened.map_err(|error| self.error(error.during(doing, None), error).said)?;
-        Ok(())
+        let said = |error: RequestError| self.error(error.during(CONNECTING, None), error).said;
+        try_join_all(all).await.map(drop).map_err(said)
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -164,3 +159,5 @@ impl RedisNode {
         self.seen.swap(sent, Ordering::Relaxed) != sent
     }
 }
+
+pub(super) const CONNECTING: &str = "connecting";

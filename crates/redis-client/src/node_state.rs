@@ -5,7 +5,7 @@
 //! server after a restart. A client cannot tell that from a network that failed for a moment. So
 //! every broken connection counts as a possible loss of the last writes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
@@ -13,6 +13,7 @@ use super::address::ServerAddress;
 use super::destination::Destination;
 use super::events::ServerEvent;
 use super::failovers::Failovers;
+use super::lock::locked;
 use super::parts::ClientParts;
 use super::server_clock::ServerClock;
 use crate::stats::RedisNodeStats;
@@ -68,7 +69,7 @@ impl NodeState {
 
     /// Notes an attempt to connect to a server.
     pub(super) fn connects_to(&self, address: &ServerAddress) {
-        let mut server = self.server();
+        let mut server = locked(&self.server);
         if server.0.as_ref() != Some(address) {
             *server = (Some(address.clone()), self.counters.read());
         }
@@ -77,22 +78,30 @@ impl NodeState {
 
     /// The figures of the server that the node is, which may be down.
     pub(super) fn stats(&self, is_down: bool) -> Option<RedisNodeStats> {
-        let server = self.server();
+        let server = locked(&self.server);
         let figures = self.counters.read().since(&server.1);
-        Some(RedisNodeStats::new(server.0.as_ref()?.to_string(), &figures, is_down))
+        Some(RedisNodeStats {
+            address: server.0.as_ref()?.to_string(),
+            requests: figures.requests(),
+            redirections: figures.redirections(),
+            errors: figures.errors(),
+            connects: figures.connects(),
+            outages: figures.outages(),
+            is_down,
+        })
     }
 
     /// A connection that was in use broke.
     pub(super) fn broke(&self) {
         let now = Instant::now();
-        let mut broken = self.broken();
+        let mut broken = locked(&self.broken);
         broken.untold.iter_mut().for_each(|untold| _ = untold.get_or_insert(now));
         broken.lost_at.get_or_insert(now);
     }
 
     /// A connection was opened, in place of a former one or not. Call it before it is used.
     pub(super) fn opened(&self, connection: usize, replaces: bool) {
-        let mut broken = self.broken();
+        let mut broken = locked(&self.broken);
         broken.lost_at = None;
         let untold = broken.untold.get_mut(connection).and_then(Option::take);
         if let Some(since) = untold.or_else(|| replaces.then(Instant::now)) {
@@ -103,15 +112,7 @@ impl NodeState {
 
     /// Since when it is out of reach, after it was in use.
     pub(super) fn lost_at(&self) -> Option<Instant> {
-        self.broken().lost_at
-    }
-
-    fn server(&self) -> MutexGuard<'_, (Option<ServerAddress>, NodeFigures)> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn broken(&self) -> MutexGuard<'_, BrokenConnections> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.broken).lost_at
     }
 }
 
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn each_server_has_its_own_figures() {
         let (node, _) = node();
-        *node.server() = Default::default();
+        *locked(&node.server) = Default::default();
         assert_eq!(figures(&node), None);
         node.connects_to(&server(1));
         node.counters.sent(3);

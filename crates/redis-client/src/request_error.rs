@@ -70,11 +70,6 @@ impl RequestError {
         self.classification().is_some_and(|class| class.said == NOAUTH)
     }
 
-    /// Whether another connection may do what this one was refused.
-    pub(super) fn is_of_connection(&self) -> bool {
-        self.is_of_replica() || self.is_of_unauthenticated()
-    }
-
     /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
     /// not.
     pub(super) fn is_outage(&self) -> bool {

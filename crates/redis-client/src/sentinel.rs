@@ -14,7 +14,8 @@
 //! The task runs while there is a client. It is subscribed to all sentinels, and asks whenever one
 //! reports a failover or is subscribed to again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::pending;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
@@ -29,6 +30,7 @@ use super::address::{ServerAddress, list};
 use super::connect_error::{ConnectError, DialStep};
 use super::dial::{Dialed, Dialer};
 use super::failovers::Failovers;
+use super::lock::locked;
 use super::options::RedisClientOptions;
 use super::retry_pauses::RetryPauses;
 use bellwether::{StoreErrorKind, warn_throttled};
@@ -172,8 +174,8 @@ impl SentinelService {
     async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ConnectError> {
         let step = DialStep::new("connection");
         let asked = async {
-            let Dialed { mut socket, driver: _driver, .. } =
-                self.dialer.dial(address, Some(Arc::new(ignored)), &step).await?;
+            let Dialed { mut socket, tasks: _tasks, .. } =
+                self.dialer.dial(address, Some(Arc::new(ignored)), pending(), &step).await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
             ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
@@ -312,10 +314,6 @@ fn settle(
     }
     let is_another = former.is_some_and(|(former, _)| former.primary != chosen.primary);
     (chosen.primary.clone(), is_another)
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The channel of sentinels about primaries that have changed.

@@ -8,11 +8,12 @@
 //! estimate is wrong only until the next reply. Decisions that use the estimate have to tolerate
 //! that.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::lock::locked;
 use bellwether::adapter::micros;
 
 /// An estimate of the server's time, from replies that carry it.
@@ -57,18 +58,14 @@ impl ServerClock {
         let under_way = micros(received_at.monotonic.saturating_duration_since(asked_at));
         let latest = server_us.saturating_add(under_way);
         let reported = ServerTime { earliest: server_us, latest };
-        let mut bounds = self.bounds();
+        let mut bounds = locked(&self.bounds);
         let known = estimate(*bounds, received_at);
         let time = known.and_then(|known| known.and(reported)).unwrap_or(reported);
         *bounds = Some((received_at, time));
     }
 
     fn at(&self, local: LocalMoment) -> Option<ServerTime> {
-        estimate(*self.bounds(), local)
-    }
-
-    fn bounds(&self) -> MutexGuard<'_, Option<(LocalMoment, ServerTime)>> {
-        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+        estimate(*locked(&self.bounds), local)
     }
 }
 

@@ -63,15 +63,11 @@ impl ServerGroup {
     }
 
     /// Opens the connections that are not open.
-    pub(super) async fn connect(
-        &self,
-        doing: &'static str,
-        deadline: Instant,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
         match self {
-            Self::Single(node) => node.connect(doing, deadline).await,
+            Self::Single(node) => node.connect(deadline).await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Box::pin(cluster.connect(doing, deadline)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.connect(deadline)).await,
         }
     }
 

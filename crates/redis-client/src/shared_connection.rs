@@ -1,6 +1,7 @@
 //! A connection that is replaced when it breaks, with a timeout for each request.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -17,27 +18,17 @@ use super::request_error::RequestError;
 use super::retry_pauses::RetryPauses;
 
 task_local! {
-    static CONNECT_TIME: ConnectTime;
+    static CONNECT_TIME: (Duration, Instant);
 }
 
-/// The time of a `connect`, which all its requests share. They may take longer than those of
-/// callers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ConnectTime {
-    limit: Duration,
-    pub(super) until: Instant,
+/// Runs a `connect`, whose requests share a time. They may take longer than those of callers.
+pub(super) async fn share_time<T>(limit: Duration, connect: impl Future<Output = T>) -> T {
+    CONNECT_TIME.scope((limit, Instant::now() + limit), connect).await
 }
 
-impl ConnectTime {
-    /// Runs a `connect` of this task.
-    pub(super) async fn share<T>(limit: Duration, connect: impl Future<Output = T>) -> T {
-        CONNECT_TIME.scope(Self { limit, until: Instant::now() + limit }, connect).await
-    }
-
-    /// That of this task, if it is in a `connect`.
-    pub(super) fn of_task() -> Option<Self> {
-        CONNECT_TIME.try_with(Self::clone).ok()
-    }
+/// The time of the `connect` that this task is in, and when it is over.
+pub(super) fn connect_time() -> Option<(Duration, Instant)> {
+    CONNECT_TIME.try_with(Clone::clone).ok()
 }
 
 /// A connection to a server, opened for the first request and replaced when it breaks. All requests
@@ -140,7 +131,11 @@ impl SharedConnection {
             }
             // Nothing was executed. The next connection may lead to the primary, and has the
             // credentials of this time.
-            if is_lost || is_refused || !error.is_of_connection() || !connection.is_broken() {
+            if is_lost
+                || is_refused
+                || !(error.is_of_replica() || error.is_of_unauthenticated())
+                || !connection.is_broken()
+            {
                 return Err(error);
             }
             is_refused = true;
@@ -167,7 +162,7 @@ impl SharedConnection {
 
     fn late(&self) -> RequestError {
         let timeout = self.0.connector.node.parts.options.timeout;
-        RequestError::TimedOut(ConnectTime::of_task().map_or(timeout, |time| time.limit))
+        RequestError::TimedOut(connect_time().map_or(timeout, |(limit, _)| limit))
     }
 }
 
@@ -230,7 +225,7 @@ impl DialAttempt {
                     mem::replace(&mut slot.was_open, true)
                 };
                 // No request may be sent over it before.
-                connection.state.use_it();
+                connection.state.is_in_use.store(true, Ordering::Relaxed);
                 connector.node.opened(connector.number, was_open);
                 SlotState::Open(Arc::new(connection))
             }

@@ -1,6 +1,6 @@
 //! What servers were sent, and what came of it.
 
-use bellwether::stats::{NodeFigures, StoreErrorStats};
+use bellwether::stats::StoreErrorStats;
 
 /// What one server was sent by a client, and what came of it.
 ///
@@ -25,18 +25,4 @@ pub struct RedisNodeStats {
     pub outages: u64,
     /// Whether its circuit breaker is open.
     pub is_down: bool,
-}
-
-impl RedisNodeStats {
-    pub(super) fn new(address: String, figures: &NodeFigures, is_down: bool) -> Self {
-        Self {
-            address,
-            requests: figures.requests(),
-            redirections: figures.redirections(),
-            errors: figures.errors(),
-            connects: figures.connects(),
-            outages: figures.outages(),
-            is_down,
-        }
-    }
 }

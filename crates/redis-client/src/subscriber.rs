@@ -14,21 +14,22 @@
 //! on to each other.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::Msg;
 use redis::aio::PubSubStream;
 use tokio::runtime::Handle;
+use tokio::select;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::connect_error::{ConnectError, DialStep};
-use super::dial::Driver;
 use super::failovers::Failovers;
+use super::lock::locked;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_group::ServerGroup;
@@ -43,22 +44,14 @@ pub(super) struct Subscriber {
     running: Mutex<Option<AbortHandle>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SubscriptionState {
-    /// Not yet, or not any more.
-    Connecting,
-    Subscribed,
-    /// The last attempt has failed.
-    Failed,
-}
-
 /// Keeps the subscription.
 #[derive(Clone)]
 struct SubscriberTask {
     parts: Arc<ClientParts>,
     servers: ServerGroup,
     channel: String,
-    state: Arc<watch::Sender<SubscriptionState>>,
+    /// Whether it is subscribed, or the last attempt has failed. None while it connects.
+    state: Arc<watch::Sender<Option<bool>>>,
 }
 
 impl Subscriber {
@@ -67,7 +60,7 @@ impl Subscriber {
         let mut mark = Uuid::new_v4().simple().to_string();
         mark.truncate(MARK);
         let channel = parts.names.waiter_channel(&mark);
-        let state = Arc::new(watch::Sender::new(SubscriptionState::Connecting));
+        let state = Arc::new(watch::Sender::new(None));
         let task = SubscriberTask { parts: Arc::clone(parts), servers, channel, state };
         Self { mark, task, running: Mutex::default() }
     }
@@ -82,35 +75,31 @@ impl Subscriber {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        *self.task.state.borrow() == SubscriptionState::Subscribed
+        *self.task.state.borrow() == Some(true)
     }
 
     /// Subscribes, and waits until that has succeeded or failed. Returns whether it has succeeded.
     pub(super) async fn connect(&self) -> bool {
         let mut state = self.task.state.subscribe();
         self.start();
-        let settled = state.wait_for(|state| *state != SubscriptionState::Connecting);
+        let settled = state.wait_for(Option::is_some);
         let settled = timeout(self.task.parts.options.connect_timeout, settled).await;
-        settled.is_ok_and(|state| state.is_ok_and(|state| *state == SubscriptionState::Subscribed))
+        settled.is_ok_and(|state| state.is_ok_and(|state| *state == Some(true)))
     }
 
     /// Starts the task, unless it runs already or there is no runtime.
     fn start(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut running = self.running();
+        let mut running = locked(&self.running);
         if running.as_ref().is_none_or(AbortHandle::is_finished) {
             *running = Some(runtime.spawn(self.task.clone().run()).abort_handle());
         }
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<AbortHandle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        if let Some(running) = self.running().take() {
+        if let Some(running) = locked(&self.running).take() {
             running.abort();
         }
     }
@@ -144,28 +133,25 @@ impl SubscriberTask {
 
     /// Receives messages until the connection ends or another server is the primary.
     async fn receive(&self, mut messages: PubSubStream, begun_after: u64) {
-        self.state.send_replace(SubscriptionState::Subscribed);
-        let subscribed = Subscribed(self);
+        self.state.send_replace(Some(true));
+        let _subscribed = Subscribed(self);
         tracing::debug!("waiters are told by messages");
         // Those of this moment have left no mark.
         self.parts.setup.watchers.tell_all();
-        let task = self.clone();
-        let receiving = tokio::spawn(async move {
+        let receiving = async {
             while let Some(message) = messages.next().await {
-                task.parts.pushes.fetch_add(1, Ordering::Relaxed);
-                task.tell(&message);
+                self.parts.pushes.fetch_add(1, Ordering::Relaxed);
+                self.tell(&message);
             }
-        });
-        let driver = Arc::new(Driver(vec![receiving.abort_handle()]));
-        if let Some(failovers) = self.failovers() {
-            failovers.watch(&driver);
-            if failovers.count() != begun_after {
-                driver.end();
+        };
+        let Some(failovers) = self.failovers() else { return receiving.await };
+        let switched = failovers.switched.notified();
+        if failovers.count() == begun_after {
+            select! {
+                () = receiving => {}
+                () = switched => {}
             }
         }
-        // An error says that it was ended.
-        let _ = receiving.await;
-        drop(subscribed);
     }
 
     /// Those of a single server.
@@ -195,7 +181,7 @@ impl SubscriberTask {
 
     /// Notes that an attempt has failed. Returns the pauses before the next one.
     fn failed(&self, error: &ConnectError) -> RetryPauses {
-        self.state.send_replace(SubscriptionState::Failed);
+        self.state.send_replace(Some(false));
         let is_refused = matches!(error, ConnectError::Reported(error) if !error.is_io_error());
         if is_refused {
             warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
@@ -211,7 +197,7 @@ struct Subscribed<'a>(&'a SubscriberTask);
 
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
-        self.0.state.send_replace(SubscriptionState::Connecting);
+        self.0.state.send_replace(None);
         self.0.parts.setup.watchers.tell_all();
     }
 }

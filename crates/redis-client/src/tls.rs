@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{fmt, fs, io};
 
 use rustls::client::ResolvesClientCert;
@@ -18,6 +18,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::client::TlsStream;
 
 use super::connect_error::ConnectError;
+use super::lock::locked;
 use bellwether::{ConfigError, warn_throttled};
 
 /// How `rediss://` connections are encrypted: which servers the client trusts, and what it presents
@@ -169,7 +170,7 @@ impl TlsConnector {
 
     /// That of the files as they are now, or the last one that could be used.
     async fn config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
-        let (paths, current) = (self.tls.files.clone(), self.current().clone());
+        let (paths, current) = (self.tls.files.clone(), locked(&self.current).clone());
         let (known, was_asked) = (current.clone(), Arc::clone(&self.was_asked));
         // Files are read, and so may be those of the system.
         let renewed = spawn_blocking(move || {
@@ -180,17 +181,13 @@ impl TlsConnector {
             }
         });
         match (renewed.await.map_err(io::Error::other)?, current) {
-            (Ok(renewed), _) => Ok(Arc::clone(&self.current().insert(renewed).1)),
+            (Ok(renewed), _) => Ok(Arc::clone(&locked(&self.current).insert(renewed).1)),
             (Err(reason), Some((_, config))) => {
                 warn_throttled!(target: "bellwether::store", reason, "renewed TLS files cannot be used: the former ones stay");
                 Ok(config)
             }
             (Err(reason), None) => Err(ConnectError::misconfigured(format!("tls: {reason}"))),
         }
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<KnownConfig>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,12 +4,13 @@
 mod model;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::lock::locked;
 use bellwether::adapter::LogThrottle;
 use bellwether::{StoreError, StoreErrorKind, warn_throttled};
 
@@ -81,20 +82,20 @@ impl Breaker {
         let ticket = if self.is_healthy.load(Ordering::Acquire) {
             Some(Ticket { opened: self.opened.load(Ordering::Relaxed), is_probe: false })
         } else {
-            self.machine().admit(Instant::now())
+            locked(&self.machine).admit(Instant::now())
         };
-        let ticket = ticket.ok_or_else(|| self.down().clone())?;
+        let ticket = ticket.ok_or_else(|| locked(&self.down).clone())?;
         Ok(Admission { breaker: self, ticket })
     }
 
     /// Whether the server is taken to be down.
     pub(super) fn is_open(&self) -> bool {
         !self.is_healthy.load(Ordering::Acquire)
-            && matches!(self.machine().state, State::Open { .. })
+            && matches!(locked(&self.machine).state, State::Open { .. })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
-        let mut machine = self.machine();
+        let mut machine = locked(&self.machine);
         let changed = change(&mut machine);
         self.opened.store(machine.opened, Ordering::Relaxed);
         let is_healthy = matches!(machine.state, State::Closed { failures: 0 });
@@ -105,7 +106,8 @@ impl Breaker {
     fn note_down(&self, last: &StoreError) {
         self.outages.count.fetch_add(1, Ordering::Relaxed);
         let message = format!("{DOWN}, the last one: {last}");
-        *self.down() = StoreError::new(StoreErrorKind::Down, message).with_source(last.clone());
+        *locked(&self.down) =
+            StoreError::new(StoreErrorKind::Down, message).with_source(last.clone());
         warn_throttled!(target: "bellwether::store", %last, "redis is taken to be down");
     }
 
@@ -117,14 +119,6 @@ impl Breaker {
         if let Some(held_back) = LOG.admit() {
             tracing::info!(target: "bellwether::store", held_back, "redis answers again");
         }
-    }
-
-    fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn down(&self) -> MutexGuard<'_, StoreError> {
-        self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

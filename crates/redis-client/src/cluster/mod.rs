@@ -18,7 +18,7 @@ mod slot_ranges;
 mod slot_table;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -31,7 +31,9 @@ use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
-use super::node::{NodeError, RedisNode};
+use super::events::ServerEvent;
+use super::lock::locked;
+use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
 use super::redirect::{Redirection, redirection};
 use super::request::{RedisRequest, Replied};
@@ -158,12 +160,15 @@ impl Cluster {
                 journey.follow(owner, false).await
             }
             Redirection::AskOnce { slot, ref to } => {
-                self.table.pass_over(slot);
+                // The answer must not be copied, because the connection to the owner does not report
+                // its changes.
+                self.parts.owners.renew(slot);
                 journey.follow(self.table.node(to), true).await
             }
             Redirection::Repeat => journey.await_move().await,
             Redirection::AwaitCluster => {
-                self.table.distrust(node);
+                // It serves its slots no longer, although it answers. It may have missed changes.
+                self.parts.tell(ServerEvent::AllChanged { node: node.state.place });
                 self.refresh_soon(None);
                 journey.pause().await
             }
@@ -215,7 +220,7 @@ impl Cluster {
     }
 
     fn without_owner(&self, doing: &str) -> Undelivered {
-        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last_error = locked(&self.last_error).clone();
         let said = match last_error {
             Some(error) => {
                 let message = format!("redis, {doing}: {error}");
@@ -233,26 +238,21 @@ impl Cluster {
     ///
     /// # Errors
     /// If no node can be reached, if slots have no owner, or if an owner cannot be reached.
-    pub(super) async fn connect(
-        self: &Arc<Self>,
-        doing: &'static str,
-        deadline: Instant,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn connect(self: &Arc<Self>, deadline: Instant) -> Result<(), StoreError> {
         if self.table.coverage() == 0 {
             self.refresh(None, deadline).await;
         }
-        let covered = self.table.coverage();
-        if covered == 0 {
-            return Err(self.without_owner(doing).said);
+        let missing = SLOTS - self.table.coverage();
+        if missing == SLOTS {
+            return Err(self.without_owner(CONNECTING).said);
         }
-        if covered < SLOTS {
-            let missing = SLOTS - covered;
-            let message = format!("redis, {doing}: {missing} slots of the cluster have no owner");
+        if missing > 0 {
+            let message =
+                format!("redis, {CONNECTING}: {missing} slots of the cluster have no owner");
             return Err(StoreError::new(StoreErrorKind::NotReady, message));
         }
         let owners = self.table.owners();
-        let connecting = owners.iter().map(|(_, node)| node.connect(doing, deadline));
-        try_join_all(connecting).await.map(drop)
+        try_join_all(owners.iter().map(|(_, node)| node.connect(deadline))).await.map(drop)
     }
 
     /// The address of a node that is not known to be down, which differs from call to call.
@@ -288,7 +288,7 @@ impl Cluster {
                 tracing::debug!(target: "bellwether::store", %error, "the slots of the cluster are not known")
             }
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = found.err();
+        *locked(&self.last_error) = found.err();
     }
 
     /// The addresses to ask for slots: nodes that are in use, then the seeds, then replicas, and

@@ -1,12 +1,13 @@
 //! When the slot table is refreshed: one refresh at a time, with a pause between two.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use crate::lock::locked;
 use bellwether::adapter::millis;
 
 /// Admits one refresh at a time.
@@ -39,7 +40,7 @@ impl RefreshSchedule {
 
     /// Admits a refresh, unless one is under way.
     pub(super) fn admit(&self, now: Instant) -> Option<AdmittedRefresh> {
-        let mut last = self.last();
+        let mut last = locked(&self.last);
         let begins_at = match &*last {
             Some((begun, running)) if is_open(running) && now < *begun + self.longest => {
                 return None;
@@ -61,7 +62,7 @@ impl RefreshSchedule {
 
     /// Waits for the end of the refresh that is under way, until the deadline at most.
     pub(super) async fn ended(&self, deadline: Instant) {
-        let end = self.last().as_ref().map(|(_, end)| end.clone());
+        let end = locked(&self.last).as_ref().map(|(_, end)| end.clone());
         if let Some(mut end) = end {
             // Nothing is sent: it is closed. Being late is no error.
             _ = timeout_at(deadline, end.changed()).await;
@@ -70,10 +71,6 @@ impl RefreshSchedule {
 
     fn since_birth(&self, at: Instant) -> u64 {
         millis(at.saturating_duration_since(self.born))
-    }
-
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, watch::Receiver<()>)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,13 +10,12 @@ use crate::address::ServerAddress;
 use crate::events::ServerEvent;
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
-use crate::slot::{InSlot, NO_PLACE, SLOTS, SlotOwners};
+use crate::slot::{InSlot, NO_PLACE, SLOTS};
 use bellwether::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(crate) struct SlotTable {
     parts: Arc<ClientParts>,
-    owners: Arc<SlotOwners>,
     /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
     nodes: RwLock<NodeTable>,
 }
@@ -32,8 +31,7 @@ struct NodeTable {
 impl SlotTable {
     /// A table in which no slot has an owner.
     pub(super) fn new(parts: Arc<ClientParts>) -> Self {
-        let owners = Arc::clone(&parts.owners);
-        Self { parts, owners, nodes: RwLock::default() }
+        Self { parts, nodes: RwLock::default() }
     }
 
     /// The owner of a slot.
@@ -49,7 +47,7 @@ impl SlotTable {
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
         let nodes = self.nodes();
-        then(self.owners.node(slot).and_then(|place| nodes.in_place(place)))
+        then(self.parts.owners.node(slot).and_then(|place| nodes.in_place(place)))
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.
@@ -57,7 +55,7 @@ impl SlotTable {
         let nodes = self.nodes();
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
-        for (slot, place) in (0..).zip(self.owners.iter()) {
+        for (slot, place) in (0..).zip(self.parts.owners.iter()) {
             let place = usize::from(place);
             if let Some(Some(node)) = nodes.places.get(place)
                 && !mem::replace(&mut seen[place], true)
@@ -70,7 +68,7 @@ impl SlotTable {
 
     /// How many slots have an owner.
     pub(super) fn coverage(&self) -> usize {
-        self.owners.iter().filter(|node| *node != NO_PLACE).count()
+        self.parts.owners.iter().filter(|node| *node != NO_PLACE).count()
     }
 
     /// All nodes that are in use.
@@ -93,24 +91,13 @@ impl SlotTable {
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        if self.owners.of(slot).node() != owner.state.place {
+        if self.parts.owners.of(slot).node() != owner.state.place {
             let since = self.nodes().lost_at();
             self.tell_losses(since, &|changed| changed == slot);
         }
-        if self.owners.set(slot, owner.state.place) {
+        if self.parts.owners.set(slot, owner.state.place) {
             self.parts.wake_where(|key| key.slot() == slot);
         }
-    }
-
-    /// A request to a slot is sent to another node than the owner. Its answer must not be copied,
-    /// because the connection to the owner does not report its changes.
-    pub(super) fn pass_over(&self, slot: u16) {
-        self.owners.renew(slot);
-    }
-
-    /// A node serves its slots no longer, although it answers. It may have missed changes.
-    pub(super) fn distrust(&self, node: &RedisNode) {
-        self.parts.tell(ServerEvent::AllChanged { node: node.state.place });
     }
 
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
@@ -124,11 +111,11 @@ impl SlotTable {
             owners.get_mut(slots).unwrap_or_default().fill(place);
         }
         nodes.replicas.clone_from(&ranges.replicas);
-        let changed: Vec<_> = self.owners.iter().zip(&owners).map(|(a, b)| a != *b).collect();
+        let changed: Vec<_> = self.parts.owners.iter().zip(&owners).map(|(a, b)| a != *b).collect();
         if changed.contains(&true) {
             self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
         }
-        (0..).zip(&owners).for_each(|(slot, owner)| _ = self.owners.set(slot, *owner));
+        (0..).zip(&owners).for_each(|(slot, owner)| _ = self.parts.owners.set(slot, *owner));
         let idle = nodes.take_idle(&owners);
         // Dropped after the lock, because this closes connections.
         drop(nodes);
