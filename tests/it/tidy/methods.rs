@@ -10,7 +10,6 @@ use super::sources::{crates, declared, first_name};
 const OPEN: &[&str] = &[
     "Cache",
     "CacheClient",
-    "Cluster",
     "Defaults",
     "FetchRequest",
     "FlightTask",
