@@ -10,7 +10,6 @@ use super::address::ServerAddress;
 use super::breaker::Breaker;
 use super::connector::Connector;
 use super::destination::Destination;
-use super::failovers::Failovers;
 use super::node_state::NodeState;
 use super::parts::ClientParts;
 use super::redirect::{self, Redirection};
@@ -43,21 +42,10 @@ pub(super) struct NodeError {
 }
 
 impl RedisNode {
-    /// A node of a cluster.
-    #[cfg(feature = "cluster")]
-    pub(super) fn of_cluster(parts: &Arc<ClientParts>, address: ServerAddress, place: u16) -> Self {
-        let destination = Destination::Server(address.clone());
-        Self::new(parts, address, place, destination, Arc::default())
-    }
-
-    pub(super) fn new(
-        parts: &Arc<ClientParts>,
-        address: ServerAddress,
-        place: u16,
-        destination: Destination,
-        failovers: Arc<Failovers>,
-    ) -> Self {
-        let state = Arc::new(NodeState::new(Arc::clone(parts), place, destination, failovers));
+    pub(super) fn new(parts: &Arc<ClientParts>, destination: Destination, place: u16) -> Self {
+        let first = || parts.options.servers.addresses[0].clone();
+        let address = destination.fixed().unwrap_or_else(first);
+        let state = Arc::new(NodeState::new(Arc::clone(parts), place, destination));
         let connection =
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {

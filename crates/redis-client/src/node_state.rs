@@ -48,12 +48,9 @@ struct BrokenConnections {
 }
 
 impl NodeState {
-    pub(super) fn new(
-        parts: Arc<ClientParts>,
-        place: u16,
-        destination: Destination,
-        failovers: Arc<Failovers>,
-    ) -> Self {
+    pub(super) fn new(parts: Arc<ClientParts>, place: u16, destination: Destination) -> Self {
+        let is_cluster = parts.options.is_cluster();
+        let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
         let untold = vec![None; parts.connections()];
         Self {
             place,
@@ -148,7 +145,7 @@ mod tests {
         let options = options.connections(2).expect("two connections");
         let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
         let parts = Arc::new(ClientParts::new(options, setup));
-        (NodeState::new(parts, 0, Destination::Server(server(1)), Arc::default()), told)
+        (NodeState::new(parts, 0, Destination::Server(server(1))), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {

@@ -143,8 +143,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = duration_within("timeout of the store", timeout, least, most)?;
+        let timeout = duration_within("timeout of the store", timeout, SHORTEST, LONGEST)?;
         Ok(Self { timeout, ..self })
     }
 
@@ -160,9 +159,8 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 ms to 60 s.
     pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let setting = "time for connecting of the store";
-        let connect_timeout = duration_within(setting, timeout, least, most)?;
+        let connect_timeout = duration_within(setting, timeout, SHORTEST, LONGEST)?;
         Ok(Self { connect_timeout, ..self })
     }
 
@@ -196,8 +194,9 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 100 ms to 60 s.
     pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
-        let probe_every = duration_within("probe interval of the store", interval, least, most)?;
+        let setting = "probe interval of the store";
+        let least = Duration::from_millis(100);
+        let probe_every = duration_within(setting, interval, least, LONGEST)?;
         Ok(Self { probe_every, ..self })
     }
 
@@ -271,6 +270,9 @@ impl fmt::Debug for RedisClientOptions {
             .finish_non_exhaustive()
     }
 }
+
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

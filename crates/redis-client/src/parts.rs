@@ -7,6 +7,7 @@ use redis::{PushInfo, PushKind, Value};
 
 use super::breaker::Outages;
 use super::events::{MessageReader, ServerEvent, ServerObserver, Tracking};
+use super::failovers::Failovers;
 use super::names::Names;
 use super::options::RedisClientOptions;
 use super::script::RedisScript;
@@ -40,6 +41,8 @@ pub(super) struct ClientParts {
     pub(super) names: Names,
     pub(super) owners: Arc<SlotOwners>,
     pub(super) outages: Arc<Outages>,
+    /// Of a single server. Each node of a cluster has its own.
+    pub(super) failovers: Arc<Failovers>,
     /// Whether the server reports changes, as far as is known.
     pub(super) is_tracked: AtomicBool,
     /// The number of messages so far.
@@ -58,6 +61,7 @@ impl ClientParts {
             owners: setup.owners.take().unwrap_or_else(owners),
             names: Names::new(options.namespace()),
             outages: Arc::default(),
+            failovers: Arc::default(),
             is_tracked: AtomicBool::new(setup.tracking != Tracking::Nothing),
             pushes: AtomicU64::new(0),
             attempts: AtomicU64::new(0),

@@ -31,7 +31,7 @@ use super::connect_error::{ConnectError, DialStep};
 use super::dial::{Dialed, Dialer};
 use super::failovers::Failovers;
 use super::lock::locked;
-use super::options::RedisClientOptions;
+use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use bellwether::{StoreErrorKind, warn_throttled};
 
@@ -65,12 +65,8 @@ struct SentinelAnswer {
 
 impl Sentinels {
     /// It connects at the first question.
-    pub(super) fn new(
-        sentinels: &[ServerAddress],
-        name: &str,
-        options: &RedisClientOptions,
-        failovers: &Arc<Failovers>,
-    ) -> Self {
+    pub(super) fn new(sentinels: &[ServerAddress], name: &str, parts: &ClientParts) -> Self {
+        let options = &parts.options;
         let mut dialer = options.dialer.clone();
         dialer.login = options.sentinel_login.clone();
         dialer.database = 0;
@@ -83,7 +79,7 @@ impl Sentinels {
         };
         Self {
             service: Arc::new(service),
-            failovers: Arc::clone(failovers),
+            failovers: Arc::clone(&parts.failovers),
             following: Mutex::default(),
             known: Mutex::default(),
         }

@@ -9,7 +9,6 @@ use super::address::{ServerAddress, Servers, ServersKind};
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
 use super::destination::Destination;
-use super::failovers::Failovers;
 use super::node::RedisNode;
 use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
@@ -29,7 +28,6 @@ pub(super) enum ServerGroup {
 impl ServerGroup {
     pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
         let Servers { addresses, kind } = &parts.options.servers;
-        let failovers = Arc::<Failovers>::default();
         let destination = match kind {
             #[cfg(feature = "cluster")]
             ServersKind::Cluster => {
@@ -37,13 +35,12 @@ impl ServerGroup {
             }
             #[cfg(feature = "sentinel")]
             ServersKind::Sentinel { service } => {
-                let sentinels = Sentinels::new(addresses, service, &parts.options, &failovers);
+                let sentinels = Sentinels::new(addresses, service, parts);
                 Destination::Sentinel(Arc::new(sentinels))
             }
             _ => Destination::Server(addresses[0].clone()),
         };
-        let node = RedisNode::new(parts, addresses[0].clone(), 0, destination, failovers);
-        Self::Single(Arc::new(node))
+        Self::Single(Arc::new(RedisNode::new(parts, destination, 0)))
     }
 
     /// Runs a request on the server, or on the node that owns the slot of its names.

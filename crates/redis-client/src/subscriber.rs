@@ -28,7 +28,6 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::connect_error::{ConnectError, DialStep};
-use super::failovers::Failovers;
 use super::lock::locked;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
@@ -109,7 +108,7 @@ impl SubscriberTask {
     async fn run(self) {
         let mut failures = 0;
         loop {
-            let begun_after = self.failovers().map_or(0, |failovers| failovers.count());
+            let begun_after = self.parts.failovers.count();
             let step = DialStep::new("answer of a sentinel");
             let limit = self.parts.options.connect_timeout;
             match step.within(limit, self.subscribe(&step)).await {
@@ -144,22 +143,12 @@ impl SubscriberTask {
                 self.tell(&message);
             }
         };
-        let Some(failovers) = self.failovers() else { return receiving.await };
-        let switched = failovers.switched.notified();
-        if failovers.count() == begun_after {
+        let switched = self.parts.failovers.switched.notified();
+        if self.parts.failovers.count() == begun_after {
             select! {
                 () = receiving => {}
                 () = switched => {}
             }
-        }
-    }
-
-    /// Those of a single server.
-    fn failovers(&self) -> Option<&Failovers> {
-        match &self.servers {
-            ServerGroup::Single(node) => Some(&node.state.failovers),
-            #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(_) => None,
         }
     }
 

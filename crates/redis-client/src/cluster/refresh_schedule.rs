@@ -1,14 +1,12 @@
 //! When the slot table is refreshed: one refresh at a time, with a pause between two.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::lock::locked;
-use bellwether::adapter::millis;
 
 /// Admits one refresh at a time.
 pub(super) struct RefreshSchedule {
@@ -20,9 +18,6 @@ pub(super) struct RefreshSchedule {
     longest: Duration,
     /// The time from one refresh to the next without a reason.
     every: Duration,
-    /// When that one is due, in ms since `born`. Requests read it without the lock.
-    due_at: AtomicU64,
-    born: Instant,
 }
 
 /// An admitted refresh. It ends when this is dropped.
@@ -34,8 +29,7 @@ pub(super) struct AdmittedRefresh {
 
 impl RefreshSchedule {
     pub(super) fn new(longest: Duration, every: Duration) -> Self {
-        let (last, due_at) = (Mutex::default(), AtomicU64::new(0));
-        Self { last, longest, every, due_at, born: Instant::now() }
+        Self { last: Mutex::default(), longest, every }
     }
 
     /// Admits a refresh, unless one is under way.
@@ -50,14 +44,12 @@ impl RefreshSchedule {
         };
         let (_running, end) = watch::channel(());
         *last = Some((begins_at, end));
-        drop(last);
-        self.due_at.store(self.since_birth(begins_at + self.every), Ordering::Relaxed);
         Some(AdmittedRefresh { begins_at, _running })
     }
 
     /// Whether the last refresh began so long ago that the next one is due without a reason.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.since_birth(now) >= self.due_at.load(Ordering::Relaxed)
+        locked(&self.last).as_ref().is_none_or(|(begun, _)| now >= *begun + self.every)
     }
 
     /// Waits for the end of the refresh that is under way, until the deadline at most.
@@ -67,10 +59,6 @@ impl RefreshSchedule {
             // Nothing is sent: it is closed. Being late is no error.
             _ = timeout_at(deadline, end.changed()).await;
         }
-    }
-
-    fn since_birth(&self, at: Instant) -> u64 {
-        millis(at.saturating_duration_since(self.born))
     }
 }
 

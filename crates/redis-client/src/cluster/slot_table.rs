@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
+use crate::destination::Destination;
 use crate::events::ServerEvent;
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
@@ -159,13 +160,15 @@ impl NodeTable {
         if let Some(node) = self.at(address) {
             return node;
         }
+        let destination = Destination::Server(address.clone());
+        let made = |place| RedisNode::new(parts, destination, place);
         let free = self.places.iter().position(Option::is_none);
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
             // A cluster has no more owners than slots. This one is for the caller only.
-            return Arc::new(RedisNode::of_cluster(parts, address.clone(), NO_PLACE));
+            return Arc::new(made(NO_PLACE));
         }
-        let node = Arc::new(RedisNode::of_cluster(parts, address.clone(), place as u16));
+        let node = Arc::new(made(place as u16));
         self.places.resize(self.places.len().max(place + 1), None);
         self.places[place] = Some(Arc::clone(&node));
         node
