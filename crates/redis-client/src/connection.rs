@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::events::ServerEvent;
-use super::node_state::NodeState;
+use super::node_record::NodeRecord;
 use super::request::RedisRequest;
 
 /// A connection to a server. It ends when this is dropped.
@@ -29,7 +29,7 @@ pub(super) struct Connection {
 
 /// Whether a connection is usable. Its push receiver shares this.
 pub(super) struct ConnectionState {
-    pub(super) node: Arc<NodeState>,
+    pub(super) node: Arc<NodeRecord>,
     pub(super) number: u64,
     /// Whether it is to report changes.
     is_tracked: bool,
@@ -101,7 +101,7 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 }
 
 impl ConnectionState {
-    pub(super) fn new(node: Arc<NodeState>, number: u64, is_tracked: bool) -> Self {
+    pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use] = [false; 2].map(AtomicBool::new);
         Self { node, number, is_tracked, is_broken, is_in_use, ended: watch::Sender::new(false) }
     }

@@ -16,7 +16,7 @@ use super::connection::{Connection, ConnectionState, PushReceiver};
 use super::destination::Destination;
 use super::dial::{Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
-use super::node_state::NodeState;
+use super::node_record::NodeRecord;
 use super::script::RedisScript;
 #[cfg(feature = "sentinel")]
 use super::sentinel::verify;
@@ -24,7 +24,7 @@ use bellwether::warn_throttled;
 
 /// Makes one of the connections of a node.
 pub(super) struct Connector {
-    pub(super) node: Arc<NodeState>,
+    pub(super) node: Arc<NodeRecord>,
     /// The number of the connection in the node. The first one has client tracking.
     pub(super) number: usize,
 }

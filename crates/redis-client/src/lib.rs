@@ -44,6 +44,8 @@
 
 // What only clusters and sentinels need is small, and not worth a mark at each place.
 #![cfg_attr(not(all(feature = "cluster", feature = "sentinel")), allow(unused))]
+// Its only users are released with it.
+#![allow(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod address;
 mod breaker;
@@ -62,7 +64,7 @@ mod lock;
 mod login;
 mod names;
 mod node;
-mod node_state;
+mod node_record;
 mod options;
 mod parts;
 mod redirect;

@@ -10,7 +10,7 @@ use super::address::ServerAddress;
 use super::breaker::Breaker;
 use super::connector::Connector;
 use super::destination::Destination;
-use super::node_state::NodeState;
+use super::node_record::NodeRecord;
 use super::parts::ClientParts;
 use super::redirect::{self, Redirection};
 use super::request::{RedisRequest, Replied};
@@ -25,7 +25,7 @@ use bellwether::adapter::jitter;
 pub(super) struct RedisNode {
     /// The address in a cluster. The first of those that lead to a single server.
     pub(super) address: ServerAddress,
-    pub(super) state: Arc<NodeState>,
+    pub(super) state: Arc<NodeRecord>,
     is_of_cluster: bool,
     breaker: Breaker,
     connections: Box<[SharedConnection]>,
@@ -45,7 +45,7 @@ impl RedisNode {
     pub(super) fn new(parts: &Arc<ClientParts>, destination: Destination, place: u16) -> Self {
         let first = || parts.options.servers.addresses[0].clone();
         let address = destination.fixed().unwrap_or_else(first);
-        let state = Arc::new(NodeState::new(Arc::clone(parts), place, destination));
+        let state = Arc::new(NodeRecord::new(Arc::clone(parts), place, destination));
         let connection =
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {

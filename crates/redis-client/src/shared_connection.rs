@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
+use redis::RedisError;
 use tokio::sync::watch;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
@@ -117,10 +118,7 @@ impl SharedConnection {
                 return Err(self.late());
             }
             let is_lost = is_lost(&error);
-            let error = RequestError::Reported(error);
-            if error.is_of_replica() {
-                self.0.connector.node.failovers.note();
-            }
+            let error = self.reported(error);
             if is_lost || error.is_of_unauthenticated() && connection.has_credentials {
                 connection.state.give_up();
             }
@@ -158,6 +156,14 @@ impl SharedConnection {
                 return Err(self.late());
             }
         }
+    }
+
+    fn reported(&self, error: RedisError) -> RequestError {
+        let error = RequestError::Reported(error);
+        if error.is_of_replica() {
+            self.0.connector.node.failovers.note();
+        }
+        error
     }
 
     fn late(&self) -> RequestError {

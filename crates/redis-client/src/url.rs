@@ -68,8 +68,7 @@ impl RedisUrl {
         if !query.is_empty() {
             return Err(refused(PARAMETER));
         }
-        let number = if number.is_empty() { "0" } else { &number };
-        let database = number.parse().map_err(|_| refused("the database must be a number"))?;
+        let database = database_of(&number)?;
         if database > 0 && servers.kind == ServersKind::Cluster {
             return Err(refused("a cluster has only database 0"));
         }
@@ -90,6 +89,11 @@ fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
         "rediss" | "valkeys" => Ok((kind, true)),
         _ => Err(refused(ADDRESS)),
     }
+}
+
+fn database_of(number: &str) -> Result<u32, ConfigError> {
+    let number = if number.is_empty() { "0" } else { number };
+    number.parse().map_err(|_| refused("the database must be a number"))
 }
 
 fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {

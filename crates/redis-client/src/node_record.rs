@@ -21,7 +21,7 @@ use bellwether::Digest;
 use bellwether::stats::{NodeCounters, NodeFigures};
 
 /// What all connections of a node share.
-pub(super) struct NodeState {
+pub(super) struct NodeRecord {
     pub(super) parts: Arc<ClientParts>,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
@@ -47,7 +47,7 @@ struct BrokenConnections {
     lost_at: Option<Instant>,
 }
 
-impl NodeState {
+impl NodeRecord {
     pub(super) fn new(parts: Arc<ClientParts>, place: u16, destination: Destination) -> Self {
         let is_cluster = parts.options.is_cluster();
         let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
@@ -139,13 +139,13 @@ mod tests {
         ServerAddress::Tcp { host: "h".to_owned(), port }
     }
 
-    fn node() -> (NodeState, Arc<Told>) {
+    fn node() -> (NodeRecord, Arc<Told>) {
         let told = Arc::<Told>::default();
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
         let options = options.connections(2).expect("two connections");
         let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
         let parts = Arc::new(ClientParts::new(options, setup));
-        (NodeState::new(parts, 0, Destination::Server(server(1))), told)
+        (NodeRecord::new(parts, 0, Destination::Server(server(1))), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// The server with its connects and requests.
-    fn figures(node: &NodeState) -> Option<(String, u64, u64)> {
+    fn figures(node: &NodeRecord) -> Option<(String, u64, u64)> {
         node.stats(false).map(|node| (node.address, node.connects, node.requests))
     }
 
