@@ -48,6 +48,7 @@
 #![allow(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod address;
+mod batcher;
 mod breaker;
 mod client;
 #[cfg(feature = "cluster")]
@@ -86,6 +87,7 @@ mod tls;
 mod url;
 mod value;
 
+pub use self::batcher::{BatchSender, Batched, Batcher, CallerCount, CountedCaller};
 pub use self::client::{RedisClient, SlotGroup};
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{MessageReader, ServerEvent, ServerObserver, Tracking};

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bellwether::Key;
 use bellwether_redis_client::RedisClientOptions;
 
-use super::batches::{Batches, RequestCount};
+use super::batches::Batches;
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, reply, script, token};
 use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
 use crate::{LocalQueues, TakeOver};
 use bellwether::store::{Claim, Renew, Watch};
-use bellwether_redis_client::{RedisScript, RedisValue};
+use bellwether_redis_client::{CallerCount, RedisScript, RedisValue};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
@@ -42,7 +42,7 @@ pub struct RedisLock(Arc<SingleLock>);
 
 struct SingleLock {
     lock: Arc<Scripted>,
-    under_way: RequestCount,
+    under_way: CallerCount,
     takes: Batches<2>,
     releases: Batches<1>,
 }
@@ -78,15 +78,15 @@ impl RedisLock {
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
-        Self(Arc::new(SingleLock { lock, under_way: RequestCount::default(), takes, releases }))
+        Self(Arc::new(SingleLock { lock, under_way: CallerCount::default(), takes, releases }))
     }
 }
 
 impl SingleLock {
     async fn acquire(&self, request: Request) -> Result<Attempt, LockError> {
-        let counted = self.under_way.enter();
+        let caller = self.under_way.enter();
         let key = request.claim.key();
-        if counted.is_large && !request.is_repeated {
+        if caller.others() >= LARGE && !request.is_repeated {
             let args = [token(&request.claim), millis(request.lease)];
             let fence = self.takes.ask(self.lock.name(key), args).await?;
             let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
@@ -98,8 +98,8 @@ impl SingleLock {
     }
 
     async fn release(&self, claim: Claim) -> Result<Released, LockError> {
-        let counted = self.under_way.enter();
-        if counted.is_large {
+        let caller = self.under_way.enter();
+        if caller.others() >= LARGE {
             let name = self.lock.name(claim.key());
             let freed = self.releases.ask(name, [token(&claim)]).await?;
             let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
@@ -149,6 +149,9 @@ impl TakeOver for RedisLock {
         self.0.lock.acquire(&request, names, from)
     }
 }
+
+/// With fewer other requests under way, a batch has too few of them to pay for its task.
+const LARGE: usize = 4;
 
 /// The parts of the scripts that release locks with marks.
 const TELL: [&str; 2] = [RedisScript::PRELUDE, include_str!("told.lua")];
