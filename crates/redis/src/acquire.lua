@@ -10,15 +10,15 @@
 --        5 tokens whose leases this caller may take over, 16 bytes each
 --        6 the mark to leave at a lease or a failure that the caller waits for, or ''
 -- gives  {1, now, entry, its remaining life in ms}                      found
---        {2, now, what is left of the lease in ms, its fence,
---            stale entry or false, its remaining life,
+--        {2, now, stale entry or false, its remaining life,
+--            what is left of the lease in ms, its fence,
 --            and the trace of the load if it has one}                   busy
---        {3, now, fence, stale entry or false, its remaining life,
+--        {3, now, stale entry or false, its remaining life, fence,
 --            failures in a row, the failure that other callers share
 --            while this one probes, or false}                           lead
 --            where '' stands for an entry that is no string
---        {4, now, failure, for how long it holds in ms,
---            stale entry or false, its remaining life}                  failed
+--        {4, now, stale entry or false, its remaining life,
+--            failure, for how long it holds in ms}                      failed
 --        {5, now}                                                       late
 --            where now is the server's time in us
 --
@@ -72,13 +72,13 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
     if not busy then leave_mark_at_failure(KEYS[4], failed, waiting, ARGV[6]) end
-    return {4, now, failed, held_up, entry, remaining}
+    return {4, now, entry, remaining, failed, held_up}
   end
   if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
   shared = is_known and age < window and failed
 end
 if busy then
-  return {2, now, busy, lease_fence(lease), entry, remaining, lease_trace(lease)}
+  return {2, now, entry, remaining, busy, lease_fence(lease), lease_trace(lease)}
 end
 if is_there == '' then entry = '' end
 -- A request may come twice. While its lease holds, it is granted again as it was. After the end of
@@ -97,4 +97,4 @@ local taken = token .. struct.pack('>I8I8', fence, term) .. trace
 if marks ~= '' then tell(KEYS[2], waiting) end
 redis.call('SET', KEYS[2], taken .. (marks == '' and waiting or marks), 'PX', term)
 if failed and not shared then redis.call('DEL', KEYS[4]) end
-return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}
+return {3, now, entry, remaining, fence, failures, ARGV[3] ~= '0' and shared}

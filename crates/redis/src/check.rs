@@ -1,20 +1,18 @@
 //! The check at start-up: whether the store can work with the server.
 
-use super::inner::Inner;
 use bellwether::Key;
 use bellwether::{StoreError, StoreErrorKind};
-use bellwether_redis_client::RedisRequest;
+use bellwether_redis_client::{RedisClient, RedisRequest};
 
 /// Connects now instead of at the first use, and runs the commands of operations on names that are
 /// not used. It leaves nothing behind.
-pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
-    let client = &store.client;
+pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), StoreError> {
     client.connect().await?;
     for name in client.names_on_nodes("check") {
         let mut names = vec![name];
         if !client.is_cluster() {
             // Two names in two slots: a node of a cluster refuses that.
-            names.push(store.entry_name(&Key::of("bellwether.check").digest()));
+            names.push(client.name(&Key::of("bellwether.check").digest(), ""));
         }
         client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
     }
@@ -22,18 +20,18 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     for probe in client.probes(CONNECTING) {
         client.run(&probe, Some).await?;
     }
-    if store.near.is_some() && !client.is_tracked() {
-        explain_untracked(store).await?;
+    if has_near && !client.is_tracked() {
+        explain_untracked(client).await?;
     }
     Ok(())
 }
 
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server
 /// without tracking is no error: the near cache then keeps no copies.
-async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
+async fn explain_untracked(client: &RedisClient) -> Result<(), StoreError> {
     let request = RedisRequest::command("CLIENT", [], CONNECTING)
         .with_args([b"TRACKING".to_vec(), b"ON".to_vec()]);
-    match store.client.run(&request, Some).await {
+    match client.run(&request, Some).await {
         Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
             let message = format!("{error}: a near cache needs `+client|tracking`");
             Err(StoreError::new(StoreErrorKind::Misconfigured, message))

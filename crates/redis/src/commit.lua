@@ -2,7 +2,7 @@
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
---        4 fence   5 when the lease was granted, in us   6 how long watermarks are kept, in us
+--        4 fence   5 when the lease was granted, in us
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
 -- One script, because between two writes in two steps, a reader would find neither an entry nor a
@@ -22,7 +22,7 @@ if not holds then
   local age = now - ARGV[5]
   -- If the clock was set back, it is unknown what happened since the grant. It was set back if the
   -- grant is in the future, or if less time has passed than the holder has counted.
-  local is_known = age >= 0 and age < tonumber(ARGV[6]) and stored_at(ARGV[2]) <= now + drift
+  local is_known = age >= 0 and age < watermark_life * 1000 and stored_at(ARGV[2]) <= now + drift
   superseded = newer or not is_known or fence <= watermark or fence <= stored
 end
 local set, message = {}, nil

@@ -38,20 +38,20 @@ use bytes::Bytes;
 
 use bellwether::Digest;
 use bellwether::Lifetimes;
-use bellwether::adapter::millis;
-use bellwether::store::{Draft, TagEpoch, Value};
+use bellwether::adapter::{micros, millis};
+use bellwether::store::{Draft, Entry, Remaining, TagEpoch, Value};
+use bellwether_redis_client::ServerTime;
 
-/// What an envelope holds in addition to the draft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+/// The contents of an envelope.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) draft: Draft,
     pub(super) fence: u64,
     pub(super) stored_at: u64,
     /// Whether a script has made it stale before the end of its ttl.
     pub(super) is_expired: bool,
+    pub(super) epochs: Vec<TagEpoch>,
 }
-
-/// The contents of an envelope.
-pub(super) type Opened = (Draft, Stamp, Vec<TagEpoch>);
 
 /// Why bytes are not an envelope of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,43 @@ pub(super) enum Unreadable {
     OtherKey,
 }
 
+impl Opened {
+    pub(super) fn entry(self, remaining: Remaining) -> Entry {
+        self.draft.into_tagged_entry(self.fence, self.stored_at, remaining, self.epochs)
+    }
+
+    /// Whether it may be invalid because the server's clock was set back: its life may be over, or
+    /// may not have begun. If the clock was not set, this holds only at the very end of a life.
+    pub(super) fn may_be_over(&self, now: Option<ServerTime>) -> bool {
+        now.is_none_or(|now| {
+            self.stored_at > now.earliest.saturating_add(DRIFT)
+                || now.latest.saturating_sub(self.stored_at) >= self.life()
+        })
+    }
+
+    /// What is left of its life at a time of the server, or none if it is over. The life of an entry from
+    /// a later time has not begun: the server's clock was set back. `lookup.lua` goes by the same rules.
+    pub(super) fn life_left(&self, now: u64) -> Option<Duration> {
+        if self.stored_at > now.saturating_add(DRIFT) {
+            return None;
+        }
+        let left = self.life().saturating_sub(now.saturating_sub(self.stored_at));
+        (left > 0).then(|| Duration::from_micros(left))
+    }
+
+    fn life(&self) -> u64 {
+        micros(self.draft.lifetimes().life())
+    }
+}
+
 /// Encodes a draft.
-pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp, epochs: &[TagEpoch]) -> Vec<u8> {
+pub(super) fn seal(
+    draft: &Draft,
+    key: &Digest,
+    fence: u64,
+    stored_at: u64,
+    epochs: &[TagEpoch],
+) -> Vec<u8> {
     let value = draft.value().encoded();
     // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
@@ -76,8 +111,8 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp, epochs: &[TagEpoch
     let early = u8::from(lifetimes.is_refreshed_early());
     sealed.extend_from_slice(&[version, draft.codec(), early, 0, 0]);
     sealed.extend_from_slice(key.as_bytes());
-    sealed.extend_from_slice(&stamp.fence.to_be_bytes());
-    sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
+    sealed.extend_from_slice(&fence.to_be_bytes());
+    sealed.extend_from_slice(&stored_at.to_be_bytes());
     let stale = [lifetimes.while_revalidate(), lifetimes.if_error(), lifetimes.for_validation()];
     for window in [lifetimes.ttl()].into_iter().chain(stale) {
         sealed.extend_from_slice(&millis(window).to_be_bytes());
@@ -88,23 +123,19 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp, epochs: &[TagEpoch
     // In the place of the checksum, until it is known.
     sealed.extend_from_slice(&[0; HEADER - SUMMED]);
     if version == TAGGED {
-        seal_tags(&mut sealed, epochs);
+        // An entry has at most 33.
+        sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
+    }
+    for epoch in epochs {
+        sealed.extend_from_slice(epoch.tag().as_bytes());
+        sealed.extend_from_slice(&epoch.hard().to_be_bytes());
+        sealed.extend_from_slice(&epoch.soft().to_be_bytes());
     }
     sealed.extend_from_slice(value);
     let (header, rest) = sealed.split_at(HEADER);
     let sum = checksum(&header[..SUMMED], rest);
     sealed[SUMMED..HEADER].copy_from_slice(&sum.to_be_bytes());
     sealed
-}
-
-fn seal_tags(sealed: &mut Vec<u8>, epochs: &[TagEpoch]) {
-    // An entry has at most 33.
-    sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
-    for epoch in epochs {
-        sealed.extend_from_slice(epoch.tag().as_bytes());
-        sealed.extend_from_slice(&epoch.hard().to_be_bytes());
-        sealed.extend_from_slice(&epoch.soft().to_be_bytes());
-    }
 }
 
 /// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
@@ -155,7 +186,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    Ok((draft, Stamp { fence, stored_at, is_expired: flag == *EXPIRED }, epochs))
+    Ok(Opened { draft, fence, stored_at, is_expired: flag == *EXPIRED, epochs })
 }
 
 /// The tags of an envelope: the bytes between the header and the value.
@@ -208,6 +239,9 @@ fn checksum(header: &[u8], value: &[u8]) -> u32 {
     sum.finalize()
 }
 
+/// How far two clocks may drift apart during one load, in us. The scripts have the same value.
+pub(super) const DRIFT: u64 = 1_000_000;
+
 const MAGIC: &[u8; 3] = b"BWE";
 /// The version without tags.
 const UNTAGGED: u8 = 1;
@@ -251,8 +285,7 @@ mod tests {
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest::from(std::array::from_fn(|index| index as u8));
         let stored_at = 0x1112_1314_1516_1718;
-        let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at, is_expired: false };
-        (seal(&draft, &digest, stamp, &[]), digest)
+        (seal(&draft, &digest, 0x0102_0304_0506_0708, stored_at, &[]), digest)
     }
 
     fn sealed_with(tags: u8) -> (Vec<u8>, Digest, Vec<TagEpoch>) {
@@ -260,8 +293,7 @@ mod tests {
         let digest = Key::of("item").digest();
         let epoch = |tag: u8| TagEpoch::new(Digest::from([tag; 20]), u64::from(tag) << 32, 7);
         let epochs: Vec<_> = (0..tags).map(epoch).collect();
-        let stamp = Stamp { fence: 1, stored_at: 2, is_expired: false };
-        let sealed = seal(&draft, &digest, stamp, &epochs);
+        let sealed = seal(&draft, &digest, 1, 2, &epochs);
         (sealed, digest, epochs)
     }
 
@@ -281,8 +313,8 @@ mod tests {
     fn tags_are_opened_as_they_were_sealed() {
         for count in 0..=33 {
             let (sealed, digest, expected) = sealed_with(count);
-            let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
-            assert_eq!((draft.value().encoded(), stamp.fence), (&b"value"[..].into(), 1));
+            let Opened { draft, fence, epochs, .. } = open(sealed.into(), &digest).unwrap();
+            assert_eq!((draft.value().encoded(), fence), (&b"value"[..].into(), 1));
             assert_eq!(epochs, expected);
         }
     }
@@ -319,7 +351,8 @@ mod tests {
     fn what_was_sealed_is_what_is_opened() {
         let (sealed, digest) = sealed(b"value");
         let seal_again = sealed.clone();
-        let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
+        let Opened { draft, fence: opened, stored_at, epochs, .. } =
+            open(sealed.into(), &digest).unwrap();
         assert_eq!(epochs, []);
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
@@ -328,9 +361,9 @@ mod tests {
         assert_eq!(draft.lifetimes().if_error(), Duration::from_secs(4));
         assert!(draft.lifetimes().is_refreshed_early());
         assert_eq!(draft.load_time(), Duration::from_millis(52));
-        assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
-        assert_eq!(fence(&seal_again), stamp.fence);
-        assert_eq!(stamp.stored_at, 0x1112_1314_1516_1718);
+        assert_eq!(opened, 0x0102_0304_0506_0708);
+        assert_eq!(fence(&seal_again), opened);
+        assert_eq!(stored_at, 0x1112_1314_1516_1718);
     }
 
     #[test]
@@ -347,8 +380,8 @@ mod tests {
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
-        let (draft, stamp, _) = open(sealed.into(), &digest).unwrap();
-        assert_eq!((draft.value().encoded(), stamp.is_expired), (&b"value"[..].into(), true));
+        let Opened { draft, is_expired, .. } = open(sealed.into(), &digest).unwrap();
+        assert_eq!((draft.value().encoded(), is_expired), (&b"value"[..].into(), true));
     }
 
     #[test]
@@ -381,5 +414,21 @@ mod tests {
         let (mut sealed, digest) = sealed(b"value");
         sealed[72..76].copy_from_slice(&u32::MAX.to_be_bytes());
         assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
+    }
+
+    #[test]
+    fn a_life_ends_by_the_time_of_the_server_and_is_never_longer_than_it_was() {
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(2))
+            .stale_while_revalidate(Duration::from_secs(1));
+        let stored_at = 1_000_000_000;
+        let draft = Draft::new(Value::new(Bytes::new()), 1, lifetimes);
+        let opened = Opened { draft, fence: 1, stored_at, is_expired: false, epochs: Vec::new() };
+        let left = |now| opened.life_left(now).map(|left| left.as_micros());
+        assert_eq!(left(stored_at), Some(3_000_000));
+        assert_eq!(left(stored_at + 2_999_999), Some(1));
+        assert_eq!(left(stored_at + 3_000_000), None);
+        assert_eq!(left(stored_at - DRIFT), Some(3_000_000));
+        assert_eq!(left(stored_at - DRIFT - 1), None);
+        assert_eq!(left(u64::MAX), None);
     }
 }

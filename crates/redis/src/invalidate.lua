@@ -1,8 +1,7 @@
 -- invalidate: remove the entry or make it stale, end the lease and raise the watermark.
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
--- ARGV   1 how long watermarks are kept, in ms
---        2 '1' if an entry with a stale window stays, as stale
+-- ARGV   1 'hard' to remove the entry, 'soft' to leave one with a stale window, as stale
 -- gives  1 if there was an entry, 0 if there was none
 --
 -- One script, because a commit between two steps would survive the invalidation.
@@ -16,8 +15,8 @@ if readable(entry) then
 end
 -- The first write of a script that needs memory is refused by a full server, and later ones are not.
 redis.call('DEL', KEYS[2], KEYS[4])
-redis.call('SET', KEYS[3], struct.pack('>I8', watermark), 'PX', ARGV[1])
-if ARGV[2] == '1' and stale > 0 then
+redis.call('SET', KEYS[3], struct.pack('>I8', watermark), 'PX', watermark_life)
+if ARGV[1] == 'soft' and stale > 0 then
   -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set
   -- back.
   redis.call('SETRANGE', KEYS[1], 6, expired)

@@ -28,26 +28,18 @@ mod check;
 mod envelope;
 pub mod guide;
 mod heartbeat;
-mod inner;
-mod keeping_rules;
-mod kept;
-mod life;
-mod lookup_batch;
 mod lookups;
-mod messages;
 mod near;
-mod operations;
 mod options;
-mod reading;
+mod outbox;
 mod record;
-mod reminder;
-mod replay;
 mod reply;
 mod scripts;
 mod stats;
+mod store;
 mod tag_value;
 mod tags;
-mod unacknowledged;
+mod task;
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,16 +53,14 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
-use self::inner::Inner;
-use self::kept::{Change, ChangeTarget};
-use bellwether::Key;
-use bellwether::StoreError;
+use self::outbox::ledger::{Change, ChangeTarget};
+use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
+    Watch,
 };
-use bellwether::store::{Peek, Renew, Store, Watch};
-use bellwether::{Tag, Tags};
+use bellwether::{Key, StoreError, Tag, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -134,7 +124,7 @@ use bellwether::{Tag, Tags};
 /// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
 /// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
+pub struct RedisStore(Arc<StoreParts>);
 
 impl RedisOptions {
     /// Connects, and checks that the server answers and permits what the scripts need.
@@ -145,15 +135,14 @@ impl RedisOptions {
     /// lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazily();
-        store.0.client.connecting(check::prepare(&store.0)).await?;
+        let StoreParts { client, near, .. } = &*store.0;
+        client.connecting(check::prepare(client, near.is_some())).await?;
         Ok(store)
     }
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        let inner = Arc::new(Inner::new(self));
-        replay::start_on_demand(&inner);
-        RedisStore(inner)
+        RedisStore(Arc::new(StoreParts::new(self)))
     }
 }
 
@@ -189,6 +178,33 @@ impl RedisStore {
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
     }
+
+    /// Runs an operation, and counts it.
+    fn run<T, F>(
+        &self,
+        operation: StoreOperation,
+        recipe: impl FnOnce(Arc<StoreParts>) -> F + Send + 'static,
+    ) -> StoreFuture<T>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let store = Arc::clone(&self.0);
+        Box::pin(
+            async move { store.operations.counted(operation, recipe(Arc::clone(&store))).await },
+        )
+    }
+
+    fn change_key(&self, operation: StoreOperation, key: Key, change: Change) -> StoreFuture<bool> {
+        let target = ChangeTarget::Key(key.digest());
+        self.run(operation, move |store| store.change(target, change, Some(key)))
+    }
+
+    fn change_tag(&self, operation: StoreOperation, tag: &Tag, change: Change) -> StoreFuture<()> {
+        let target = ChangeTarget::Tag(tag.digest());
+        self.run(operation, move |store| async move {
+            store.change(target, change, None).await.map(drop)
+        })
+    }
 }
 
 impl Store for RedisStore {
@@ -202,104 +218,48 @@ impl Store for RedisStore {
     }
 
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
-                .await
-        })
+        self.lookup_tagged(key, Tags::none())
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Acquire, inner.acquire_settled(&claim, term, accept))
-                .await
-        })
+        self.run(StoreOperation::Acquire, move |store| store.acquire(claim, term, accept))
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
-        let inner = Arc::clone(&self.0);
         let (claim, fence) = (lease.claim().clone(), lease.fence());
-        Box::pin(async move {
-            let renewing = inner.renew(&claim, fence, term);
-            inner.operations.counted(StoreOperation::Renew, renewing).await
-        })
+        self.run(StoreOperation::Renew, move |store| store.renew(claim, fence, term))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
-                .await
-        })
+        self.run(StoreOperation::Commit, move |store| store.commit(lease, draft))
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease, failure)).await
-        })
+        self.run(StoreOperation::Fail, move |store| store.fail(lease, failure))
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
-        })
+        self.run(StoreOperation::Abandon, move |store| store.abandon(claim))
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Key(key.digest());
-            let changed = inner.change(target, Change::Invalidate, Some(&key));
-            inner.operations.counted(StoreOperation::Invalidate, changed).await
-        })
+        self.change_key(StoreOperation::Invalidate, key, Change::Invalidate)
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Key(key.digest());
-            let change = Change::Expire { over: Duration::ZERO };
-            let changed = inner.change(target, change, Some(&key));
-            inner.operations.counted(StoreOperation::Expire, changed).await
-        })
+        self.change_key(StoreOperation::Expire, key, Change::Expire { over: Duration::ZERO })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            inner
-                .operations
-                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
-                .await
-        })
+        self.run(StoreOperation::Lookup, move |store| store.lookup(key, tags))
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Tag(tag.digest());
-            let changed = inner.change(target, Change::Invalidate, None);
-            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
-        })
+        self.change_tag(StoreOperation::InvalidateTag, &tag, Change::Invalidate)
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let target = ChangeTarget::Tag(tag.digest());
-            let change = Change::Expire { over: spread };
-            let changed = inner.change(target, change, None);
-            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
-        })
+        self.change_tag(StoreOperation::ExpireTag, &tag, Change::Expire { over: spread })
     }
 }
 

@@ -10,6 +10,7 @@
 use std::str;
 use std::time::Duration;
 
+use super::scripts::LONGEST_MS;
 use bellwether::FailureCause;
 use bellwether::adapter::millis;
 use bellwether::store::Failure;
@@ -49,9 +50,6 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
     let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
     Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
 }
-
-/// The maximum of a time. Scripts add and double these in floating point. No layer sets such times.
-const LONGEST_MS: u64 = 1 << 50;
 
 const MAGIC: &[u8] = b"BWF\x02";
 

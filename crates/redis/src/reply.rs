@@ -1,29 +1,24 @@
 //! Readers for the replies of the scripts.
 
 use std::time::Duration;
+use std::vec;
 
-use super::tag_value::TagValue;
+use super::tag_value;
+use bellwether::store::TagState;
 use bellwether::trace::TraceParent;
 use bellwether_redis_client::{RedisValue as Value, ServerTime};
 
-/// An entry in the reply of a script.
-#[derive(Debug, PartialEq)]
-pub(super) struct Found {
-    pub(super) sealed: Vec<u8>,
-    pub(super) remaining: Duration,
-}
-
-/// An entry in the reply to a lookup.
+/// An entry in a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) sealed: Vec<u8>,
     pub(super) life: SeenLife,
 }
 
-/// What a lookup has learned of the life of an entry.
+/// What a reply says of the life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SeenLife {
-    /// The reply did not say. The estimate of the server's time, shortly after the entry was read.
+    /// Nothing. The estimate of the server's time, shortly after the entry was read.
     Estimated(Option<ServerTime>),
     /// The server's time in us, shortly after the entry was read.
     ReadAt(u64),
@@ -36,18 +31,70 @@ pub(super) enum SeenLife {
 pub(super) struct AcquireReply {
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
-    /// None if the command arrived after its sender stopped waiting, by the server's clock. Then it
-    /// did nothing.
-    pub(super) answer: Option<Acquired>,
+    /// The entry that was found, or is stale, with what is left of its life.
+    pub(super) entry: Option<(Vec<u8>, Duration)>,
+    pub(super) outcome: Acquired,
 }
 
-/// The outcome of an acquire that was in time.
+/// The outcome of an acquire.
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
-    Found(Found),
-    Busy { remaining: Duration, fence: u64, stale: Option<Found>, trace: Option<TraceParent> },
-    Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
-    Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
+    Found,
+    Busy {
+        remaining: Duration,
+        fence: u64,
+        trace: Option<TraceParent>,
+    },
+    Failed {
+        record: Vec<u8>,
+        remaining: Duration,
+    },
+    Lead {
+        fence: u64,
+        failures: u32,
+        probe: Option<Vec<u8>>,
+    },
+    /// The command arrived after its sender stopped waiting, by the server's clock. It did nothing.
+    Late,
+}
+
+/// The fields of a reply, in their order.
+struct Fields(vec::IntoIter<Value>);
+
+impl Fields {
+    fn of(reply: Value) -> Option<Self> {
+        let Value::Array(fields) = reply else { return None };
+        Some(Self(fields.into_iter()))
+    }
+
+    /// Those of a reply with so many of them.
+    fn exactly<const N: usize>(reply: Value) -> Option<[Value; N]> {
+        Self::of(reply)?.0.collect::<Vec<_>>().try_into().ok()
+    }
+
+    fn whole(&mut self) -> Option<u64> {
+        self.0.next()?.whole()
+    }
+
+    /// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2
+    /// for no value. Both count as over.
+    fn millis(&mut self) -> Option<Duration> {
+        let Value::Int(millis) = self.0.next()? else { return None };
+        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    }
+
+    fn bytes(&mut self) -> Option<Option<Vec<u8>>> {
+        bytes(self.0.next()?)
+    }
+}
+
+/// A string, or none.
+fn bytes(value: Value) -> Option<Option<Vec<u8>>> {
+    match value {
+        Value::Bytes(bytes) => Some(Some(bytes)),
+        Value::Nil => Some(None),
+        _ => None,
+    }
 }
 
 /// The reply to an `MGET`, and the server's time as far as it is known. A value that is no string
@@ -58,132 +105,74 @@ pub(super) fn seen(reply: Value, now: Option<ServerTime>) -> Option<Vec<Option<S
 
 /// The replies to an `MGET` and to a `TIME` after it: the server's time in us, and the entries.
 pub(super) fn seen_with_time(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    let Value::Array(replies) = reply else { return None };
-    let [seen, time]: [Value; 2] = replies.try_into().ok()?;
-    let Value::Array(time) = time else { return None };
-    let [seconds, micros]: [Value; 2] = time.try_into().ok()?;
-    let now = number(&seconds)?.checked_mul(1_000_000)?.checked_add(number(&micros)?)?;
+    let [seen, time] = Fields::exactly(reply)?;
+    let time: [Value; 2] = Fields::exactly(time)?;
+    let digits = |value| str::from_utf8(&bytes(value)??).ok()?.parse::<u64>().ok();
+    let [seconds, micros] = time.map(digits);
+    let now = seconds?.checked_mul(1_000_000)?.checked_add(micros?)?;
     Some((now, seen_with(seen, SeenLife::ReadAt(now))?))
 }
 
 fn seen_with(reply: Value, life: SeenLife) -> Option<Vec<Option<Seen>>> {
-    let Value::Array(reply) = reply else {
-        return None;
-    };
-    reply.into_iter().map(|sealed| see(sealed, life)).collect()
-}
-
-/// A number in digits.
-fn number(value: &Value) -> Option<u64> {
-    let Value::Bytes(digits) = value else { return None };
-    str::from_utf8(digits).ok()?.parse().ok()
+    let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, life }));
+    Fields::of(reply)?.0.map(see).collect()
 }
 
 /// The reply of `lookup.lua`: the server's time in us, and the entries.
 pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    let Value::Array(reply) = reply else {
-        return None;
-    };
-    let mut fields = reply.into_iter();
-    let now = fields.next()?.whole()?;
-    let mut seen = Vec::with_capacity(fields.len() / 2);
-    while let Some(sealed) = fields.next() {
-        seen.push(see(sealed, SeenLife::Remaining(millis(&fields.next()?)?))?);
+    let mut fields = Fields::of(reply)?;
+    let now = fields.whole()?;
+    let mut seen = Vec::with_capacity(fields.0.len() / 2);
+    while fields.0.len() > 0 {
+        let (sealed, life) = (fields.bytes()?, SeenLife::Remaining(fields.millis()?));
+        seen.push(sealed.map(|sealed| Seen { sealed, life }));
     }
     Some((now, seen))
 }
 
 /// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
 /// absent.
-pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagValue, bool)>)> {
-    let Value::Array(reply) = reply else { return None };
-    let mut fields = reply.into_iter();
-    let now = fields.next()?.whole()?;
-    let mut touched = Vec::with_capacity(fields.len() / 2);
-    while let Some(value) = fields.next() {
-        let Value::Bytes(value) = value else { return None };
-        touched.push((TagValue::read(&value)?, fields.next()? == Value::Int(1)));
+pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagState, bool)>)> {
+    let mut fields = Fields::of(reply)?;
+    let now = fields.whole()?;
+    let mut touched = Vec::with_capacity(fields.0.len() / 2);
+    while fields.0.len() > 0 {
+        touched.push((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1));
     }
     Some((now, touched))
 }
 
-fn see(sealed: Value, life: SeenLife) -> Option<Option<Seen>> {
-    match sealed {
-        Value::Bytes(sealed) => Some(Some(Seen { sealed, life })),
-        Value::Nil => Some(None),
-        _ => None,
-    }
-}
-
-impl Found {
-    fn of(sealed: Value, remaining: &Value) -> Option<Self> {
-        let Value::Bytes(sealed) = sealed else {
-            return None;
-        };
-        Some(Self { sealed, remaining: millis(remaining)? })
-    }
-}
-
 impl AcquireReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
-        let Value::Array(reply) = reply else {
-            return None;
-        };
-        let mut fields = reply.into_iter();
-        let kind = fields.next()?;
-        let now = fields.next()?.whole()?;
-        let answer = match kind {
-            Value::Int(5) => None,
-            kind => Some(Acquired::read(&kind, fields)?),
-        };
-        Some(Self { now, answer })
-    }
-}
-
-impl Acquired {
-    fn read(kind: &Value, mut fields: impl Iterator<Item = Value>) -> Option<Self> {
-        let mut next = || fields.next();
-        match kind {
-            Value::Int(1) => Found::of(next()?, &next()?).map(Self::Found),
-            Value::Int(2) => Some(Self::Busy {
-                remaining: millis(&next()?)?,
-                fence: next()?.whole()?,
-                stale: Found::of(next()?, &next()?),
+        let mut fields = Fields::of(reply)?;
+        let (kind, now) = (fields.whole()?, fields.whole()?);
+        if kind == 5 {
+            return Some(Self { now, entry: None, outcome: Acquired::Late });
+        }
+        let (sealed, life) = (fields.bytes()?, fields.millis()?);
+        let outcome = match kind {
+            1 if sealed.is_some() => Acquired::Found,
+            2 => Acquired::Busy {
+                remaining: fields.millis()?,
+                fence: fields.whole()?,
                 // The script gives what another process has written there.
-                trace: match next() {
+                trace: match fields.0.next() {
                     Some(Value::Bytes(trace)) => {
                         str::from_utf8(&trace).ok().and_then(TraceParent::parse)
                     }
                     _ => None,
                 },
-            }),
-            Value::Int(3) => Some(Self::Lead {
-                fence: next()?.whole()?,
-                stale: Found::of(next()?, &next()?),
-                failures: u32::try_from(next()?.whole()?).ok()?,
-                probe: match next()? {
-                    Value::Bytes(record) => Some(record),
-                    Value::Nil => None,
-                    _ => return None,
-                },
-            }),
-            Value::Int(4) => {
-                let Value::Bytes(record) = next()? else { return None };
-                let remaining = millis(&next()?)?;
-                Some(Self::Failed { record, remaining, stale: Found::of(next()?, &next()?) })
-            }
-            _ => None,
-        }
+            },
+            3 => Acquired::Lead {
+                fence: fields.whole()?,
+                failures: u32::try_from(fields.whole()?).ok()?,
+                probe: fields.bytes()?,
+            },
+            4 => Acquired::Failed { record: fields.bytes()??, remaining: fields.millis()? },
+            _ => return None,
+        };
+        Some(Self { now, entry: sealed.map(|sealed| (sealed, life)), outcome })
     }
-}
-
-/// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2
-/// for no value. Both count as over.
-fn millis(value: &Value) -> Option<Duration> {
-    let Value::Int(millis) = value else {
-        return None;
-    };
-    Some(Duration::from_millis(u64::try_from(*millis).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -224,10 +213,10 @@ mod tests {
     #[test]
     fn a_trace_that_cannot_be_read_is_none() {
         let busy = |trace| {
-            let head = [2, 1, 7, 9].map(Value::Int);
-            let fields = head.into_iter().chain([Value::Nil, Value::Int(0)]);
+            let head = [Value::Int(2), Value::Int(1), Value::Nil, Value::Int(0)];
+            let fields = head.into_iter().chain([7, 9].map(Value::Int));
             let reply = fields.chain(trace).collect();
-            match AcquireReply::read(Value::Array(reply)).and_then(|reply| reply.answer) {
+            match AcquireReply::read(Value::Array(reply)).map(|reply| reply.outcome) {
                 Some(Acquired::Busy { trace, .. }) => trace,
                 other => panic!("{other:?}"),
             }
@@ -243,6 +232,7 @@ mod tests {
     #[test]
     fn replies_that_make_no_sense_are_refused() {
         let int = Value::Int;
+        let nil = || Value::Nil;
         let nonsense = [
             Value::Nil,
             Value::Other,
@@ -250,15 +240,17 @@ mod tests {
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),
             Value::Array(vec![int(6), int(1)]),
+            Value::Array(vec![int(6), int(1), nil(), int(0)]),
             Value::Array(vec![int(5), int(-1)]),
             Value::Array(vec![int(4), int(1), int(1)]),
-            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1), Value::Nil]),
-            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1)]),
-            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1), int(1)]),
-            Value::Array(vec![int(1), int(1), Value::Nil, int(5)]),
+            Value::Array(vec![int(4), int(1), nil(), int(0), nil(), int(1)]),
+            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(-1), nil()]),
+            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(1)]),
+            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(1), int(1)]),
+            Value::Array(vec![int(1), int(1), nil(), int(5)]),
             Value::Array(vec![int(2), int(1)]),
-            Value::Array(vec![int(3), int(1), int(-7), Value::Nil, int(0)]),
-            Value::Array(vec![int(3), int(-7), int(1), Value::Nil, int(0)]),
+            Value::Array(vec![int(3), int(1), nil(), int(0), int(-7), int(0), nil()]),
+            Value::Array(vec![int(3), int(-7), nil(), int(0), int(1), int(0), nil()]),
             Value::Array(vec![int(3), int(1), Value::Nil]),
         ];
         for reply in nonsense {

@@ -1,46 +1,90 @@
-//! The scripts of a `RedisStore`: one per operation.
+//! The scripts of a `RedisStore`, one per operation, and what their requests and replies consist of.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use bellwether_redis_client::RedisScript;
+use bellwether::Digest;
+use bellwether::adapter::jitter;
+use bellwether_redis_client::{RedisClient, RedisScript, RedisValue};
 
-#[derive(Debug)]
-pub(super) struct StoreScripts {
-    pub(super) abandon: RedisScript,
-    pub(super) acquire: RedisScript,
-    pub(super) change_tag: RedisScript,
-    pub(super) commit: RedisScript,
-    pub(super) fail: RedisScript,
-    pub(super) invalidate: RedisScript,
-    pub(super) lookup: RedisScript,
-    pub(super) renew: RedisScript,
-    pub(super) touch_tags: RedisScript,
+/// A script of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Script {
+    Abandon,
+    Acquire,
+    ChangeTag,
+    Commit,
+    Fail,
+    Invalidate,
+    Lookup,
+    Renew,
+    TouchTags,
 }
 
-impl StoreScripts {
-    pub(super) fn new() -> Self {
-        Self {
-            abandon: script(include_str!("abandon.lua")),
-            acquire: script(include_str!("acquire.lua")),
-            change_tag: script(include_str!("change_tag.lua")),
-            commit: script(include_str!("commit.lua")),
-            fail: script(include_str!("fail.lua")),
-            invalidate: script(include_str!("invalidate.lua")),
-            lookup: script(include_str!("lookup.lua")),
-            renew: script(include_str!("renew.lua")),
-            touch_tags: script(include_str!("touch_tags.lua")),
-        }
-    }
+/// All of them, in that order. They are loaded on connecting.
+pub(super) static SCRIPTS: LazyLock<Arc<[RedisScript]>> = LazyLock::new(|| {
+    let texts = [
+        include_str!("abandon.lua"),
+        include_str!("acquire.lua"),
+        include_str!("change_tag.lua"),
+        include_str!("commit.lua"),
+        include_str!("fail.lua"),
+        include_str!("invalidate.lua"),
+        include_str!("lookup.lua"),
+        include_str!("renew.lua"),
+        include_str!("touch_tags.lua"),
+    ];
+    let script =
+        |text| RedisScript::new(&[RedisScript::PRELUDE, include_str!("prelude.lua"), text]);
+    texts.map(script).into()
+});
 
-    /// All of them, which are loaded on connecting.
-    pub(super) fn of_operations(&self) -> Arc<[RedisScript]> {
-        let Self { abandon, acquire, change_tag, commit, fail, .. } = self;
-        let Self { invalidate, lookup, renew, touch_tags, .. } = self;
-        let of_keys = [abandon, acquire, commit, fail, invalidate, lookup, renew];
-        of_keys.into_iter().chain([change_tag, touch_tags]).cloned().collect()
+impl Script {
+    pub(super) fn get(self) -> &'static RedisScript {
+        &SCRIPTS[self as usize]
     }
 }
 
-fn script(text: &str) -> RedisScript {
-    RedisScript::new(&[RedisScript::PRELUDE, include_str!("prelude.lua"), text])
+/// All names of a key: its entry, lease, watermark and failure.
+pub(super) fn names(client: &RedisClient, digest: &Digest) -> Vec<Vec<u8>> {
+    ["", ":lease", ":watermark", ":failed"].map(|suffix| client.name(digest, suffix)).into()
+}
+
+pub(super) fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+pub(super) fn random_bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|_| (jitter() * 256.0) as u8).collect()
+}
+
+/// Reads 1 or 0.
+pub(super) fn is_done(reply: RedisValue) -> Option<bool> {
+    Some(reply.whole()? == 1)
+}
+
+/// Accepts any reply.
+pub(super) fn any(_: RedisValue) -> Option<()> {
+    Some(())
+}
+
+/// The maximum of a time in milliseconds. Scripts add and double times in floating point. No layer sets
+/// such times.
+pub(super) const LONGEST_MS: u64 = 1 << 50;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::envelope::DRIFT;
+    use super::super::tags::TAG_LIFE;
+    use bellwether::adapter::millis;
+    use bellwether::store::WATERMARK_TTL;
+
+    #[test]
+    fn the_scripts_go_by_the_same_times() {
+        let prelude = include_str!("prelude.lua");
+        let has = |name, value: u64| prelude.contains(&format!("local {name} = {value}\n"));
+        assert!(has("watermark_life", millis(WATERMARK_TTL)) && has("tag_life", millis(TAG_LIFE)));
+        assert!(has("drift", DRIFT) && Duration::from_micros(DRIFT) < TAG_LIFE);
+    }
 }

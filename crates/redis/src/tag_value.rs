@@ -13,29 +13,22 @@ use std::time::Duration;
 
 use bellwether::store::{Spread, TagState};
 
-/// A tag as a server has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TagValue(pub(super) TagState);
+/// Reads the bytes of a tag. None if they are none.
+pub(super) fn read(bytes: &[u8]) -> Option<TagState> {
+    let (numbers, rest) = bytes.as_chunks();
+    let number = |at: usize| numbers.get(at).map(|number| u64::from_be_bytes(*number));
+    let (hard, soft) = (number(0)?, number(1)?);
+    let spread = match (numbers.len(), rest) {
+        (2, []) => None,
+        (4, []) => Some(Spread { before: number(2)?, over: Duration::from_millis(number(3)?) }),
+        _ => return None,
+    };
+    Some(TagState { hard, soft, expired_at: time_of(soft), spread })
+}
 
-impl TagValue {
-    /// Reads the bytes of a tag. None if they are none.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let (numbers, rest) = bytes.as_chunks();
-        let number = |at: usize| numbers.get(at).map(|number| u64::from_be_bytes(*number));
-        let (hard, soft) = (number(0)?, number(1)?);
-        let spread = match (numbers.len(), rest) {
-            (2, []) => None,
-            (4, []) => Some(Spread { before: number(2)?, over: Duration::from_millis(number(3)?) }),
-            _ => return None,
-        };
-        Some(Self(TagState { hard, soft, expired_at: time_of(soft), spread }))
-    }
-
-    /// Whether it may have been invalidated or expired at or after this time of the server, in us.
-    pub(super) fn has_changed_since(&self, time: u64) -> bool {
-        let Self(TagState { soft, .. }) = self;
-        soft & CHANGED != 0 && time_of(*soft) >= time
-    }
+/// Whether a tag may have been invalidated or expired at or after this time of the server, in us.
+pub(super) fn has_changed_since(TagState { soft, .. }: TagState, time: u64) -> bool {
+    soft & CHANGED != 0 && time_of(soft) >= time
 }
 
 /// When an epoch began, in us of the server's clock.
@@ -57,7 +50,7 @@ mod tests {
     #[test]
     fn what_scripts_write_is_read() {
         let state = |spread| TagState { hard: 0x1_00, soft: 0x3_01, expired_at: 3, spread };
-        let read = |numbers: &[u64]| TagValue::read(&bytes(numbers)).map(|TagValue(state)| state);
+        let read = |numbers: &[u64]| read(&bytes(numbers));
         assert_eq!(read(&[0x1_00, 0x3_01]), Some(state(None)));
         let spread = Spread { before: 0x2_01, over: Duration::from_secs(5) };
         assert_eq!(read(&[0x1_00, 0x3_01, 0x2_01, 5_000]), Some(state(Some(spread))));
@@ -66,15 +59,14 @@ mod tests {
     #[test]
     fn other_bytes_are_no_tag() {
         for length in (0..50).filter(|length| ![16, 32].contains(length)) {
-            assert_eq!(TagValue::read(&vec![7; length]), None, "{length} bytes");
+            assert_eq!(read(&vec![7; length]), None, "{length} bytes");
         }
     }
 
     #[test]
     fn a_tag_that_was_absent_has_not_changed() {
-        let changed = |soft, since| {
-            TagValue::read(&bytes(&[0, soft])).expect("a tag").has_changed_since(since)
-        };
+        let changed =
+            |soft, since| has_changed_since(read(&bytes(&[0, soft])).expect("a tag"), since);
         assert!(changed(0x5_01, 5) && changed(0x5_ff, 4) && !changed(0x5_01, 6));
         assert!(!changed(0x5_00, 5) && !changed(0x5_fe, 1));
     }

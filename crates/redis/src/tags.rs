@@ -15,105 +15,90 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::inner::Inner;
-use super::kept::Change;
-use super::lookup_batch::LookupTarget;
+use super::lookups::{LifeReading, LookupTarget, Lookups};
 use super::near::{Near, Version};
+use super::outbox::Outbox;
 use super::reply;
-use super::tag_value::TagValue;
-use bellwether::Digest;
-use bellwether::StoreError;
-use bellwether::Tags;
-use bellwether::adapter::jitter;
+use super::scripts::{LONGEST_MS, Script, number, random_bytes};
+use super::tag_value;
 use bellwether::adapter::millis;
-use bellwether::store::Standing;
-use bellwether::store::{Acquire, Claim, Draft, Entry, Lease, TagEpoch};
-use bellwether_redis_client::{InSlot, RedisRequest, RedisValue, ServerClock, SlotGroup};
+use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
+use bellwether::{Digest, StoreError, Tags};
+use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock, SlotGroup};
 
-/// An acquire has found an entry that is not fresh any more, because of its tags.
+/// Reads tags, and judges entries by them.
 #[derive(Debug)]
-pub(super) struct Outdated {
-    pub(super) fence: u64,
+pub(super) struct TagReader {
+    pub(super) client: RedisClient,
+    pub(super) near: Option<Arc<Near>>,
+    pub(super) lookups: Arc<Lookups>,
+    pub(super) outbox: Arc<Outbox>,
 }
 
-/// The tags that a request has read.
+/// The tags that a request reads, in the order of their digests.
 #[derive(Debug, Default)]
-pub(super) struct ReadTags {
-    tags: Tags,
-    /// In the order of the tags. None for one that is absent.
-    values: Vec<Option<TagValue>>,
-    /// Their versions for the near tier, from before they were read, in the same order. None for one
-    /// that the server does not track, and empty if there is no near tier.
-    versions: Vec<Option<Version>>,
-    /// Tags that were read after these.
-    others: Option<Box<Self>>,
-}
+pub(super) struct ReadTags(Vec<ReadTag>);
 
-/// A tag that was touched.
 #[derive(Debug)]
-pub(super) struct TouchedTag {
+struct ReadTag {
     digest: Digest,
-    value: TagValue,
-    /// Whether it was absent.
+    /// None until it is read, and for one that is absent.
+    state: Option<TagState>,
+    /// Its version for the near tier, from before it was read. None for one that the server does not
+    /// track.
+    version: Option<Version>,
+    /// Whether it was absent, and was made.
     is_new: bool,
 }
 
-impl Inner {
-    /// Invalidates or expires a tag.
-    pub(super) async fn change_tag(
-        &self,
-        digest: &Digest,
-        change: Change,
-    ) -> Result<(), StoreError> {
-        let (how, over): (&[u8], _) = match change {
-            Change::Invalidate => (b"hard", Duration::ZERO),
-            Change::Expire { over } => (b"soft", over),
+impl TagReader {
+    /// Prepares to read tags together with an entry.
+    pub(super) fn begin(&self, tags: &Tags) -> ReadTags {
+        let near = self.near.as_ref();
+        let tag = |tag: &Digest| {
+            let version = near.and_then(|near| near.tag_version(tag));
+            ReadTag { digest: *tag, state: None, version, is_new: false }
         };
-        let args = [how.to_vec(), random_bytes(1), number(millis(over).min(LONGEST_MS))];
-        let names = [self.tag_name(digest)];
-        let request = RedisRequest::script(&self.scripts.change_tag, names, args, CHANGING);
-        let read = |reply| (reply == RedisValue::Int(1)).then_some(());
-        let changed = self.client.run(&request, read).await;
-        // Copies with this tag are not served from here on, even before the server reports it.
-        self.near.as_ref().inspect(|near| near.change(digest));
-        changed
+        ReadTags(tags.iter().map(tag).collect())
     }
 
     /// Reads the epochs of tags, and makes those that are absent. The server keeps them at least
     /// for `life`.
-    pub(super) async fn touch(
-        &self,
-        tags: &Tags,
-        life: Duration,
-    ) -> Result<Vec<TouchedTag>, StoreError> {
-        let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
-        let (mut requests, mut groups) = (Vec::new(), Vec::new());
-        let by_slot = self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot());
-        for SlotGroup { slot, items: group } in by_slot {
-            let names: Vec<_> = group.iter().map(|tag| self.tag_name(tag)).collect();
-            let args = [life.clone(), random_bytes(names.len())];
-            let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
-            requests.push(request.in_slot(slot));
-            groups.push(group);
+    pub(super) async fn touch(&self, tags: &Tags, life: Duration) -> Result<ReadTags, StoreError> {
+        let mut touched = Vec::with_capacity(tags.len());
+        if tags.is_empty() {
+            return Ok(ReadTags(touched));
         }
-        let mut touched = Ok(Vec::with_capacity(tags.len()));
+        let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
+        let groups = self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot());
+        let request = |SlotGroup { slot, items: tags }: &SlotGroup<&Digest>| {
+            let names: Vec<_> = tags.iter().map(|tag| self.client.tag_name(tag)).collect();
+            let args = [life.clone(), random_bytes(names.len())];
+            RedisRequest::script(Script::TouchTags.get(), names, args, TOUCHING).in_slot(*slot)
+        };
+        let requests: Vec<_> = groups.iter().map(request).collect();
         let asked_at = Instant::now();
-        let all = |group: usize, values: &Vec<_>| values.len() == groups[group].len();
+        let all = |group: usize, values: &Vec<_>| values.len() == groups[group].items.len();
         let read =
             |group: usize, reply| reply::touched(reply).filter(|(_, values)| all(group, values));
-        let done = |group: usize, values: Result<(u64, Vec<_>), _>| match (&mut touched, values) {
-            (Ok(touched), Ok((now, values))) => {
-                self.client.with_clock(groups[group][0], |clock| clock.note(asked_at, now));
-                touched.extend(groups[group].iter().zip(values).map(TouchedTag::new));
+        let mut failed = None;
+        let done = |group: usize, values: Result<(u64, Vec<_>), _>| match values {
+            Ok((now, values)) => {
+                let tags = &groups[group].items;
+                self.client.with_clock(tags[0], |clock| clock.note(asked_at, now));
+                touched.extend(tags.iter().zip(values).map(|(tag, (state, is_new))| ReadTag {
+                    digest: **tag,
+                    state: Some(state),
+                    version: None,
+                    is_new,
+                }));
             }
-            (_, Err(error)) => touched = Err(error),
-            (Err(_), Ok(_)) => {}
+            Err(error) => failed = Some(error),
         };
         self.client.run_all(&requests, read, done).await;
-        let mut touched = touched?;
         // The groups are answered in any order.
-        touched.sort_by_key(|touched| touched.digest);
-        Ok(touched)
+        touched.sort_by_key(|tag| tag.digest);
+        failed.map_or(Ok(ReadTags(touched)), Err)
     }
 
     /// The tags of a draft with the epochs under which it was loaded. None if one of them has
@@ -127,32 +112,35 @@ impl Inner {
         let tags = Tags::of_entry(claimed.copied());
         let touched = self.touch(&tags, draft.lifetimes().life()).await?;
         let is_old = draft.lease_age() >= TAG_LIFE;
-        let epoch = |touched: &TouchedTag| {
-            let now = touched.epoch();
-            let seen = lease.epochs().iter().find(|seen| *seen.tag() == touched.digest);
-            let is_unchanged = match seen {
+        let epoch = |tag: &ReadTag| {
+            let now = tag.epoch()?;
+            let is_unchanged = match lease.epochs().iter().find(|seen| *seen.tag() == tag.digest) {
                 Some(seen) => *seen == now,
                 // An invalidation during the load may be forgotten by now.
-                None if touched.is_new => !is_old,
+                None if is_old => false,
                 None => {
-                    !is_old && !touched.value.has_changed_since(self.granted_at(lease, touched))
+                    tag.is_new
+                        || !tag_value::has_changed_since(
+                            tag.state?,
+                            self.granted_at(lease, &tag.digest),
+                        )
                 }
             };
             is_unchanged.then_some(now)
         };
-        Ok(touched.iter().map(epoch).collect())
+        Ok(touched.0.iter().map(epoch).collect())
     }
 
     /// The earliest time at which a lease can have been granted, by the clock of the server of a tag.
     /// On a cluster, that of the key has another clock. Zero if they cannot be compared, so that the
     /// tag counts as changed.
-    fn granted_at(&self, lease: &Lease, tag: &TouchedTag) -> u64 {
+    fn granted_at(&self, lease: &Lease, tag: &Digest) -> u64 {
         let granted_at = lease.granted_at();
         if !self.client.is_cluster() {
             return granted_at;
         }
         let of_key = self.client.with_clock(&lease.key().digest(), ServerClock::now);
-        let of_tag = self.client.with_clock(&tag.digest, ServerClock::now);
+        let of_tag = self.client.with_clock(tag, ServerClock::now);
         let age = of_key.map(|now| now.latest.saturating_sub(granted_at));
         let granted_at = of_tag.zip(age).map(|(now, age)| now.earliest.saturating_sub(age));
         granted_at.unwrap_or_default()
@@ -168,18 +156,18 @@ impl Inner {
         key: &Digest,
     ) -> Result<Option<Entry>, StoreError> {
         let epochs = entry.epochs();
-        let is_dropped = entry.fence() < self.kept.floor();
+        let is_dropped = entry.fence() < self.outbox.ledger.floor();
         if is_dropped || !requested.iter().all(|tag| entry.has_tag(tag)) {
             return Ok(None);
         }
-        let missing = epochs.iter().filter(|epoch| !known.has(epoch.tag()));
+        let missing = epochs.iter().filter(|epoch| known.of(epoch).is_none());
         let missing = Tags::of_entry(missing.map(|epoch| *epoch.tag()));
         if !missing.is_empty() {
-            self.settle_tags(&missing).await?;
-            let mut others = self.begin_tags(&missing);
+            self.outbox.settle(None, missing.iter()).await?;
+            let mut others = self.begin(&missing);
             let target = LookupTarget { key: None, tags: missing };
-            others.note(self.lookups.read(&target).await?.tags);
-            known.others = Some(Box::new(others));
+            others.note(self.lookups.read(&target, LifeReading::AsNeeded).await?.tags);
+            known.0.append(&mut others.0);
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
         let now =
@@ -190,122 +178,38 @@ impl Inner {
             standing => standing.apply(entry, now()),
         })
     }
-
-    /// What the tags have made of the reply to a claim, whose own tags were touched before.
-    pub(super) async fn judge_acquired(
-        &self,
-        acquired: Acquire,
-        claim: &Claim,
-        touched: &[TouchedTag],
-    ) -> Result<Result<Acquire, Outdated>, StoreError> {
-        let mut known = ReadTags::touched(touched);
-        let acquired = match acquired {
-            Acquire::Found(entry) => {
-                let fence = entry.fence();
-                let key = claim.key().digest();
-                let found = self.judge(entry, claim.tags(), &mut known, &key).await?;
-                let Some(entry) = found.filter(Entry::is_fresh) else {
-                    return Ok(Err(Outdated { fence }));
-                };
-                Acquire::Found(entry)
-            }
-            Acquire::Busy { other, remaining, stale, trace } => {
-                let stale = self.judge_stale(stale, claim, &mut known).await;
-                let other = other.seen_under(touched.iter().map(TouchedTag::epoch).collect());
-                Acquire::Busy { other, remaining, stale, trace }
-            }
-            Acquire::Failed { failure, remaining, stale } => {
-                let stale = self.judge_stale(stale, claim, &mut known).await;
-                Acquire::Failed { failure, remaining, stale }
-            }
-            Acquire::Lead { lease, stale, failures, probe } => {
-                let stale = self.judge_stale(stale, claim, &mut known).await;
-                let lease = lease.under(touched.iter().map(TouchedTag::epoch).collect());
-                Acquire::Lead { lease, stale, failures, probe }
-            }
-        };
-        Ok(Ok(acquired))
-    }
-
-    async fn judge_stale(
-        &self,
-        stale: Option<Entry>,
-        claim: &Claim,
-        known: &mut ReadTags,
-    ) -> Option<Entry> {
-        let judged = self.judge(stale?, claim.tags(), known, &claim.key().digest()).await;
-        // An entry whose tags cannot be read may have been invalidated.
-        judged.inspect_err(|error| tracing::debug!(target: "bellwether::store", %error, "a stale entry is not used")).ok()?
-    }
-
-    /// Prepares to read tags together with an entry.
-    pub(super) fn begin_tags(&self, tags: &Tags) -> ReadTags {
-        let version = |near: &Arc<Near>| tags.iter().map(|tag| near.tag_version(tag)).collect();
-        let versions = self.near.as_ref().map(version).unwrap_or_default();
-        ReadTags { tags: tags.clone(), versions, ..ReadTags::default() }
-    }
 }
 
 impl ReadTags {
     /// Notes what was read of them, in their order.
-    pub(super) fn note(&mut self, values: Vec<Option<TagValue>>) {
-        self.values = values;
+    pub(super) fn note(&mut self, states: Vec<Option<TagState>>) {
+        self.0.iter_mut().zip(states).for_each(|(tag, state)| tag.state = state);
     }
 
-    /// Tags that were touched, which the server does not track. They are in the order of their
-    /// digests.
-    pub(super) fn touched(touched: &[TouchedTag]) -> Self {
-        Self {
-            tags: Tags::of_entry(touched.iter().map(|touched| touched.digest)),
-            values: touched.iter().map(|touched| Some(touched.value)).collect(),
-            ..Self::default()
-        }
-    }
-
-    fn has(&self, tag: &Digest) -> bool {
-        self.place(tag).is_some()
-    }
-
-    /// Where a tag is: which of the tags read together, and its index.
-    fn place(&self, tag: &Digest) -> Option<(&Self, usize)> {
-        match self.tags.iter().position(|ours| ours == tag) {
-            Some(index) => Some((self, index)),
-            None => self.others.as_ref()?.place(tag),
-        }
+    fn of(&self, seen: &TagEpoch) -> Option<&ReadTag> {
+        self.0.iter().find(|tag| tag.digest == *seen.tag())
     }
 
     fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
-        let state = self.place(seen.tag()).and_then(|(it, index)| *it.values.get(index)?);
-        state.map_or(Standing::Gone, |TagValue(state)| state.standing(seen, key))
+        let state = self.of(seen).and_then(|tag| tag.state);
+        state.map_or(Standing::Gone, |state| state.standing(seen, key))
     }
 
     /// The versions of the tags of an entry, if it can be copied into the near tier.
     pub(super) fn versions(&self, entry: &Entry) -> Option<Vec<Version>> {
-        let version = |seen: &TagEpoch| {
-            let (it, index) = self.place(seen.tag())?;
-            *it.versions.get(index)?
-        };
-        entry.epochs().iter().map(version).collect()
+        entry.epochs().iter().map(|seen| self.of(seen)?.version).collect()
+    }
+
+    /// The epochs of those that were touched.
+    pub(super) fn epochs(&self) -> Vec<TagEpoch> {
+        self.0.iter().filter_map(ReadTag::epoch).collect()
     }
 }
 
-impl TouchedTag {
-    fn new((digest, (value, is_new)): (&&Digest, (TagValue, bool))) -> Self {
-        Self { digest: **digest, value, is_new }
+impl ReadTag {
+    fn epoch(&self) -> Option<TagEpoch> {
+        self.state.map(|state| TagEpoch::new(self.digest, state.hard, state.soft))
     }
-
-    pub(super) fn epoch(&self) -> TagEpoch {
-        let TagValue(state) = self.value;
-        TagEpoch::new(self.digest, state.hard, state.soft)
-    }
-}
-
-fn random_bytes(count: usize) -> Vec<u8> {
-    (0..count).map(|_| (jitter() * 256.0) as u8).collect()
-}
-
-fn number(number: u64) -> Vec<u8> {
-    number.to_string().into_bytes()
 }
 
 /// How long a tag is kept in addition to the life of its longest entry. The scripts have the same
@@ -315,10 +219,5 @@ pub(super) const TAG_LIFE: Duration = Duration::from_secs(60 * 60);
 /// How long the tags of a claim are needed at least. A load that takes longer may find its tags gone,
 /// and is not stored then.
 const LONGEST_LOAD: Duration = Duration::from_secs(600);
-
-/// The maximum of a time. Scripts add to it in floating point. No layer sets such times.
-const LONGEST_MS: u64 = 1 << 50;
-
-const CHANGING: &str = "changing a tag";
 
 const TOUCHING: &str = "reading tags";

@@ -68,8 +68,6 @@ pub(super) struct Near {
     longest: Duration,
     /// Whether a copy was made or read since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
-    /// Whether the task of the heartbeat runs.
-    pub(super) has_heartbeat: AtomicBool,
     hits: StripedCounter,
     evictions: Arc<AtomicU64>,
 }
@@ -111,9 +109,9 @@ impl Near {
         let copies = Cache::with_options(options, Weights, RandomState::new(), evicted);
         let counters = (bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS);
         let epochs = Epochs::new(counters, silence, owners);
-        let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
+        let used = AtomicBool::new(false);
         let hits = StripedCounter::default();
-        Self { copies, epochs, longest, used, has_heartbeat, hits, evictions }
+        Self { copies, epochs, longest, used, hits, evictions }
     }
 
     /// The copy of an entry with its remaining life, if the copy is valid.

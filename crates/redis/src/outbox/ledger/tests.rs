@@ -8,9 +8,16 @@ use bellwether::Key;
 const SECOND: Duration = Duration::from_secs(1);
 const SOFT: Change = Change::Expire { over: Duration::ZERO };
 
-fn table(most: usize) -> KeptInvalidations {
-    let rules = KeepingRules { most, window: 10 * SECOND, ..KeepingRules::default() };
-    KeptInvalidations::new(rules, "shop".into(), None, Watchers::default())
+const TIMEOUT: Duration = Duration::from_millis(250);
+const TERM: Duration = Duration::from_secs(1);
+
+fn table(most: usize) -> Ledger {
+    let rules = KeepingRules { most, window: 10 * SECOND };
+    Ledger::new(rules, TIMEOUT, "shop".into(), None, Watchers::default())
+}
+
+fn keep(table: &Ledger, target: ChangeTarget, change: Change) -> Filed {
+    table.file(OutboxItem::Change(target, change))
 }
 
 fn item(sku: u64) -> ChangeTarget {
@@ -18,16 +25,16 @@ fn item(sku: u64) -> ChangeTarget {
 }
 
 /// What is left to do of an item.
-fn left(table: &KeptInvalidations, sku: u64) -> Option<Change> {
-    table.of(&item(sku)).map(|kept| kept.change())
+fn left(table: &Ledger, sku: u64) -> Option<Change> {
+    table.change_of(&item(sku)).map(|kept| kept.change())
 }
 
 /// The server has executed an invalidation of an item, with what was kept before.
-fn execute(table: &KeptInvalidations, sku: u64) {
-    table.executed(item(sku), Change::Invalidate, table.of(&item(sku)));
+fn execute(table: &Ledger, sku: u64) {
+    table.executed(item(sku), Change::Invalidate, table.change_of(&item(sku)));
 }
 
-fn lose_all(table: &KeptInvalidations) {
+fn lose_all(table: &Ledger) {
     table.may_have_lost(Instant::now(), &|_| true);
 }
 
@@ -36,13 +43,13 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
     let table = table(10);
     assert!(table.is_quiet());
     for change in [SOFT, Change::Invalidate, SOFT] {
-        assert_eq!(table.keep(item(1), change), Keeping::Kept);
+        assert_eq!(keep(&table, item(1), change), Filed::Kept);
     }
     let tag = ChangeTarget::Tag(*item(1).digest());
-    table.keep(tag, SOFT);
+    keep(&table, tag, SOFT);
     assert_eq!((table.stats().pending, table.stats().kept), (2, 4));
     assert_eq!(left(&table, 1), Some(Change::Invalidate));
-    assert_eq!(table.of(&tag).map(|kept| kept.change()), Some(SOFT));
+    assert_eq!(table.change_of(&tag).map(|kept| kept.change()), Some(SOFT));
     assert!(!table.is_quiet());
 }
 
@@ -50,19 +57,19 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
 async fn an_expiry_over_a_time_has_what_is_left_of_it_and_two_are_due_at_once() {
     let table = table(10);
     let over = |seconds| Change::Expire { over: seconds * SECOND };
-    table.keep(item(1), over(30));
+    keep(&table, item(1), over(30));
     advance(20 * SECOND).await;
     assert_eq!(left(&table, 1), Some(over(10)));
-    table.keep(item(1), over(30));
+    keep(&table, item(1), over(30));
     assert_eq!(left(&table, 1), Some(SOFT));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
     let table = table(10);
-    table.keep(item(1), SOFT);
-    let repeated = table.of(&item(1));
-    table.keep(item(1), Change::Invalidate);
+    keep(&table, item(1), SOFT);
+    let repeated = table.change_of(&item(1));
+    keep(&table, item(1), Change::Invalidate);
     table.executed(item(1), SOFT, repeated);
     assert_eq!(left(&table, 1), Some(Change::Invalidate));
     execute(&table, 1);
@@ -74,15 +81,15 @@ async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
 #[tokio::test(start_paused = true)]
 async fn one_too_many_makes_all_entries_from_before_count_as_none() {
     let table = table(2);
-    let kept = [1, 2, 1, 3].map(|sku| table.keep(item(sku), Change::Invalidate));
-    assert_eq!(kept, [Keeping::Kept, Keeping::Kept, Keeping::Kept, Keeping::Dropped]);
+    let kept = [1, 2, 1, 3].map(|sku| keep(&table, item(sku), Change::Invalidate));
+    assert_eq!(kept, [Filed::Kept, Filed::Kept, Filed::Kept, Filed::Dropped]);
     assert!(table.is_floor_due() && table.floor() > 1_000);
     assert!(!table.raise_floor(|| None));
     assert!(table.is_floor_due());
     assert!(table.raise_floor(|| Some(1_000)));
     assert_eq!(table.floor(), 1_000);
     // The next one needs a later time.
-    table.keep(item(4), Change::Invalidate);
+    keep(&table, item(4), Change::Invalidate);
     assert!(table.is_floor_due());
     assert_eq!(table.stats().dropped, 2);
 }
@@ -91,10 +98,10 @@ async fn one_too_many_makes_all_entries_from_before_count_as_none() {
 async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
     let table = table(1);
     for sku in [1, 2] {
-        table.keep(item(sku), Change::Invalidate);
+        keep(&table, item(sku), Change::Invalidate);
     }
     let raised = table.raise_floor(|| {
-        table.keep(item(3), Change::Invalidate);
+        keep(&table, item(3), Change::Invalidate);
         Some(1_000)
     });
     assert!(raised && table.is_floor_due());
@@ -103,7 +110,7 @@ async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
 #[tokio::test(start_paused = true)]
 async fn none_is_kept_if_the_options_say_so() {
     let table = table(0);
-    assert_eq!(table.keep(item(1), Change::Invalidate), Keeping::Off);
+    assert_eq!(keep(&table, item(1), Change::Invalidate), Filed::Quietly);
     execute(&table, 1);
     lose_all(&table);
     assert!(table.is_quiet() && table.reassertions() == 0);
@@ -150,7 +157,7 @@ async fn a_connection_that_breaks_again_and_again_repeats_none_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn one_that_was_repeated_after_it_had_failed_may_be_lost_again() {
     let table = table(10);
-    table.keep(item(1), Change::Invalidate);
+    keep(&table, item(1), Change::Invalidate);
     advance(300 * SECOND).await;
     execute(&table, 1);
     lose_all(&table);
@@ -166,4 +173,87 @@ async fn a_bounded_number_is_remembered_for_a_bounded_time() {
     lose_all(&table);
     assert_eq!([1, 2, 3].map(|sku| left(&table, sku).is_some()), [false, true, true]);
     assert_eq!(table.stats().dropped, 0);
+}
+
+fn leases() -> Ledger {
+    let leases = table(10);
+    leases.note_term(TERM);
+    leases
+}
+
+fn claim(sku: u64) -> Claim {
+    Claim::new(Key::of("item").with(sku))
+}
+
+fn file(ledger: &Ledger, claim: &Claim) {
+    ledger.file(OutboxItem::Release(claim.clone()));
+}
+
+fn tokens(of: &Ledger, claim: &Claim) -> usize {
+    of.tokens(&claim.key().digest()).len() / 16
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_claims_of_a_key_may_be_taken_over_for_it() {
+    let all = leases();
+    let [one, same, other] = [claim(1), claim(1), claim(2)];
+    for claim in [&one, &same, &other, &one] {
+        file(&all, claim);
+    }
+    assert_eq!([&one, &other, &claim(3)].map(|claim| tokens(&all, claim)), [2, 1, 0]);
+    assert_eq!(all.claims().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_in_use_again_is_not_given_up() {
+    let all = leases();
+    let [one, same] = [claim(1), claim(1)];
+    for claim in [&one, &same] {
+        file(&all, claim);
+    }
+    all.takes(&one, TERM);
+    assert_eq!(all.tokens(&same.key().digest()), same.token().as_bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
+    let all = leases();
+    let now = Instant::now();
+    file(&all, &claim(1));
+    let claims = all.claims();
+    all.released(&claims, now + TIMEOUT / 2);
+    assert_eq!(all.claims().len(), 1);
+    all.released(&claims, now + TIMEOUT);
+    assert!(all.claims().is_empty() && all.is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_remembered_until_its_lease_has_lapsed() {
+    let all = leases();
+    let now = Instant::now();
+    all.note_term(TERM * 60);
+    all.note_term(TERM);
+    file(&all, &claim(1));
+    assert!(all.is_due(now + TERM * 60));
+    assert!(!all.is_due(now + TIMEOUT + TERM * 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_number_of_claims_is_remembered() {
+    let all = leases();
+    (0..MOST_CLAIMS as u64 + 10).for_each(|sku| file(&all, &claim(sku)));
+    assert_eq!(all.claims().len(), MOST_CLAIMS);
+    // Lapsed claims are removed first.
+    advance(TIMEOUT + TERM).await;
+    file(&all, &claim(0));
+    assert_eq!(all.claims().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_hold_up_no_reads_and_no_copies() {
+    let all = leases();
+    file(&all, &claim(1));
+    assert!(!all.is_quiet() && !all.may_be_behind());
+    keep(&all, item(1), SOFT);
+    assert!(all.may_be_behind());
 }

@@ -1,0 +1,560 @@
+//! The ledger of the outbox: the commands that a server may not have executed, and the last
+//! invalidations that it has acknowledged. It sends nothing.
+//!
+//! # Leases
+//! One command takes a lease, and another one gives it up. If the reply to either is lost, the lease
+//! may still be there, and other processes wait for it. So its claim is released as soon as the server
+//! answers again, and not only by the next operation on the same key: there may be none.
+//!
+//! # Invalidations
+//! What has failed is repeated until the server has executed it. Meanwhile:
+//!
+//! 1. No operation of this process reads a key or a tag with a kept invalidation. It repeats the
+//!    invalidation first, or fails as that does. So nothing that was invalidated is served, not
+//!    even when the server answers again.
+//! 2. A commit does the same. So a load that began before the invalidation stores nothing, and
+//!    waiters that joined it later do not get its value.
+//! 3. Near copies end when an invalidation is kept, and none is made while there is any.
+//! 4. An invalidation that is repeated late removes a value that was stored in between. That costs
+//!    a load. It never brings an older value back.
+//!
+//! # What a failover may have lost
+//! The last acknowledged invalidations are remembered. When a connection breaks or a slot gets
+//! another owner, the server may be another one, or the same one without its last writes. So the
+//! invalidations from shortly before are kept again. That happens before the first request to that
+//! server. A read that was on its way to it is repeated: [`reassertions`](Ledger::reassertions) tells
+//! it to.
+//!
+//! # When there are too many
+//! The tables are bounded. A lease that does not fit lapses by itself. An invalidation that does not fit
+//! is not known by name any more. So all entries count as none whose load began before that moment:
+//! those with a lower [fence](Ledger::floor). Other processes do not learn of it.
+//!
+//! # Messages
+//! A commit tells the processes that wait for its lease, with the entry if that is short. Its flight
+//! judges the entry by what the store has [said of the lease](bellwether::store::OtherLease). Here it is
+//! read like one of a lookup: damaged bytes, an entry whose life may be over by the server's time, and one
+//! from before dropped invalidations count as none, and the message is a hint only.
+//!
+//! Nothing is read over an invalidation that is re-asserted: when that begins, all watches are told, and
+//! a watch gives no entry after another change. One that has failed and is kept needs no more. The acquire
+//! that was told of the lease has repeated it before, if it had failed by then.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::envelope;
+use crate::near::Near;
+use crate::options::KeepingRules;
+use crate::stats::ReplayStats;
+use crate::task::OnDemandTask;
+use bellwether::adapter::{LogThrottle, millis};
+use bellwether::store::{Claim, Entry, Remaining, Watchers};
+use bellwether::{Digest, StoreError};
+use bellwether_redis_client::{MessageReader, ServerEvent, ServerObserver, ServerTime};
+
+/// A command that a server may not have executed.
+#[derive(Clone, Debug)]
+pub(crate) enum OutboxItem {
+    /// The release of a lease that this claim may hold.
+    Release(Claim),
+    /// An invalidation.
+    Change(ChangeTarget, Change),
+}
+
+/// What is invalidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ChangeTarget {
+    Key(Digest),
+    Tag(Digest),
+}
+
+/// How a key or a tag is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Invalidate,
+    /// Its entries become stale: that of a key at once, those of a tag over a time.
+    Expire {
+        over: Duration,
+    },
+}
+
+/// What became of an item that was filed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filed {
+    /// An invalidation that is repeated.
+    Kept,
+    /// An invalidation too many. In this process, all entries from before count as none.
+    Dropped,
+    /// A release, or an invalidation where the options say that none is kept.
+    Quietly,
+}
+
+/// An invalidation that is repeated, or was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptChange {
+    change: Change,
+    /// When it was called, or acknowledged.
+    at: Instant,
+    was_acknowledged: bool,
+    /// Grows with each invalidation that is kept.
+    number: u64,
+}
+
+/// A claim that may hold a lease.
+#[derive(Clone, Debug)]
+struct KeptClaim {
+    claim: Claim,
+    /// Until then, the server may still execute the command whose reply was lost.
+    settled_at: Instant,
+    /// From then on, its lease has lapsed.
+    lapsed_at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct LedgerTable {
+    changes: HashMap<ChangeTarget, KeptChange>,
+    /// The last invalidations that were acknowledged, in the order of that.
+    recent: VecDeque<(ChangeTarget, KeptChange)>,
+    /// By key and token.
+    claims: BTreeMap<([u8; Digest::BYTES], [u8; 16]), KeptClaim>,
+    stats: ReplayStats,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    rules: KeepingRules,
+    /// How long a command can be under way after it was sent.
+    timeout: Duration,
+    /// The name of the store in log messages.
+    pub(super) store: Arc<str>,
+    near: Option<Arc<Near>>,
+    /// Told when invalidations are re-asserted.
+    watchers: Watchers,
+    /// Sends what is in the ledger.
+    pub(super) task: OnDemandTask,
+    /// Whether nothing is to be sent. Then operations take no lock.
+    is_quiet: AtomicBool,
+    reassertions: AtomicU64,
+    floor: AtomicU64,
+    /// The longest term that was requested, in milliseconds. No lease lasts longer.
+    longest_term: AtomicU64,
+    /// Held for a few operations, never across an `.await`.
+    table: Mutex<LedgerTable>,
+    failed_log: LogThrottle,
+    dropped_log: LogThrottle,
+}
+
+impl ChangeTarget {
+    pub(crate) fn digest(&self) -> &Digest {
+        let (Self::Key(digest) | Self::Tag(digest)) = self;
+        digest
+    }
+}
+
+impl Change {
+    /// Two changes as one. An expiry of a tag within the time of another one makes the entries from
+    /// before stale at once.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Expire { .. }, Self::Expire { .. }) => Self::Expire { over: Duration::ZERO },
+            _ => Self::Invalidate,
+        }
+    }
+}
+
+impl KeptChange {
+    /// What is left to do. Entries that should have become stale by now do so at once.
+    pub(crate) fn change(&self) -> Change {
+        match self.change {
+            Change::Invalidate => Change::Invalidate,
+            Change::Expire { over } => {
+                Change::Expire { over: over.saturating_sub(self.at.elapsed()) }
+            }
+        }
+    }
+}
+
+impl Filed {
+    /// Says in the error of a command what became of it.
+    pub(super) fn explain(self, error: StoreError) -> StoreError {
+        match self {
+            Self::Kept => error.kept(),
+            Self::Dropped => {
+                let message = format!("{error}; too many invalidations are to be repeated already");
+                StoreError::new(error.kind(), message).with_source(error)
+            }
+            Self::Quietly => error,
+        }
+    }
+}
+
+impl Ledger {
+    /// An empty one, with the time that an operation waits for its reply.
+    pub(crate) fn new(
+        rules: KeepingRules,
+        timeout: Duration,
+        store: Arc<str>,
+        near: Option<Arc<Near>>,
+        watchers: Watchers,
+    ) -> Self {
+        let [failed_log, dropped_log] = [(); 2].map(|()| LogThrottle::once_per(LOG_EVERY));
+        let [reassertions, floor, longest_term] = [(); 3].map(|()| AtomicU64::new(0));
+        Self {
+            rules,
+            timeout,
+            store,
+            near,
+            watchers,
+            task: OnDemandTask::default(),
+            is_quiet: AtomicBool::new(true),
+            reassertions,
+            floor,
+            longest_term,
+            table: Mutex::default(),
+            failed_log,
+            dropped_log,
+        }
+    }
+
+    /// Whether nothing is to be sent, and so nothing is to be done before a read.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet.load(Ordering::Acquire)
+    }
+
+    /// Whether what a read finds may be older than an invalidation of this process.
+    pub(crate) fn may_be_behind(&self) -> bool {
+        !self.is_quiet() && (self.is_floor_due() || !self.table().changes.is_empty())
+    }
+
+    /// How often invalidations were kept that the server had acknowledged. If that changes during a
+    /// read, the read may have missed one of them.
+    pub(crate) fn reassertions(&self) -> u64 {
+        self.reassertions.load(Ordering::Acquire)
+    }
+
+    /// Entries with a lower fence count as none. [`UNKNOWN`] if an invalidation was dropped, and the
+    /// server's time of that is not known yet.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Whether the floor has to be [raised](Self::raise_floor) before a read.
+    pub(super) fn is_floor_due(&self) -> bool {
+        self.floor() == UNKNOWN
+    }
+
+    /// Raises the floor to a time of the server that is not before now. Returns whether that time is
+    /// known.
+    pub(super) fn raise_floor(&self, now: impl FnOnce() -> Option<u64>) -> bool {
+        let dropped = self.table().stats.dropped;
+        let Some(now) = now() else { return false };
+        self.change(|table| {
+            // Another one may have been dropped after the time was read.
+            if table.stats.dropped == dropped {
+                self.floor.store(now, Ordering::Release);
+            }
+        });
+        true
+    }
+
+    /// Files what may have to be sent, and starts the task that sends it.
+    pub(super) fn file(&self, item: OutboxItem) -> Filed {
+        let now = Instant::now();
+        let filed = match item {
+            OutboxItem::Release(claim) => self.keep_claim(claim, now),
+            OutboxItem::Change(..) if self.rules.most == 0 => return Filed::Quietly,
+            OutboxItem::Change(target, change) => self.keep_change(target, change, now),
+        };
+        self.task.start();
+        filed
+    }
+
+    fn keep_claim(&self, claim: Claim, now: Instant) -> Filed {
+        let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
+        let settled_at = now + self.timeout;
+        let id = claim_id(&claim);
+        self.change(|table| {
+            if table.claims.len() >= MOST_CLAIMS {
+                table.claims.retain(|_, kept| now < kept.lapsed_at);
+            }
+            if table.claims.len() < MOST_CLAIMS || table.claims.contains_key(&id) {
+                let lapsed_at = settled_at + term;
+                table.claims.insert(id, KeptClaim { claim, settled_at, lapsed_at });
+            }
+        });
+        Filed::Quietly
+    }
+
+    fn keep_change(&self, target: ChangeTarget, change: Change, now: Instant) -> Filed {
+        let is_kept = self.change(|table| {
+            let is_kept = table.keep(target, change, now, false, self.rules.most);
+            match is_kept {
+                true => table.stats.kept += 1,
+                false => self.drop_one(table),
+            }
+            is_kept
+        });
+        if !is_kept {
+            return Filed::Dropped;
+        }
+        self.end_copies(target.digest());
+        if let Some(held_back) = self.failed_log.admit() {
+            tracing::warn!(
+                held_back,
+                store = %self.store,
+                "an invalidation has failed, and is repeated until it succeeds"
+            );
+        }
+        Filed::Kept
+    }
+
+    /// Whether anything is to be sent. Claims whose leases have lapsed are removed.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.change(|table| {
+            table.claims.retain(|_, kept| now < kept.lapsed_at);
+            !table.claims.is_empty() || !table.changes.is_empty()
+        })
+    }
+
+    /// The kept invalidation of a key or a tag.
+    pub(crate) fn change_of(&self, target: &ChangeTarget) -> Option<KeptChange> {
+        if self.is_quiet() { None } else { self.table().changes.get(target).copied() }
+    }
+
+    /// All of them.
+    pub(super) fn changes(&self) -> Vec<(ChangeTarget, KeptChange)> {
+        self.table().changes.iter().map(|(target, kept)| (*target, *kept)).collect()
+    }
+
+    /// The server has executed an invalidation, and with it the one that was `kept` before. One that was
+    /// added since stays.
+    pub(crate) fn executed(&self, target: ChangeTarget, change: Change, kept: Option<KeptChange>) {
+        if self.rules.most == 0 {
+            return;
+        }
+        let now = Instant::now();
+        self.change(|table| {
+            if !self.rules.window.is_zero() {
+                // One that is repeated keeps its time. Else a connection that breaks again and again
+                // would repeat it for ever.
+                let at = kept.filter(|kept| kept.was_acknowledged).map_or(now, |kept| kept.at);
+                let executed = KeptChange { change, at, was_acknowledged: true, number: 0 };
+                table.remember(target, executed, now, self.rules.most);
+            }
+            let number = kept.map(|kept| kept.number);
+            if number.is_some() && table.changes.get(&target).map(|kept| kept.number) == number {
+                table.changes.remove(&target);
+                table.stats.replayed += 1;
+            }
+        });
+    }
+
+    /// Notes that a claim asks for a lease of this term, so it is in use and must not be released.
+    pub(crate) fn takes(&self, claim: &Claim, term: Duration) {
+        self.note_term(term);
+        if !self.is_quiet() {
+            self.change(|table| _ = table.claims.remove(&claim_id(claim)));
+        }
+    }
+
+    /// Notes that a lease of this term is requested.
+    pub(crate) fn note_term(&self, term: Duration) {
+        let term = millis(term);
+        if self.longest_term.load(Ordering::Relaxed) < term {
+            self.longest_term.fetch_max(term, Ordering::Relaxed);
+        }
+    }
+
+    /// The concatenated tokens of the claims of a key. Another claim of this process may take over
+    /// a lease under one of them.
+    pub(crate) fn tokens(&self, digest: &Digest) -> Vec<u8> {
+        if self.is_quiet() {
+            return Vec::new();
+        }
+        let key = *digest.as_bytes();
+        let table = self.table();
+        let of_key = table.claims.range((key, [0; 16])..=(key, [u8::MAX; 16]));
+        of_key.flat_map(|((_, token), _)| *token).collect()
+    }
+
+    /// All claims that may hold a lease.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        self.table().claims.values().map(|kept| kept.claim.clone()).collect()
+    }
+
+    /// Removes claims that were released by a command that was sent at this moment. Claims stay if
+    /// their own command may be executed after it.
+    pub(super) fn released(&self, claims: &[Claim], sent_at: Instant) {
+        self.change(|table| {
+            for id in claims.iter().map(claim_id) {
+                if table.claims.get(&id).is_some_and(|kept| sent_at >= kept.settled_at) {
+                    table.claims.remove(&id);
+                }
+            }
+        });
+    }
+
+    /// The server of some keys and tags may have lost what it has acknowledged: see
+    /// [`ServerEvent::MayHaveLost`].
+    fn may_have_lost(&self, since: Instant, is_affected: &dyn Fn(&Digest) -> bool) {
+        let begin = since.checked_sub(self.rules.window).unwrap_or(since);
+        let lost = self.change(|table| {
+            let lost = table.take_recent(|target, kept| kept.at >= begin && is_affected(target));
+            for (target, KeptChange { change, at, .. }) in &lost {
+                if !table.keep(*target, *change, *at, true, self.rules.most) {
+                    self.drop_one(table);
+                }
+            }
+            table.stats.reasserted += lost.len() as u64;
+            lost
+        });
+        if lost.is_empty() {
+            return;
+        }
+        // One that was dropped has ended all copies.
+        lost.iter().for_each(|(target, _)| self.end_copies(target.digest()));
+        // After the table was changed: a read that notices this then finds them there.
+        self.reassertions.fetch_add(1, Ordering::Release);
+        self.watchers.tell_all();
+        tracing::info!(
+            store = %self.store,
+            count = lost.len(),
+            "the server may have lost the last invalidations: they are repeated"
+        );
+        self.task.start();
+    }
+
+    /// Notes that an invalidation does not fit. Called with the table locked.
+    fn drop_one(&self, table: &mut LedgerTable) {
+        table.stats.dropped += 1;
+        self.floor.store(UNKNOWN, Ordering::Release);
+        self.near.as_ref().inspect(|near| near.change_everything());
+        if let Some(held_back) = self.dropped_log.admit() {
+            tracing::warn!(
+                held_back,
+                store = %self.store,
+                most = self.rules.most,
+                "too many invalidations have failed: this process reads no entries from before, and \
+                 other processes may"
+            );
+        }
+    }
+
+    /// Ends the near copies of a key or a tag.
+    pub(crate) fn end_copies(&self, digest: &Digest) {
+        self.near.as_ref().inspect(|near| near.change(digest));
+    }
+
+    pub(crate) fn stats(&self) -> ReplayStats {
+        let table = self.table();
+        ReplayStats { pending: table.changes.len() as u64, ..table.stats }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut LedgerTable) -> T) -> T {
+        let mut table = self.table();
+        let changed = change(&mut table);
+        let is_empty = table.changes.is_empty() && table.claims.is_empty();
+        self.is_quiet.store(is_empty && !self.is_floor_due(), Ordering::Release);
+        changed
+    }
+
+    fn table(&self) -> MutexGuard<'_, LedgerTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LedgerTable {
+    /// Keeps an invalidation, together with that of the same target. Returns whether it fits.
+    fn keep(
+        &mut self,
+        target: ChangeTarget,
+        change: Change,
+        at: Instant,
+        was_acknowledged: bool,
+        most: usize,
+    ) -> bool {
+        let former = self.changes.get(&target);
+        if former.is_none() && self.changes.len() >= most {
+            return false;
+        }
+        // Each that is kept or re-asserted has another one.
+        let number = self.stats.kept + self.stats.reasserted + 1;
+        let new = KeptChange { change, at, was_acknowledged, number };
+        let kept = former.map_or(new, |former| KeptChange {
+            change: former.change.and(change),
+            at: former.at.max(at),
+            was_acknowledged: former.was_acknowledged && was_acknowledged,
+            number,
+        });
+        self.changes.insert(target, kept);
+        true
+    }
+
+    fn remember(&mut self, target: ChangeTarget, executed: KeptChange, now: Instant, most: usize) {
+        while self.recent.front().is_some_and(|(_, oldest)| now - oldest.at > LONGEST)
+            || self.recent.len() >= most
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((target, executed));
+    }
+
+    /// Takes some of the acknowledged invalidations.
+    fn take_recent(
+        &mut self,
+        is_lost: impl Fn(&Digest, &KeptChange) -> bool,
+    ) -> Vec<(ChangeTarget, KeptChange)> {
+        let recent = self.recent.drain(..);
+        let (lost, others) = recent.partition(|(target, kept)| is_lost(target.digest(), kept));
+        self.recent = others;
+        Vec::from(lost)
+    }
+}
+
+impl ServerObserver for Ledger {
+    fn note(&self, event: ServerEvent<'_>) {
+        match event {
+            ServerEvent::MayHaveLost { since, is_affected } => {
+                self.may_have_lost(since, is_affected);
+            }
+            event => _ = self.near.as_ref().inspect(|near| near.note(event)),
+        }
+    }
+}
+
+impl MessageReader for Ledger {
+    fn read(&self, key: &Digest, sealed: &[u8], now: ServerTime) -> Option<Entry> {
+        let opened = envelope::open(Bytes::copy_from_slice(sealed), key).ok()?;
+        if opened.fence < self.floor() || opened.may_be_over(Some(now)) {
+            return None;
+        }
+        let left = opened.life_left(now.latest)?;
+        Some(opened.entry(Remaining::Known(left)))
+    }
+}
+
+fn claim_id(claim: &Claim) -> ([u8; Digest::BYTES], [u8; 16]) {
+    (*claim.key().digest().as_bytes(), *claim.token().as_bytes())
+}
+
+/// The floor while the server's time is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The maximum number of claims: as many as there can be flights, by default.
+const MOST_CLAIMS: usize = 10_000;
+
+/// How long an acknowledged invalidation is remembered at most. A server that is out of reach for
+/// longer is replaced by then.
+const LONGEST: Duration = Duration::from_secs(600);
+
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

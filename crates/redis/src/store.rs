@@ -1,0 +1,413 @@
+//! The operations of a `RedisStore`. Each is a recipe: settle what is kept, read the epochs of tags, run a
+//! script, judge its reply by the tags, and keep a near copy or drop it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::envelope;
+use super::heartbeat::Heartbeat;
+use super::lookups::Lookups;
+use super::near::{self, Near, ReadStart, Version};
+use super::options::RedisOptions;
+use super::outbox::Outbox;
+use super::outbox::ledger::{Change, ChangeTarget, Ledger};
+use super::record;
+use super::reply::{AcquireReply, Acquired};
+use super::scripts::{self, SCRIPTS, Script, any, is_done, number};
+use super::stats::{RedisStats, RedisWakeUps};
+use super::tags::{ReadTags, TagReader};
+use bellwether::adapter::{micros, millis};
+use bellwether::stats::OperationCounters;
+use bellwether::store::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
+    TagEpoch, Watchers,
+};
+use bellwether::trace::TraceParent;
+use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
+use bellwether_redis_client::{ClientSetup, RedisClient, RedisRequest, SlotOwners, Tracking};
+
+/// The parts of a store, which the clones of its handle share.
+///
+/// Aligned, so that it is apart in memory from the count of its owners, which each operation
+/// changes.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct StoreParts {
+    pub(super) client: RedisClient,
+    pub(super) near: Option<Arc<Near>>,
+    pub(super) outbox: Arc<Outbox>,
+    lookups: Arc<Lookups>,
+    tags: TagReader,
+    heartbeat: Option<Arc<Heartbeat>>,
+    pub(super) operations: OperationCounters,
+}
+
+impl StoreParts {
+    pub(super) fn new(options: RedisOptions) -> Self {
+        let timeout = options.client.request_timeout();
+        let owners = Arc::new(SlotOwners::new(options.is_cluster()));
+        let near = options.near_tier().map(|(bytes, longest)| {
+            Arc::new(Near::new(bytes, longest, near::silence(timeout), Arc::clone(&owners)))
+        });
+        let watchers = Watchers::default();
+        let (name, copies) = (options.display_name(), near.clone());
+        let ledger =
+            Arc::new(Ledger::new(options.keeping, timeout, name, copies, watchers.clone()));
+        let setup = ClientSetup {
+            scripts: Arc::clone(&SCRIPTS),
+            watchers,
+            reader: Some(Arc::clone(&ledger) as _),
+            tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
+            observer: Some(Arc::clone(&ledger) as _),
+            reads_clock: true,
+            owners: Some(owners),
+        };
+        let client = RedisClient::with(options.client, setup);
+        let lookups = Arc::new(Lookups::new(client.clone(), near.is_some()));
+        let outbox = Outbox::new(client.clone(), ledger);
+        let tags = TagReader {
+            client: client.clone(),
+            near: near.clone(),
+            lookups: Arc::clone(&lookups),
+            outbox: Arc::clone(&outbox),
+        };
+        let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
+        let operations = OperationCounters::default();
+        Self { client, near, outbox, lookups, tags, heartbeat, operations }
+    }
+
+    pub(super) fn stats(&self) -> RedisStats {
+        RedisStats {
+            connects: self.client.attempts(),
+            outages: self.client.outages(),
+            pushes: self.client.pushes(),
+            unreadable: self.lookups.unreadable(),
+            operations: self.operations.operations(),
+            operation_times: self.operations.times(),
+            errors: self.operations.errors(),
+            is_down: self.client.is_down(),
+            replay: self.outbox.ledger.stats(),
+            wake_ups: match self.client.is_subscribed() {
+                true => RedisWakeUps::Messages,
+                false => RedisWakeUps::Polling,
+            },
+            near: self.near.as_ref().map(|near| near.stats()),
+            nodes: self.client.node_stats(),
+        }
+    }
+
+    /// Reads an entry and the tags of the request as one command. Tags that only the entry has are
+    /// read after it.
+    pub(super) async fn lookup(
+        self: Arc<Self>,
+        key: Key,
+        tags: Tags,
+    ) -> Result<Option<Entry>, StoreError> {
+        let ledger = &self.outbox.ledger;
+        for _ in 0..TRIES {
+            let reassertions = ledger.reassertions();
+            self.outbox.settle(Some(&key), tags.iter()).await?;
+            let digest = key.digest();
+            let start = self.start_read(&digest);
+            let mut known = self.tags.begin(&tags);
+            let mut found = None;
+            if let Some((entry, states)) = self.lookups.find(&key, &tags).await? {
+                known.note(states);
+                found = self.tags.judge(entry, &tags, &mut known, &digest).await?;
+            }
+            if ledger.reassertions() == reassertions {
+                let versions = found.as_ref().and_then(|entry| known.versions(entry));
+                self.keep(start, versions, &key, found.as_ref());
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the lease. An entry that is unreadable or, because of its tags, not fresh counts as none and
+    /// must not prevent a load. So the request is sent again and declines the fence of that entry.
+    ///
+    /// If the server refuses a request as late, but the refusal arrives in time, the server's clock
+    /// was set. The reply corrects the estimate, and the request is sent again.
+    pub(super) async fn acquire(
+        self: Arc<Self>,
+        claim: Claim,
+        term: Duration,
+        mut accept: Accept,
+    ) -> Result<Acquire, StoreError> {
+        let ledger = &self.outbox.ledger;
+        ledger.takes(&claim, term);
+        let (key, digest) = (claim.key(), claim.key().digest());
+        let mut granted = None;
+        let mut missing = REPLACED;
+        for _ in 0..TRIES {
+            let reassertions = ledger.reassertions();
+            self.outbox.settle(Some(key), claim.tags().iter()).await?;
+            let mut tags = self.tags.touch(claim.tags(), Duration::ZERO).await?;
+            let start = self.start_read(&digest);
+            let AcquireReply { now, entry, outcome } = self.take(&claim, term, accept).await?;
+            let fence = entry.as_ref().map(|(sealed, _)| envelope::fence(sealed));
+            let found = self.judge(entry, &claim, &mut tags, outcome == Acquired::Found).await?;
+            let acquired = answer(outcome, found, &claim, (term, now), tags.epochs());
+            if ledger.reassertions() != reassertions {
+                // If the next try fails, the lease of this one has no holder.
+                granted.get_or_insert_with(|| self.outbox.taking(&claim));
+                continue;
+            }
+            match acquired {
+                Ok(acquired) => {
+                    granted.map(|unsettled| unsettled.settle(Ok(())));
+                    // The tags of an entry were not read with it.
+                    if let Acquire::Found(entry) = &acquired
+                        && entry.epochs().is_empty()
+                    {
+                        self.keep(start, Some(Vec::new()), key, Some(entry));
+                    }
+                    return Ok(acquired);
+                }
+                Err(why) => {
+                    missing = why;
+                    accept = fence.map_or(accept, |than| Accept::Other { than });
+                }
+            }
+        }
+        let (kind, what) = missing;
+        Err(StoreError::new(kind, format!("redis, {TAKING} of `{key}`: {what}")))
+    }
+
+    async fn take(
+        &self,
+        claim: &Claim,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<AcquireReply, StoreError> {
+        let digest = claim.key().digest();
+        let asked_at = Instant::now();
+        let trace = claim.trace().map_or("", TraceParent::as_str);
+        // The server's time at which a caller that starts now has stopped waiting.
+        let now = self.client.with_clock(&digest, |clock| clock.now());
+        let timeout = micros(self.client.options().request_timeout());
+        let args = [
+            [claim.token().as_bytes(), trace.as_bytes()].concat(),
+            number(millis(term)),
+            match accept {
+                Accept::Fresh => b"1".to_vec(),
+                Accept::Nothing => b"0".to_vec(),
+                Accept::Other { than } => than.to_be_bytes().to_vec(),
+            },
+            now.map(|now| number(now.latest + timeout)).unwrap_or_default(),
+            self.outbox.ledger.tokens(&digest),
+            self.client.mark(),
+        ];
+        let names = scripts::names(&self.client, &digest);
+        let request = RedisRequest::script(Script::Acquire.get(), names, args, TAKING);
+        let unsettled = self.outbox.taking(claim);
+        let replied = self.client.run(&request.of(claim.key()), AcquireReply::read).await;
+        let reply = unsettled.settle(replied)?;
+        self.client.with_clock(&digest, |clock| clock.note(asked_at, reply.now));
+        Ok(reply)
+    }
+
+    /// What the tags have made of an entry in the reply to a claim. They were touched before.
+    async fn judge(
+        &self,
+        entry: Option<(Vec<u8>, Duration)>,
+        claim: &Claim,
+        tags: &mut ReadTags,
+        is_answer: bool,
+    ) -> Result<Option<Entry>, StoreError> {
+        let digest = claim.key().digest();
+        let opened = entry.and_then(|(sealed, remaining)| {
+            Some((self.lookups.open(sealed, claim.key(), &digest)?, remaining))
+        });
+        let Some((opened, remaining)) = opened else { return Ok(None) };
+        let entry = opened.entry(Remaining::Known(remaining));
+        match self.tags.judge(entry, claim.tags(), tags, &digest).await {
+            Err(error) if !is_answer => {
+                // An entry whose tags cannot be read may have been invalidated.
+                tracing::debug!(target: "bellwether::store", %error, "a stale entry is not used");
+                Ok(None)
+            }
+            judged => judged,
+        }
+    }
+
+    pub(super) async fn renew(
+        self: Arc<Self>,
+        claim: Claim,
+        fence: u64,
+        term: Duration,
+    ) -> Result<Renew, StoreError> {
+        self.outbox.ledger.note_term(term);
+        let names = [self.client.name(&claim.key().digest(), ":lease")];
+        let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
+        let request = RedisRequest::script(Script::Renew.get(), names, args, "renewing the lease");
+        let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
+        self.client.run(&request.of(claim.key()), read).await
+    }
+
+    /// Stores an entry. Kept invalidations supersede it, unless its lease was granted after them. One that
+    /// is an expiry is re-asserted as that.
+    pub(super) async fn commit(
+        self: Arc<Self>,
+        lease: Lease,
+        draft: Draft,
+    ) -> Result<Commit, StoreError> {
+        let unsettled = self.outbox.releasing(lease.claim());
+        unsettled.settle(self.put(&lease, &draft).await)
+    }
+
+    async fn put(&self, lease: &Lease, draft: &Draft) -> Result<Commit, StoreError> {
+        let (key, digest) = (lease.key(), lease.key().digest());
+        let ledger = &self.outbox.ledger;
+        let reassertions = ledger.reassertions();
+        let tags = lease.claim().tags().iter().chain(draft.tags().iter());
+        self.outbox.settle(Some(key), tags).await?;
+        let epochs = match lease.fence() < ledger.floor() {
+            true => None,
+            false => self.tags.epochs_of(lease, draft).await?,
+        };
+        let Some(epochs) = epochs else {
+            // The lease blocks the key for nothing.
+            return self.outbox.release(lease.claim()).await.map(|()| Commit::Superseded);
+        };
+        let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
+        let args = [
+            lease.token().as_bytes().to_vec(),
+            envelope::seal(draft, &digest, lease.fence(), stored_at, &epochs),
+            number(millis(draft.lifetimes().life())),
+            number(lease.fence()),
+            number(lease.granted_at()),
+        ];
+        let names = scripts::names(&self.client, &digest);
+        let request = RedisRequest::script(Script::Commit.get(), names, args, "storing the entry");
+        let is_stored = self.client.run(&request.of(key), is_done).await;
+        // The push message about it may still be under way.
+        ledger.end_copies(&digest);
+        let is_stored = is_stored?;
+        if draft.is_expiry() && is_stored {
+            let expiry = Change::Expire { over: Duration::ZERO };
+            ledger.executed(ChangeTarget::Key(digest), expiry, None);
+        }
+        // An invalidation that the server has lost cannot supersede it there.
+        match is_stored && ledger.reassertions() == reassertions {
+            true => Ok(Commit::Stored),
+            false => Ok(Commit::Superseded),
+        }
+    }
+
+    pub(super) async fn fail(
+        self: Arc<Self>,
+        lease: Lease,
+        failure: Failure,
+    ) -> Result<(), StoreError> {
+        let unsettled = self.outbox.releasing(lease.claim());
+        let digest = lease.key().digest();
+        let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
+        let args = [
+            lease.token().as_bytes().to_vec(),
+            record::write(&failure),
+            number(millis(failure.life())),
+            number(lease.fence()),
+        ];
+        let request =
+            RedisRequest::script(Script::Fail.get(), names, args, "remembering a failure");
+        unsettled.settle(self.client.run(&request.of(lease.key()), any).await)
+    }
+
+    pub(super) async fn abandon(self: Arc<Self>, claim: Claim) -> Result<(), StoreError> {
+        self.outbox.release(&claim).await
+    }
+
+    pub(super) async fn change(
+        self: Arc<Self>,
+        target: ChangeTarget,
+        change: Change,
+        key: Option<Key>,
+    ) -> Result<bool, StoreError> {
+        self.outbox.change(target, change, key.as_ref()).await
+    }
+
+    /// Notes the version of a key for the near tier. Call it before a request is sent.
+    fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
+        self.near.as_ref().and_then(|near| near.start_read(digest))
+    }
+
+    /// Keeps a near copy of what was read, if there is one and its tags have these versions.
+    fn keep(
+        &self,
+        start: Option<ReadStart>,
+        tags: Option<Vec<Version>>,
+        key: &Key,
+        entry: Option<&Entry>,
+    ) {
+        // What was read may be older than an invalidation that was kept after the version was taken.
+        if let (Some(near), Some(start), Some(tags), Some(entry)) = (&self.near, start, tags, entry)
+            && !self.outbox.ledger.may_be_behind()
+            && near.keep(start, tags, key, entry)
+        {
+            self.heartbeat.as_ref().inspect(|heartbeat| heartbeat.task.start());
+        }
+    }
+}
+
+/// The answer to a claim that requested this term, at this time of the server, under these epochs; or why
+/// there is none.
+fn answer(
+    outcome: Acquired,
+    entry: Option<Entry>,
+    claim: &Claim,
+    (term, now): (Duration, u64),
+    epochs: Vec<TagEpoch>,
+) -> Result<Acquire, Unanswered> {
+    Ok(match outcome {
+        Acquired::Late => return Err(LATE),
+        Acquired::Found => match entry.map(|entry| exactly(entry, now)).filter(Entry::is_fresh) {
+            Some(entry) => Acquire::Found(entry),
+            None => return Err(UNREADABLE),
+        },
+        Acquired::Busy { remaining, fence, trace } => {
+            let other = OtherLease::new(fence).seen_under(epochs);
+            Acquire::Busy { other, remaining, stale: entry, trace }
+        }
+        Acquired::Failed { record, remaining } => {
+            let failure = record::read(&record).ok_or(UNREADABLE)?;
+            Acquire::Failed { failure, remaining, stale: entry }
+        }
+        Acquired::Lead { fence, failures, probe } => {
+            let lease = Lease::granted(claim.clone(), term, fence, now).under(epochs);
+            let probe = probe.as_deref().and_then(record::read);
+            Acquire::Lead { lease, stale: entry, failures, probe }
+        }
+    })
+}
+
+/// An entry with what is left of its life to the microsecond, by the store's time. The script rounds it
+/// up to a millisecond, which is longer than it takes to be woken.
+fn exactly(entry: Entry, now: u64) -> Entry {
+    let Remaining::Known(rounded) = entry.remaining() else { return entry };
+    let age = Duration::from_micros(now.saturating_sub(entry.stored_at()));
+    let exact = entry.lifetimes().life().saturating_sub(age);
+    match rounded.checked_sub(exact) {
+        Some(rounding) if rounding < Duration::from_millis(1) => {
+            entry.with_remaining(Remaining::Known(exact))
+        }
+        // The life ends earlier, for example by an expiry.
+        _ => entry,
+    }
+}
+
+/// Why a claim has no answer yet.
+type Unanswered = (StoreErrorKind, &'static str);
+
+const REPLACED: Unanswered = (StoreErrorKind::NotReady, "the server was replaced again and again");
+const LATE: Unanswered = (StoreErrorKind::TimedOut, "no answer within the timeout");
+const UNREADABLE: Unanswered = (StoreErrorKind::Malformed, "the reply makes no sense");
+
+const TAKING: &str = "taking the lease";
+
+/// How often a request is sent while servers are replaced, while their clocks are being set, or while an
+/// entry is in its way.
+const TRIES: u32 = 4;
