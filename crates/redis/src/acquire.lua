@@ -9,7 +9,7 @@
 --            caller does not know that clock
 --        5 tokens whose leases this caller may take over, 16 bytes each
 --        6 the mark to leave at a lease or a failure that the caller waits for, or ''
--- gives  {1, now, entry, its remaining life in ms}                      found
+-- gives  {1, now, entry, its remaining life in us}                      found
 --        {2, now, stale entry or false, its remaining life,
 --            what is left of the lease in ms, its fence,
 --            and the trace of the load if it has one}                   busy
@@ -47,7 +47,7 @@ if readable(entry) then
   remaining = life_left(KEYS[1], entry, now)
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
   local stale = stale_window(entry)
-  if acceptable and remaining > stale then return {1, now, entry, remaining} end
+  if acceptable and remaining > 1000 * stale then return {1, now, entry, remaining} end
   stored = fence_at(entry, 29)
 end
 if remaining == 0 then entry = false end

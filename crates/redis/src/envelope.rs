@@ -28,10 +28,9 @@
 //! ends, only the expiry of its name says.
 //!
 //! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
-//! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
+//! other bytes are unreadable, which counts as a miss. An envelope of a newer version is not
 //! overwritten, so a process that knows version 1 only leaves entries with tags alone.
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,17 +50,6 @@ pub(super) struct Opened {
     /// Whether a script has made it stale before the end of its ttl.
     pub(super) is_expired: bool,
     pub(super) epochs: Vec<TagEpoch>,
-}
-
-/// Why bytes are not an envelope of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
-    /// Not an envelope, truncated, or changed.
-    Damaged,
-    /// Written by a later version of this crate.
-    Newer,
-    /// The envelope of another key.
-    OtherKey,
 }
 
 impl Opened {
@@ -138,16 +126,16 @@ pub(super) fn seal(
     sealed
 }
 
-/// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
-pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
-    let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
+/// Decodes what [`seal`] wrote for this key, or says why not. The value shares the memory of `sealed`.
+pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> {
+    let header: &[u8; HEADER] = sealed.first_chunk().ok_or(DAMAGED)?;
     let mut fields = Fields(header);
     if fields.take::<3>() != *MAGIC {
-        return Err(Unreadable::Damaged);
+        return Err(DAMAGED);
     }
     let [version, codec] = fields.take();
     if version > TAGGED {
-        return Err(Unreadable::Newer);
+        return Err(NEWER);
     }
     let [early] = fields.take();
     let flag: [u8; 2] = fields.take();
@@ -170,15 +158,15 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
     };
     let value = tags.and_then(|tags| rest.get(tags..)).filter(|value| value.len() == length);
     let (Some(value), true) = (value, checksum(&summed[..SUMMED], rest) == sum) else {
-        return Err(Unreadable::Damaged);
+        return Err(DAMAGED);
     };
     if early > 1 || !is_flag {
-        return Err(Unreadable::Damaged);
+        return Err(DAMAGED);
     }
     let epochs = open_tags(&rest[..rest.len() - value.len()]);
     let value = Value::new(sealed.slice_ref(value));
     if digest != *key {
-        return Err(Unreadable::OtherKey);
+        return Err(OTHER_KEY);
     }
     let lifetimes = Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(while_revalidate)
@@ -208,16 +196,6 @@ pub(super) fn fence(sealed: &[u8]) -> u64 {
     fence.map_or(0, |fence| u64::from_be_bytes(*fence))
 }
 
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Damaged => "not an envelope, or a damaged one",
-            Self::Newer => "an envelope of a newer version",
-            Self::OtherKey => "the envelope of another key",
-        })
-    }
-}
-
 /// The header, field by field.
 struct Fields<'a>(&'a [u8]);
 
@@ -238,6 +216,13 @@ fn checksum(header: &[u8], value: &[u8]) -> u32 {
     sum.update(value);
     sum.finalize()
 }
+
+/// Why bytes are not an envelope of ours: they are something else, truncated, or changed.
+const DAMAGED: &str = "not an envelope, or a damaged one";
+
+/// They were written by a later version of this crate.
+const NEWER: &str = "an envelope of a newer version";
+const OTHER_KEY: &str = "the envelope of another key";
 
 /// How far two clocks may drift apart during one load, in us. The scripts have the same value.
 pub(super) const DRIFT: u64 = 1_000_000;
@@ -329,7 +314,7 @@ mod tests {
         }
         for length in 0..sealed.len() {
             let cut = Bytes::copy_from_slice(&sealed[..length]);
-            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
+            assert_eq!(open(cut, &digest).unwrap_err(), DAMAGED, "{length} bytes");
         }
     }
 
@@ -389,31 +374,31 @@ mod tests {
         let (mut sealed, digest) = sealed(&[0x5a; 512]);
         for length in 0..sealed.len() {
             let cut = Bytes::copy_from_slice(&sealed[..length]);
-            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
+            assert_eq!(open(cut, &digest).unwrap_err(), DAMAGED, "{length} bytes");
         }
         sealed.push(0);
-        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), DAMAGED);
     }
 
     #[test]
     fn the_envelope_of_another_key_is_not_opened() {
         let (sealed, _) = sealed(b"value");
         let other = Key::of("other").digest();
-        assert_eq!(open(sealed.into(), &other).unwrap_err(), Unreadable::OtherKey);
+        assert_eq!(open(sealed.into(), &other).unwrap_err(), OTHER_KEY);
     }
 
     #[test]
     fn a_newer_version_is_told_from_damage() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[3] = 3;
-        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Newer);
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), NEWER);
     }
 
     #[test]
     fn a_length_that_promises_more_than_there_is_allocates_nothing() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[72..76].copy_from_slice(&u32::MAX.to_be_bytes());
-        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), DAMAGED);
     }
 
     #[test]

@@ -156,11 +156,6 @@ impl RedisStore {
         RedisOptions::new(url, namespace)?.connect().await
     }
 
-    /// A store that connects at its first use, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisOptions) -> Self {
-        options.connect_lazily()
-    }
-
     /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
         self.0.stats()
@@ -196,13 +191,15 @@ impl RedisStore {
 
     fn change_key(&self, operation: StoreOperation, key: Key, change: Change) -> StoreFuture<bool> {
         let target = ChangeTarget::Key(key.digest());
-        self.run(operation, move |store| store.change(target, change, Some(key)))
+        self.run(operation, move |store| async move {
+            store.outbox.change(target, change, Some(&key)).await
+        })
     }
 
     fn change_tag(&self, operation: StoreOperation, tag: &Tag, change: Change) -> StoreFuture<()> {
         let target = ChangeTarget::Tag(tag.digest());
         self.run(operation, move |store| async move {
-            store.change(target, change, None).await.map(drop)
+            store.outbox.change(target, change, None).await.map(drop)
         })
     }
 }
@@ -239,7 +236,10 @@ impl Store for RedisStore {
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.run(StoreOperation::Abandon, move |store| store.abandon(claim))
+        self.run(
+            StoreOperation::Abandon,
+            move |store| async move { store.outbox.release(&claim).await },
+        )
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {

@@ -2,7 +2,7 @@
 -- before the end of their ttl. For others, MGET and TIME do, which cost the server less.
 --
 -- KEYS   1 entry, and any number of others
--- gives  the server's time in us; then for each, the entry or false, and its remaining life in ms
+-- gives  the server's time in us; then for each, the entry or false, and its remaining life in us
 --
 -- One script, because between two commands an entry could be replaced, and would get the life of
 -- the new one.

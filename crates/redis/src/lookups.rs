@@ -145,7 +145,7 @@ impl Lookups {
     /// Opens an entry. One that cannot be read counts as none.
     pub(super) fn open(&self, sealed: Vec<u8>, key: &Key, digest: &Digest) -> Option<Opened> {
         let opened = envelope::open(Bytes::from(sealed), digest);
-        let note = |what: &envelope::Unreadable| {
+        let note = |what: &&str| {
             self.unreadable.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(target: "bellwether::store", %key, "counts as a miss: {what}");
         };

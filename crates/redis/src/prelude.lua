@@ -49,7 +49,7 @@ local function stored_at(entry)
   return (struct.unpack('>I8', entry, 37))
 end
 
--- The remaining life of an entry, in ms: by its own times or by the server's expiry, whichever is
+-- The remaining life of an entry, in us: by its own times or by the server's expiry, whichever is
 -- less. The server counts expiry by its wall clock, so its value is too large after that was set
 -- back. An entry that was stored later than now has none.
 local function life_left(name, entry, now)
@@ -57,7 +57,7 @@ local function life_left(name, entry, now)
   if age < -drift then return 0 end
   local left = struct.unpack('>I8', entry, 45) + stale - math.max(0, age) / 1000
   if string.sub(entry, 7, 8) == expired then left = math.min(left, stale) end
-  return math.max(0, math.ceil(math.min(left, redis.call('PTTL', name))))
+  return math.max(0, math.floor(1000 * math.min(left, redis.call('PTTL', name))))
 end
 
 -- The length of a lease: token, 16 bytes, fence, 8, and term in ms, 8. Two things may follow. The first

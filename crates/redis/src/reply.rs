@@ -76,11 +76,11 @@ impl Fields {
         self.0.next()?.whole()
     }
 
-    /// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2
-    /// for no value. Both count as over.
-    fn millis(&mut self) -> Option<Duration> {
-        let Value::Int(millis) = self.0.next()? else { return None };
-        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    /// What is left of something. Redis gives -1 for a value without expiry, which is none of ours, and
+    /// -2 for no value. Both count as over.
+    fn left(&mut self, unit: fn(u64) -> Duration) -> Option<Duration> {
+        let Value::Int(left) = self.0.next()? else { return None };
+        Some(unit(u64::try_from(left).unwrap_or(0)))
     }
 
     fn bytes(&mut self) -> Option<Option<Vec<u8>>> {
@@ -124,7 +124,8 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
     let now = fields.whole()?;
     let mut seen = Vec::with_capacity(fields.0.len() / 2);
     while fields.0.len() > 0 {
-        let (sealed, life) = (fields.bytes()?, SeenLife::Remaining(fields.millis()?));
+        let (sealed, life) =
+            (fields.bytes()?, SeenLife::Remaining(fields.left(Duration::from_micros)?));
         seen.push(sealed.map(|sealed| Seen { sealed, life }));
     }
     Some((now, seen))
@@ -149,11 +150,11 @@ impl AcquireReply {
         if kind == 5 {
             return Some(Self { now, entry: None, outcome: Acquired::Late });
         }
-        let (sealed, life) = (fields.bytes()?, fields.millis()?);
+        let (sealed, life) = (fields.bytes()?, fields.left(Duration::from_micros)?);
         let outcome = match kind {
             1 if sealed.is_some() => Acquired::Found,
             2 => Acquired::Busy {
-                remaining: fields.millis()?,
+                remaining: fields.left(Duration::from_millis)?,
                 fence: fields.whole()?,
                 // The script gives what another process has written there.
                 trace: match fields.0.next() {
@@ -168,7 +169,10 @@ impl AcquireReply {
                 failures: u32::try_from(fields.whole()?).ok()?,
                 probe: fields.bytes()?,
             },
-            4 => Acquired::Failed { record: fields.bytes()??, remaining: fields.millis()? },
+            4 => Acquired::Failed {
+                record: fields.bytes()??,
+                remaining: fields.left(Duration::from_millis)?,
+            },
             _ => return None,
         };
         Some(Self { now, entry: sealed.map(|sealed| (sealed, life)), outcome })

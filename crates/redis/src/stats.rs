@@ -111,14 +111,6 @@ pub enum RedisWakeUps {
     Polling,
 }
 
-impl RedisWakeUps {
-    /// Each way with its name, and whether it is this one.
-    pub fn by_name(self) -> impl Iterator<Item = (&'static str, bool)> {
-        let ways = [("messages", Self::Messages), ("polling", Self::Polling)];
-        ways.into_iter().map(move |(name, way)| (name, way == self))
-    }
-}
-
 bellwether::metric_table! { RedisStats, "store":
     Counter "bellwether.store.operations" "{operation}" "Operations of the store that have ended."
         = |it, to| to.each("operation", it.operations.by_name());
@@ -139,7 +131,10 @@ bellwether::metric_table! { RedisStats, "store":
         = |it, to| to.one(it.unreadable);
     Gauge "bellwether.store.wake_ups" "{way}"
         "1 for the way in which waiters learn that a load has ended."
-        = |it, to| to.each("by", it.wake_ups.by_name());
+        = |it, to| {
+            let ways = [("messages", RedisWakeUps::Messages), ("polling", RedisWakeUps::Polling)];
+            to.each("by", ways.map(|(name, way)| (name, way == it.wake_ups)));
+        };
     Gauge "bellwether.store.node.up" "{node}"
         "0 while the circuit breaker of a server of the store is open."
         = |it, to| by_node(it, to, |node| !node.is_down);

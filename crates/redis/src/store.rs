@@ -317,19 +317,6 @@ impl StoreParts {
         unsettled.settle(self.client.run(&request.of(lease.key()), any).await)
     }
 
-    pub(super) async fn abandon(self: Arc<Self>, claim: Claim) -> Result<(), StoreError> {
-        self.outbox.release(&claim).await
-    }
-
-    pub(super) async fn change(
-        self: Arc<Self>,
-        target: ChangeTarget,
-        change: Change,
-        key: Option<Key>,
-    ) -> Result<bool, StoreError> {
-        self.outbox.change(target, change, key.as_ref()).await
-    }
-
     /// Notes the version of a key for the near tier. Call it before a request is sent.
     fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         self.near.as_ref().and_then(|near| near.start_read(digest))
@@ -364,7 +351,7 @@ fn answer(
 ) -> Result<Acquire, Unanswered> {
     Ok(match outcome {
         Acquired::Late => return Err(LATE),
-        Acquired::Found => match entry.map(|entry| exactly(entry, now)).filter(Entry::is_fresh) {
+        Acquired::Found => match entry.filter(Entry::is_fresh) {
             Some(entry) => Acquire::Found(entry),
             None => return Err(UNREADABLE),
         },
@@ -382,21 +369,6 @@ fn answer(
             Acquire::Lead { lease, stale: entry, failures, probe }
         }
     })
-}
-
-/// An entry with what is left of its life to the microsecond, by the store's time. The script rounds it
-/// up to a millisecond, which is longer than it takes to be woken.
-fn exactly(entry: Entry, now: u64) -> Entry {
-    let Remaining::Known(rounded) = entry.remaining() else { return entry };
-    let age = Duration::from_micros(now.saturating_sub(entry.stored_at()));
-    let exact = entry.lifetimes().life().saturating_sub(age);
-    match rounded.checked_sub(exact) {
-        Some(rounding) if rounding < Duration::from_millis(1) => {
-            entry.with_remaining(Remaining::Known(exact))
-        }
-        // The life ends earlier, for example by an expiry.
-        _ => entry,
-    }
 }
 
 /// Why a claim has no answer yet.

@@ -53,7 +53,7 @@ use crate::near::Near;
 use crate::options::KeepingRules;
 use crate::stats::ReplayStats;
 use crate::task::OnDemandTask;
-use bellwether::adapter::{LogThrottle, millis};
+use bellwether::adapter::{millis, warn_throttled};
 use bellwether::store::{Claim, Entry, Remaining, Watchers};
 use bellwether::{Digest, StoreError};
 use bellwether_redis_client::{MessageReader, ServerEvent, ServerObserver, ServerTime};
@@ -84,15 +84,15 @@ pub(crate) enum Change {
     },
 }
 
-/// What became of an item that was filed.
+/// What became of an invalidation that was filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filed {
-    /// An invalidation that is repeated.
+pub(crate) enum Keeping {
+    /// It is repeated.
     Kept,
-    /// An invalidation too many. In this process, all entries from before count as none.
+    /// It is one too many. In this process, all entries from before count as none.
     Dropped,
-    /// A release, or an invalidation where the options say that none is kept.
-    Quietly,
+    /// The options say that none is kept.
+    Off,
 }
 
 /// An invalidation that is repeated, or was acknowledged.
@@ -146,8 +146,6 @@ pub(crate) struct Ledger {
     longest_term: AtomicU64,
     /// Held for a few operations, never across an `.await`.
     table: Mutex<LedgerTable>,
-    failed_log: LogThrottle,
-    dropped_log: LogThrottle,
 }
 
 impl ChangeTarget {
@@ -180,20 +178,6 @@ impl KeptChange {
     }
 }
 
-impl Filed {
-    /// Says in the error of a command what became of it.
-    pub(super) fn explain(self, error: StoreError) -> StoreError {
-        match self {
-            Self::Kept => error.kept(),
-            Self::Dropped => {
-                let message = format!("{error}; too many invalidations are to be repeated already");
-                StoreError::new(error.kind(), message).with_source(error)
-            }
-            Self::Quietly => error,
-        }
-    }
-}
-
 impl Ledger {
     /// An empty one, with the time that an operation waits for its reply.
     pub(crate) fn new(
@@ -203,7 +187,6 @@ impl Ledger {
         near: Option<Arc<Near>>,
         watchers: Watchers,
     ) -> Self {
-        let [failed_log, dropped_log] = [(); 2].map(|()| LogThrottle::once_per(LOG_EVERY));
         let [reassertions, floor, longest_term] = [(); 3].map(|()| AtomicU64::new(0));
         Self {
             rules,
@@ -217,8 +200,6 @@ impl Ledger {
             floor,
             longest_term,
             table: Mutex::default(),
-            failed_log,
-            dropped_log,
         }
     }
 
@@ -264,19 +245,29 @@ impl Ledger {
         true
     }
 
-    /// Files what may have to be sent, and starts the task that sends it.
-    pub(super) fn file(&self, item: OutboxItem) -> Filed {
+    /// Files what may have to be sent, and starts the task that sends it. Says in the error of its
+    /// command, if there is one, what became of an invalidation.
+    pub(super) fn file(&self, item: OutboxItem, error: Option<StoreError>) -> Option<StoreError> {
         let now = Instant::now();
-        let filed = match item {
-            OutboxItem::Release(claim) => self.keep_claim(claim, now),
-            OutboxItem::Change(..) if self.rules.most == 0 => return Filed::Quietly,
+        let keeping = match item {
+            OutboxItem::Release(claim) => {
+                self.keep_claim(claim, now);
+                Keeping::Off
+            }
             OutboxItem::Change(target, change) => self.keep_change(target, change, now),
         };
         self.task.start();
-        filed
+        error.map(|error| match keeping {
+            Keeping::Kept => error.kept(),
+            Keeping::Dropped => {
+                let message = format!("{error}; too many invalidations are to be repeated already");
+                StoreError::new(error.kind(), message).with_source(error)
+            }
+            Keeping::Off => error,
+        })
     }
 
-    fn keep_claim(&self, claim: Claim, now: Instant) -> Filed {
+    fn keep_claim(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
         let id = claim_id(&claim);
@@ -289,10 +280,12 @@ impl Ledger {
                 table.claims.insert(id, KeptClaim { claim, settled_at, lapsed_at });
             }
         });
-        Filed::Quietly
     }
 
-    fn keep_change(&self, target: ChangeTarget, change: Change, now: Instant) -> Filed {
+    fn keep_change(&self, target: ChangeTarget, change: Change, now: Instant) -> Keeping {
+        if self.rules.most == 0 {
+            return Keeping::Off;
+        }
         let is_kept = self.change(|table| {
             let is_kept = table.keep(target, change, now, false, self.rules.most);
             match is_kept {
@@ -302,17 +295,11 @@ impl Ledger {
             is_kept
         });
         if !is_kept {
-            return Filed::Dropped;
+            return Keeping::Dropped;
         }
         self.end_copies(target.digest());
-        if let Some(held_back) = self.failed_log.admit() {
-            tracing::warn!(
-                held_back,
-                store = %self.store,
-                "an invalidation has failed, and is repeated until it succeeds"
-            );
-        }
-        Filed::Kept
+        warn_throttled!(target: "bellwether::store", store = %self.store, "an invalidation has failed, and is repeated until it succeeds");
+        Keeping::Kept
     }
 
     /// Whether anything is to be sent. Claims whose leases have lapsed are removed.
@@ -423,11 +410,7 @@ impl Ledger {
         // After the table was changed: a read that notices this then finds them there.
         self.reassertions.fetch_add(1, Ordering::Release);
         self.watchers.tell_all();
-        tracing::info!(
-            store = %self.store,
-            count = lost.len(),
-            "the server may have lost the last invalidations: they are repeated"
-        );
+        tracing::info!(store = %self.store, count = lost.len(), "the server may have lost the last invalidations: they are repeated");
         self.task.start();
     }
 
@@ -436,15 +419,7 @@ impl Ledger {
         table.stats.dropped += 1;
         self.floor.store(UNKNOWN, Ordering::Release);
         self.near.as_ref().inspect(|near| near.change_everything());
-        if let Some(held_back) = self.dropped_log.admit() {
-            tracing::warn!(
-                held_back,
-                store = %self.store,
-                most = self.rules.most,
-                "too many invalidations have failed: this process reads no entries from before, and \
-                 other processes may"
-            );
-        }
+        warn_throttled!(target: "bellwether::store", store = %self.store, most = self.rules.most, "too many invalidations have failed: this process reads no entries from before, and other processes may");
     }
 
     /// Ends the near copies of a key or a tag.
@@ -553,8 +528,6 @@ const MOST_CLAIMS: usize = 10_000;
 /// How long an acknowledged invalidation is remembered at most. A server that is out of reach for
 /// longer is replaced by then.
 const LONGEST: Duration = Duration::from_secs(600);
-
-const LOG_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

@@ -39,18 +39,18 @@ impl Unsettled<'_> {
     /// Files the item, if that is open after this outcome. Returns the outcome.
     pub(crate) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let item = self.item.take();
-        match (outcome, item) {
-            (Err(error), Some(item)) if (self.is_open)(error.kind()) => {
-                Err(self.ledger.file(item).explain(error))
+        outcome.map_err(|error| match item {
+            Some(item) if (self.is_open)(error.kind()) => {
+                self.ledger.file(item, Some(error.clone())).unwrap_or(error)
             }
-            (outcome, _) => outcome,
-        }
+            _ => error,
+        })
     }
 }
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
-        self.item.take().map(|item| self.ledger.file(item));
+        self.item.take().and_then(|item| self.ledger.file(item, None));
     }
 }
 
@@ -160,12 +160,7 @@ impl Outbox {
         }
         let key = key.map(|key| ChangeTarget::Key(key.digest()));
         let tags = tags.copied().map(ChangeTarget::Tag);
-        let targets = key.into_iter().chain(tags).collect();
-        // Boxed, so that operations need no memory for it as long as nothing is kept.
-        Box::pin(self.settle_all(targets)).await
-    }
-
-    async fn settle_all(&self, targets: Vec<ChangeTarget>) -> Result<(), StoreError> {
+        let targets: Vec<_> = key.into_iter().chain(tags).collect();
         // The task may not have been started where there was no runtime.
         self.ledger.task.start();
         if self.ledger.is_floor_due() && !self.ledger.raise_floor(|| self.client.latest_time()) {
@@ -173,7 +168,8 @@ impl Outbox {
         }
         for target in targets {
             if let Some(kept) = self.ledger.change_of(&target) {
-                self.repeat(target, kept).await?;
+                // Boxed, so that operations need no memory for it as long as nothing is kept.
+                Box::pin(self.repeat(target, kept)).await?;
             }
         }
         Ok(())

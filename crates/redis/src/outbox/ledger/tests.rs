@@ -16,8 +16,8 @@ fn table(most: usize) -> Ledger {
     Ledger::new(rules, TIMEOUT, "shop".into(), None, Watchers::default())
 }
 
-fn keep(table: &Ledger, target: ChangeTarget, change: Change) -> Filed {
-    table.file(OutboxItem::Change(target, change))
+fn keep(table: &Ledger, target: ChangeTarget, change: Change) -> Keeping {
+    table.keep_change(target, change, Instant::now())
 }
 
 fn item(sku: u64) -> ChangeTarget {
@@ -43,7 +43,7 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
     let table = table(10);
     assert!(table.is_quiet());
     for change in [SOFT, Change::Invalidate, SOFT] {
-        assert_eq!(keep(&table, item(1), change), Filed::Kept);
+        assert_eq!(keep(&table, item(1), change), Keeping::Kept);
     }
     let tag = ChangeTarget::Tag(*item(1).digest());
     keep(&table, tag, SOFT);
@@ -82,7 +82,7 @@ async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
 async fn one_too_many_makes_all_entries_from_before_count_as_none() {
     let table = table(2);
     let kept = [1, 2, 1, 3].map(|sku| keep(&table, item(sku), Change::Invalidate));
-    assert_eq!(kept, [Filed::Kept, Filed::Kept, Filed::Kept, Filed::Dropped]);
+    assert_eq!(kept, [Keeping::Kept, Keeping::Kept, Keeping::Kept, Keeping::Dropped]);
     assert!(table.is_floor_due() && table.floor() > 1_000);
     assert!(!table.raise_floor(|| None));
     assert!(table.is_floor_due());
@@ -110,7 +110,7 @@ async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
 #[tokio::test(start_paused = true)]
 async fn none_is_kept_if_the_options_say_so() {
     let table = table(0);
-    assert_eq!(keep(&table, item(1), Change::Invalidate), Filed::Quietly);
+    assert_eq!(keep(&table, item(1), Change::Invalidate), Keeping::Off);
     execute(&table, 1);
     lose_all(&table);
     assert!(table.is_quiet() && table.reassertions() == 0);
@@ -186,7 +186,7 @@ fn claim(sku: u64) -> Claim {
 }
 
 fn file(ledger: &Ledger, claim: &Claim) {
-    ledger.file(OutboxItem::Release(claim.clone()));
+    ledger.file(OutboxItem::Release(claim.clone()), None);
 }
 
 fn tokens(of: &Ledger, claim: &Claim) -> usize {
