@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
-use tokio::task::JoinSet;
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 
 use super::near::{HEARTBEAT, Near};
@@ -39,7 +39,6 @@ impl Heartbeat {
 async fn beat(heartbeat: Weak<Heartbeat>) {
     let mut used_at = Instant::now();
     let mut next = used_at + HEARTBEAT;
-    let mut probing = JoinSet::new();
     loop {
         sleep_until(next).await;
         next = Instant::now() + HEARTBEAT;
@@ -47,13 +46,10 @@ async fn beat(heartbeat: Weak<Heartbeat>) {
         let Heartbeat { client, near, .. } = &*heartbeat;
         if near.was_used() {
             used_at = Instant::now();
-            while probing.try_join_next().is_some() {}
-            for probe in client.probes("probing the connection") {
-                let client = client.clone();
-                // Any reply will do. The connection itself notices a missing one. Each probe has
-                // a task, so that a node that hangs holds up no probe of another one.
-                probing.spawn(async move { client.run(&probe, Some).await.map(drop) });
-            }
+            // Any reply will do. The connection itself notices a missing one. A node that hangs holds up
+            // the next probes for no longer than a reply may take, which is in the bound of silence.
+            let probes = client.probes("probing the connection");
+            join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
         } else if used_at.elapsed() > near.longest() {
             near.empty().await;
         }

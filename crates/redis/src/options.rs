@@ -29,9 +29,9 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     pub(super) client: RedisClientOptions,
-    name: Option<Arc<str>>,
-    near: Option<usize>,
-    near_ttl: Duration,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) near: Option<usize>,
+    pub(super) near_ttl: Duration,
     pub(super) keeping: KeepingRules,
 }
 
@@ -266,16 +266,6 @@ impl RedisOptions {
     /// Whether the address is that of a cluster.
     pub fn is_cluster(&self) -> bool {
         self.client.is_cluster()
-    }
-
-    /// The name of the store in log messages.
-    pub(super) fn display_name(&self) -> Arc<str> {
-        self.name.clone().unwrap_or_else(|| self.client.namespace().into())
-    }
-
-    /// The size of the near tier in bytes, and the maximum time for which a copy is served.
-    pub(super) fn near_tier(&self) -> Option<(usize, Duration)> {
-        Some((self.near?, self.near_ttl))
     }
 }
 

@@ -36,25 +36,14 @@ pub(super) struct AcquireReply {
     pub(super) outcome: Acquired,
 }
 
-/// The outcome of an acquire.
+/// The outcome of an acquire. Late if the command arrived after its sender stopped waiting, by the
+/// server's clock. Then it did nothing.
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found,
-    Busy {
-        remaining: Duration,
-        fence: u64,
-        trace: Option<TraceParent>,
-    },
-    Failed {
-        record: Vec<u8>,
-        remaining: Duration,
-    },
-    Lead {
-        fence: u64,
-        failures: u32,
-        probe: Option<Vec<u8>>,
-    },
-    /// The command arrived after its sender stopped waiting, by the server's clock. It did nothing.
+    Busy { remaining: Duration, fence: u64, trace: Option<TraceParent> },
+    Failed { record: Vec<u8>, remaining: Duration },
+    Lead { fence: u64, failures: u32, probe: Option<Vec<u8>> },
     Late,
 }
 

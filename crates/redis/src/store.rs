@@ -48,11 +48,13 @@ impl StoreParts {
     pub(super) fn new(options: RedisOptions) -> Self {
         let timeout = options.client.request_timeout();
         let owners = Arc::new(SlotOwners::new(options.is_cluster()));
-        let near = options.near_tier().map(|(bytes, longest)| {
-            Arc::new(Near::new(bytes, longest, near::silence(timeout), Arc::clone(&owners)))
+        let near = options.near.map(|bytes| {
+            let silence = near::silence(timeout);
+            Arc::new(Near::new(bytes, options.near_ttl, silence, Arc::clone(&owners)))
         });
         let watchers = Watchers::default();
-        let (name, copies) = (options.display_name(), near.clone());
+        let name = options.name.unwrap_or_else(|| options.client.namespace().into());
+        let copies = near.clone();
         let ledger =
             Arc::new(Ledger::new(options.keeping, timeout, name, copies, watchers.clone()));
         let setup = ClientSetup {

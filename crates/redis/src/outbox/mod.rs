@@ -3,12 +3,11 @@
 
 pub(crate) mod ledger;
 
-use std::slice;
+use std::future::ready;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
@@ -17,7 +16,7 @@ use crate::scripts::{self, LONGEST_MS, Script, any, number};
 use bellwether::adapter::millis;
 use bellwether::store::Claim;
 use bellwether::{Digest, Key, StoreError, StoreErrorKind};
-use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
+use bellwether_redis_client::{RedisClient, RedisRequest};
 
 /// Sends what is in the ledger.
 #[derive(Debug)]
@@ -86,9 +85,7 @@ impl Outbox {
 
     /// Gives up the lease of a claim, if it has one.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
-        let unsettled = self.releasing(claim);
-        let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
-        unsettled.settle(self.client.run(&request.of(claim.key()), any).await)
+        self.releasing(claim).settle(self.abandon(claim).await)
     }
 
     /// Invalidates or expires a key or a tag, together with what is kept of it. Returns whether there was
@@ -175,71 +172,49 @@ impl Outbox {
         Ok(())
     }
 
-    /// Repeats all kept invalidations, and returns how many of them the server has executed.
-    async fn repeat_all(&self) -> usize {
-        let mut executed = 0;
-        for some in self.ledger.changes().chunks(CHANGES_AT_ONCE) {
-            let repeated = some.iter().map(|(target, kept)| self.repeat(*target, *kept));
-            let ended = join_all(repeated).await;
-            let done = ended.iter().filter(|ended| ended.is_ok()).count();
-            executed += done;
-            // Those of other nodes of a cluster may succeed.
-            if done == 0 && !self.client.is_cluster() {
-                break;
-            }
-        }
-        executed
-    }
-
-    /// Releases the leases of all claims that no flight holds any more.
-    async fn release_all(&self) -> Result<(), StoreError> {
+    /// Sends an item again. Returns whether the server has executed it. If not, it stays.
+    async fn send(&self, item: OutboxItem) -> bool {
         let sent_at = Instant::now();
-        for some in self.ledger.claims().chunks(CLAIMS_AT_ONCE) {
-            let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
-            let releasing =
-                |group: &SlotGroup<_>| self.abandoning(&group.items, "giving leases up");
-            let requests: Vec<_> = groups.iter().map(releasing).collect();
-            let mut outcome = Ok(());
-            let done = |group: usize, released: Result<(), StoreError>| match released {
-                Ok(()) => self.ledger.released(&groups[group].items, sent_at),
-                Err(error) => outcome = Err(error),
-            };
-            self.client.run_all(&requests, |_, reply| any(reply), done).await;
-            outcome?;
+        match item {
+            OutboxItem::Release(claim) => {
+                let is_released = self.abandon(&claim).await.is_ok();
+                if is_released {
+                    self.ledger.released(&claim, sent_at);
+                }
+                is_released
+            }
+            OutboxItem::Change(target, _) => match self.ledger.change_of(&target) {
+                Some(kept) => self.repeat(target, kept).await.is_ok(),
+                None => true,
+            },
         }
-        Ok(())
     }
 
-    fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'static> {
-        let names = claims.iter().map(|claim| self.client.name(&claim.key().digest(), ":lease"));
-        let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
-        let names = names.collect::<Vec<_>>();
-        RedisRequest::script(Script::Abandon.get(), names, [tokens.collect()], doing)
+    async fn abandon(&self, claim: &Claim) -> Result<(), StoreError> {
+        let names = [self.client.name(&claim.key().digest(), ":lease")];
+        let args = [claim.token().as_bytes().to_vec()];
+        let doing = "giving the lease up";
+        let request = RedisRequest::script(Script::Abandon.get(), names, args, doing);
+        self.client.run(&request.of(claim.key()), any).await
     }
 }
 
 /// The work of the task: sends all that is in the ledger, until nothing is.
 async fn empty(outbox: Weak<Outbox>) {
-    let (mut pause, mut replayed) = (FIRST_PAUSE, 0);
+    let mut pause = FIRST_PAUSE;
     while let Some(outbox) = outbox.upgrade() {
-        let executed = outbox.repeat_all().await;
-        replayed += executed;
-        if replayed > 0 && outbox.ledger.stats().pending == 0 {
-            let store = &outbox.ledger.store;
-            tracing::info!(%store, replayed, "all kept invalidations were repeated");
-            replayed = 0;
-        }
-        // Without other requests, this one detects that the server is back.
-        if let Err(error) = outbox.release_all().await {
-            tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
-        }
+        let items = outbox.ledger.items();
+        let longest = match items.iter().any(|item| matches!(item, OutboxItem::Release(_))) {
+            true => LONGEST_PAUSE_OF_CLAIMS,
+            false => LONGEST_PAUSE,
+        };
+        let sent = stream::iter(items).map(|item| outbox.send(item)).buffer_unordered(AT_ONCE);
+        let executed = sent.filter(|is_executed| ready(*is_executed)).count().await;
         if !outbox.ledger.is_due(Instant::now()) {
+            let stats = outbox.ledger.stats();
+            tracing::info!(store = %outbox.ledger.store, replayed = stats.replayed, "all unacknowledged commands were repeated");
             return;
         }
-        let longest = match outbox.ledger.claims().is_empty() {
-            true => LONGEST_PAUSE,
-            false => LONGEST_PAUSE_OF_CLAIMS,
-        };
         pause = if executed > 0 { FIRST_PAUSE } else { longest.min(pause * 2) };
         let is_back = outbox.client.is_back();
         drop(outbox);
@@ -250,12 +225,8 @@ async fn empty(outbox: Weak<Outbox>) {
     }
 }
 
-/// How many invalidations are repeated at once.
-const CHANGES_AT_ONCE: usize = 64;
-
-/// The maximum number of leases that one command gives up, because other requests wait while it
-/// runs.
-const CLAIMS_AT_ONCE: usize = 256;
+/// How many commands are repeated at once.
+const AT_ONCE: usize = 64;
 
 /// The pauses between attempts, unless the server is back before. They double while none succeeds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
