@@ -22,14 +22,14 @@ pub trait BatchSender: Send + Sync + 'static {
     /// Sends a batch, and answers its callers. A caller whose `answer` is dropped has to ask alone.
     fn send(
         &self,
-        batch: Vec<Batched<Self::Request, Self::Answer>>,
+        batch: Vec<BatchedRequest<Self::Request, Self::Answer>>,
     ) -> impl Future<Output = ()> + Send;
 }
 
 /// A request in a batch.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a request and its caller")]
-pub struct Batched<R, A> {
+pub struct BatchedRequest<R, A> {
     /// What its caller asks for.
     pub request: R,
     /// Gives the caller its answer. It is closed if the caller is gone.
@@ -53,7 +53,7 @@ struct BatcherState<S: BatchSender> {
 /// what callers only read.
 #[repr(align(128))]
 struct NextBatch<S: BatchSender> {
-    requests: Vec<Batched<S::Request, S::Answer>>,
+    requests: Vec<BatchedRequest<S::Request, S::Answer>>,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
     /// How many batches were before it.
@@ -92,7 +92,7 @@ impl<S: BatchSender> Batcher<S> {
             return None;
         }
         next.runtime = Some(runtime.id());
-        next.requests.push(Batched { request, answer });
+        next.requests.push(BatchedRequest { request, answer });
         let number = next.number;
         let is_first = next.requests.len() == 1;
         let full = self.0.sender.is_full(next.requests.len()).then(|| next.take());
@@ -129,7 +129,7 @@ impl<S: BatchSender> BatcherState<S> {
 
 impl<S: BatchSender> NextBatch<S> {
     /// The requests, of which there are none after it.
-    fn take(&mut self) -> Vec<Batched<S::Request, S::Answer>> {
+    fn take(&mut self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
         self.runtime = None;
         self.number += 1;
         mem::take(&mut self.requests)
@@ -155,7 +155,7 @@ impl<S: BatchSender> BatchFlush<S> {
     }
 
     /// Its batch. Empty if that was sent already.
-    fn take(&self) -> Vec<Batched<S::Request, S::Answer>> {
+    fn take(&self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
         let mut next = self.state.next();
         if next.number == self.number { next.take() } else { Vec::new() }
     }

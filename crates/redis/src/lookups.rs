@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
 use super::reply::{self, Seen, SeenLife};
-use super::scripts::Script;
+use super::scripts::StoreScript;
 use super::tag_value;
 use bellwether::store::{Entry, Remaining, TagState};
 use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
 use bellwether_redis_client::{
-    BatchSender, Batched, Batcher, CallerCount, InSlot, RedisClient, RedisRequest, ServerClock,
-    SlotGroup,
+    BatchSender, BatchedRequest, Batcher, CallerCount, InSlot, RedisClient, RedisRequest,
+    ServerClock, SlotGroup,
 };
 
 /// The lookups of a store.
@@ -165,7 +165,7 @@ impl BatchSender for LookupSender {
         is_full(requests, || self.client.server_count())
     }
 
-    async fn send(&self, lookups: Vec<Batched<LookupTarget, LookupResult>>) {
+    async fn send(&self, lookups: Vec<BatchedRequest<LookupTarget, LookupResult>>) {
         let batch = LookupBatch::of(lookups.iter().map(|lookup| &lookup.request));
         let mut callers: Vec<_> = lookups.into_iter().map(|lookup| Some(lookup.answer)).collect();
         let answer = |lookup: usize, result| {
@@ -227,7 +227,9 @@ fn request(names: Vec<Vec<u8>>, reading: LifeReading) -> RedisRequest<'static> {
     match reading {
         LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
         LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
-        LifeReading::Remaining => RedisRequest::script(Script::Lookup.get(), names, [], READING),
+        LifeReading::Remaining => {
+            RedisRequest::script(StoreScript::Lookup.get(), names, [], READING)
+        }
     }
 }
 

@@ -48,9 +48,9 @@ pub(super) enum Acquired {
 }
 
 /// The fields of a reply, in their order.
-struct Fields(vec::IntoIter<Value>);
+struct ReplyFields(vec::IntoIter<Value>);
 
-impl Fields {
+impl ReplyFields {
     fn of(reply: Value) -> Option<Self> {
         let Value::Array(fields) = reply else { return None };
         Some(Self(fields.into_iter()))
@@ -67,9 +67,9 @@ impl Fields {
 
     /// What is left of something. Redis gives -1 for a value without expiry, which is none of ours, and
     /// -2 for no value. Both count as over.
-    fn left(&mut self, unit: fn(u64) -> Duration) -> Option<Duration> {
+    fn left(&mut self) -> Option<u64> {
         let Value::Int(left) = self.0.next()? else { return None };
-        Some(unit(u64::try_from(left).unwrap_or(0)))
+        Some(u64::try_from(left).unwrap_or(0))
     }
 
     fn bytes(&mut self) -> Option<Option<Vec<u8>>> {
@@ -94,8 +94,8 @@ pub(super) fn seen(reply: Value, now: Option<ServerTime>) -> Option<Vec<Option<S
 
 /// The replies to an `MGET` and to a `TIME` after it: the server's time in us, and the entries.
 pub(super) fn seen_with_time(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    let [seen, time] = Fields::exactly(reply)?;
-    let time: [Value; 2] = Fields::exactly(time)?;
+    let [seen, time] = ReplyFields::exactly(reply)?;
+    let time: [Value; 2] = ReplyFields::exactly(time)?;
     let digits = |value| str::from_utf8(&bytes(value)??).ok()?.parse::<u64>().ok();
     let [seconds, micros] = time.map(digits);
     let now = seconds?.checked_mul(1_000_000)?.checked_add(micros?)?;
@@ -104,46 +104,49 @@ pub(super) fn seen_with_time(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
 
 fn seen_with(reply: Value, life: SeenLife) -> Option<Vec<Option<Seen>>> {
     let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, life }));
-    Fields::of(reply)?.0.map(see).collect()
+    ReplyFields::of(reply)?.0.map(see).collect()
 }
 
 /// The reply of `lookup.lua`: the server's time in us, and the entries.
 pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    let mut fields = Fields::of(reply)?;
-    let now = fields.whole()?;
-    let mut seen = Vec::with_capacity(fields.0.len() / 2);
-    while fields.0.len() > 0 {
-        let (sealed, life) =
-            (fields.bytes()?, SeenLife::Remaining(fields.left(Duration::from_micros)?));
-        seen.push(sealed.map(|sealed| Seen { sealed, life }));
-    }
-    Some((now, seen))
+    with_time(reply, |fields| {
+        let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
+        Some(sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) }))
+    })
 }
 
 /// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
 /// absent.
 pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagState, bool)>)> {
-    let mut fields = Fields::of(reply)?;
+    with_time(reply, |fields| Some((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1)))
+}
+
+/// The server's time, and what follows it in pairs of fields.
+fn with_time<T>(
+    reply: Value,
+    next: impl Fn(&mut ReplyFields) -> Option<T>,
+) -> Option<(u64, Vec<T>)> {
+    let mut fields = ReplyFields::of(reply)?;
     let now = fields.whole()?;
-    let mut touched = Vec::with_capacity(fields.0.len() / 2);
+    let mut read = Vec::with_capacity(fields.0.len() / 2);
     while fields.0.len() > 0 {
-        touched.push((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1));
+        read.push(next(&mut fields)?);
     }
-    Some((now, touched))
+    Some((now, read))
 }
 
 impl AcquireReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
-        let mut fields = Fields::of(reply)?;
+        let mut fields = ReplyFields::of(reply)?;
         let (kind, now) = (fields.whole()?, fields.whole()?);
         if kind == 5 {
             return Some(Self { now, entry: None, outcome: Acquired::Late });
         }
-        let (sealed, life) = (fields.bytes()?, fields.left(Duration::from_micros)?);
+        let (sealed, life) = (fields.bytes()?, Duration::from_micros(fields.left()?));
         let outcome = match kind {
             1 if sealed.is_some() => Acquired::Found,
             2 => Acquired::Busy {
-                remaining: fields.left(Duration::from_millis)?,
+                remaining: Duration::from_millis(fields.left()?),
                 fence: fields.whole()?,
                 // The script gives what another process has written there.
                 trace: match fields.0.next() {
@@ -160,7 +163,7 @@ impl AcquireReply {
             },
             4 => Acquired::Failed {
                 record: fields.bytes()??,
-                remaining: fields.left(Duration::from_millis)?,
+                remaining: Duration::from_millis(fields.left()?),
             },
             _ => return None,
         };

@@ -8,7 +8,7 @@ use bellwether_redis_client::{RedisClient, RedisScript, RedisValue};
 
 /// A script of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Script {
+pub(super) enum StoreScript {
     Abandon,
     Acquire,
     ChangeTag,
@@ -38,7 +38,7 @@ pub(super) static SCRIPTS: LazyLock<Arc<[RedisScript]>> = LazyLock::new(|| {
     texts.map(script).into()
 });
 
-impl Script {
+impl StoreScript {
     pub(super) fn get(self) -> &'static RedisScript {
         &SCRIPTS[self as usize]
     }

@@ -15,7 +15,7 @@ use super::outbox::Outbox;
 use super::outbox::ledger::{Change, ChangeTarget, Ledger};
 use super::record;
 use super::reply::{AcquireReply, Acquired};
-use super::scripts::{self, SCRIPTS, Script, any, is_done, number};
+use super::scripts::{self, SCRIPTS, StoreScript, any, is_done, number};
 use super::stats::{RedisStats, RedisWakeUps};
 use super::tags::{ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
@@ -204,7 +204,7 @@ impl StoreParts {
             self.client.mark(),
         ];
         let names = scripts::names(&self.client, &digest);
-        let request = RedisRequest::script(Script::Acquire.get(), names, args, TAKING);
+        let request = RedisRequest::script(StoreScript::Acquire.get(), names, args, TAKING);
         let unsettled = self.outbox.taking(claim);
         let replied = self.client.run(&request.of(claim.key()), AcquireReply::read).await;
         let reply = unsettled.settle(replied)?;
@@ -245,7 +245,8 @@ impl StoreParts {
         self.outbox.ledger.note_term(term);
         let names = [self.client.name(&claim.key().digest(), ":lease")];
         let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
-        let request = RedisRequest::script(Script::Renew.get(), names, args, "renewing the lease");
+        let request =
+            RedisRequest::script(StoreScript::Renew.get(), names, args, "renewing the lease");
         let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
         self.client.run(&request.of(claim.key()), read).await
     }
@@ -284,7 +285,8 @@ impl StoreParts {
             number(lease.granted_at()),
         ];
         let names = scripts::names(&self.client, &digest);
-        let request = RedisRequest::script(Script::Commit.get(), names, args, "storing the entry");
+        let request =
+            RedisRequest::script(StoreScript::Commit.get(), names, args, "storing the entry");
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
         ledger.end_copies(&digest);
@@ -315,7 +317,7 @@ impl StoreParts {
             number(lease.fence()),
         ];
         let request =
-            RedisRequest::script(Script::Fail.get(), names, args, "remembering a failure");
+            RedisRequest::script(StoreScript::Fail.get(), names, args, "remembering a failure");
         unsettled.settle(self.client.run(&request.of(lease.key()), any).await)
     }
 
@@ -350,7 +352,7 @@ fn answer(
     claim: &Claim,
     (term, now): (Duration, u64),
     epochs: Vec<TagEpoch>,
-) -> Result<Acquire, Unanswered> {
+) -> Result<Acquire, NoAnswer> {
     Ok(match outcome {
         Acquired::Late => return Err(LATE),
         Acquired::Found => match entry.filter(Entry::is_fresh) {
@@ -374,11 +376,11 @@ fn answer(
 }
 
 /// Why a claim has no answer yet.
-type Unanswered = (StoreErrorKind, &'static str);
+type NoAnswer = (StoreErrorKind, &'static str);
 
-const REPLACED: Unanswered = (StoreErrorKind::NotReady, "the server was replaced again and again");
-const LATE: Unanswered = (StoreErrorKind::TimedOut, "no answer within the timeout");
-const UNREADABLE: Unanswered = (StoreErrorKind::Malformed, "the reply makes no sense");
+const REPLACED: NoAnswer = (StoreErrorKind::NotReady, "the server was replaced again and again");
+const LATE: NoAnswer = (StoreErrorKind::TimedOut, "no answer within the timeout");
+const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sense");
 
 const TAKING: &str = "taking the lease";
 

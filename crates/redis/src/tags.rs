@@ -19,7 +19,7 @@ use super::lookups::{LifeReading, LookupTarget, Lookups};
 use super::near::{Near, Version};
 use super::outbox::Outbox;
 use super::reply;
-use super::scripts::{LONGEST_MS, Script, number, random_bytes};
+use super::scripts::{LONGEST_MS, StoreScript, number, random_bytes};
 use super::tag_value;
 use bellwether::adapter::millis;
 use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
@@ -74,7 +74,7 @@ impl TagReader {
         let request = |SlotGroup { slot, items: tags }: &SlotGroup<&Digest>| {
             let names: Vec<_> = tags.iter().map(|tag| self.client.tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
-            RedisRequest::script(Script::TouchTags.get(), names, args, TOUCHING).in_slot(*slot)
+            RedisRequest::script(StoreScript::TouchTags.get(), names, args, TOUCHING).in_slot(*slot)
         };
         let requests: Vec<_> = groups.iter().map(request).collect();
         let asked_at = Instant::now();

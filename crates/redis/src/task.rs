@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 
 /// A task that is started when there is work for it, and ends when there is none.
 #[derive(Clone, Default)]
-pub(super) struct OnDemandTask(Arc<TaskState>);
+pub(super) struct OnDemandTask(Arc<OnDemandState>);
 
 #[derive(Default)]
-struct TaskState {
+struct OnDemandState {
     is_running: AtomicBool,
     /// Begins the work, if there is any.
     work: OnceLock<Box<Work>>,

@@ -15,7 +15,6 @@ const OPEN: &[&str] = &[
     "FlightTask",
     "Flights",
     "HttpCacheLayer",
-    "Inner",
     "Leader",
     "LoaderAnswer",
     "PendingRequest",

@@ -2,7 +2,7 @@
 
 use bellwether::{StoreError, StoreErrorKind};
 use bellwether_redis_client::{
-    BatchSender, Batched, Batcher, RedisClient, RedisRequest, RedisScript, RedisValue,
+    BatchSender, BatchedRequest, Batcher, RedisClient, RedisRequest, RedisScript, RedisValue,
 };
 use tokio::sync::oneshot;
 
@@ -57,7 +57,7 @@ impl<const A: usize> BatchSender for ClaimSender<A> {
         requests >= AT_ONCE
     }
 
-    async fn send(&self, mut batch: Vec<Batched<ClaimPart<A>, BatchAnswer>>) {
+    async fn send(&self, mut batch: Vec<BatchedRequest<ClaimPart<A>, BatchAnswer>>) {
         // A claim that is given up meanwhile may be released next, and must not be granted after.
         batch.retain(|claim| !claim.answer.is_closed());
         if batch.is_empty() {
@@ -66,7 +66,7 @@ impl<const A: usize> BatchSender for ClaimSender<A> {
         let mut names = Vec::with_capacity(batch.len() + 1);
         let mut args = Vec::with_capacity(batch.len() * A);
         let mut sent = SentClaims(Vec::with_capacity(batch.len()));
-        for Batched { request: (name, of_claim), answer } in batch {
+        for BatchedRequest { request: (name, of_claim), answer } in batch {
             names.push(name);
             args.extend(of_claim);
             sent.0.push(answer);
