@@ -1,12 +1,16 @@
--- abandon: give up a lease.
+-- abandon: give up leases.
 --
--- KEYS   1 lease
--- ARGV   1 token, 16 bytes
--- gives  1 if it was given up, 0 if another token holds it, or none
+-- KEYS   1 lease, and any number of others
+-- ARGV   1 their tokens in the same order, 16 bytes each
+-- gives  how many were given up. A lease that another token holds stays.
 --
 -- One script, because between a read and a delete in two steps, another flight could take the lease.
-local lease = peek(KEYS[1])
-if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
-redis.call('DEL', KEYS[1])
-tell_waiters(KEYS[1], lease)
-return 1
+local gives = 0
+for number, name in ipairs(KEYS) do
+  local lease, token = peek(name), string.sub(ARGV[1], 16 * number - 15, 16 * number)
+  if lease and string.sub(lease, 1, 16) == token then
+    gives = gives + redis.call('DEL', name)
+    tell_waiters(name, lease)
+  end
+end
+return gives

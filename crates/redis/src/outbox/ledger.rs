@@ -315,13 +315,14 @@ impl Ledger {
         if self.is_quiet() { None } else { self.table().changes.get(target).copied() }
     }
 
-    /// All that is to be sent.
-    pub(super) fn items(&self) -> Vec<OutboxItem> {
-        let table = self.table();
-        let changes = table.changes.iter();
-        let changes = changes.map(|(target, kept)| OutboxItem::Change(*target, kept.change));
-        let claims = table.claims.values().map(|kept| OutboxItem::Release(kept.claim.clone()));
-        changes.chain(claims).collect()
+    /// All kept invalidations.
+    pub(super) fn changes(&self) -> Vec<(ChangeTarget, KeptChange)> {
+        self.table().changes.iter().map(|(target, kept)| (*target, *kept)).collect()
+    }
+
+    /// All claims that may hold a lease.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        self.table().claims.values().map(|kept| kept.claim.clone()).collect()
     }
 
     /// The server has executed an invalidation, and with it the one that was `kept` before. One that was
@@ -375,13 +376,14 @@ impl Ledger {
         of_key.flat_map(|((_, token), _)| *token).collect()
     }
 
-    /// Removes a claim that was released by a command that was sent at this moment. It stays if its own
-    /// command may be executed after that.
-    pub(super) fn released(&self, claim: &Claim, sent_at: Instant) {
-        let id = claim_id(claim);
+    /// Removes claims that were released by a command that was sent at this moment. They stay if their
+    /// own command may be executed after that.
+    pub(super) fn released(&self, claims: &[Claim], sent_at: Instant) {
         self.change(|table| {
-            if table.claims.get(&id).is_some_and(|kept| sent_at >= kept.settled_at) {
-                table.claims.remove(&id);
+            for id in claims.iter().map(claim_id) {
+                if table.claims.get(&id).is_some_and(|kept| sent_at >= kept.settled_at) {
+                    table.claims.remove(&id);
+                }
             }
         });
     }

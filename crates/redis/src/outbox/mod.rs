@@ -4,6 +4,7 @@
 pub(crate) mod ledger;
 
 use std::future::ready;
+use std::slice;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::scripts::{self, LONGEST_MS, StoreScript, any, number};
 use bellwether::adapter::millis;
 use bellwether::store::Claim;
 use bellwether::{Digest, Key, StoreError, StoreErrorKind};
-use bellwether_redis_client::{RedisClient, RedisRequest};
+use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
 
 /// Sends what is in the ledger.
 #[derive(Debug)]
@@ -85,7 +86,9 @@ impl Outbox {
 
     /// Gives up the lease of a claim, if it has one.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
-        self.releasing(claim).settle(self.abandon(claim).await)
+        let unsettled = self.releasing(claim);
+        let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
+        unsettled.settle(self.client.run(&request.of(claim.key()), any).await)
     }
 
     /// Invalidates or expires a key or a tag, together with what is kept of it. Returns whether there was
@@ -172,33 +175,38 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends an item again. Returns whether the server has executed it. If not, it stays.
-    async fn send(&self, item: OutboxItem) -> bool {
-        let sent_at = Instant::now();
-        match item {
-            OutboxItem::Release(claim) => {
-                let released = self.abandon(&claim).await;
-                match &released {
-                    Ok(()) => self.ledger.released(&claim, sent_at),
-                    Err(error) => {
-                        tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet")
-                    }
-                }
-                released.is_ok()
-            }
-            OutboxItem::Change(target, _) => match self.ledger.change_of(&target) {
-                Some(kept) => self.repeat(target, kept).await.is_ok(),
-                None => true,
-            },
-        }
+    /// Repeats all kept invalidations, and returns how many of them the server has executed.
+    async fn repeat_all(&self) -> usize {
+        let changes = stream::iter(self.ledger.changes());
+        let repeated = changes.map(|(target, kept)| self.repeat(target, kept));
+        repeated.buffer_unordered(CHANGES_AT_ONCE).filter(|done| ready(done.is_ok())).count().await
     }
 
-    async fn abandon(&self, claim: &Claim) -> Result<(), StoreError> {
-        let names = [self.client.name(&claim.key().digest(), ":lease")];
-        let args = [claim.token().as_bytes().to_vec()];
-        let doing = "giving the lease up";
-        let request = RedisRequest::script(StoreScript::Abandon.get(), names, args, doing);
-        self.client.run(&request.of(claim.key()), any).await
+    /// Releases the leases of all claims that no flight holds any more. Several by one command: if each
+    /// had its own, a server that refuses them would soon be taken to be down.
+    async fn release_all(&self) -> Result<(), StoreError> {
+        let sent_at = Instant::now();
+        for some in self.ledger.claims().chunks(CLAIMS_AT_ONCE) {
+            let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
+            let releasing =
+                |group: &SlotGroup<_>| self.abandoning(&group.items, "giving leases up");
+            let requests: Vec<_> = groups.iter().map(releasing).collect();
+            let mut outcome = Ok(());
+            let done = |group: usize, released: Result<(), StoreError>| match released {
+                Ok(()) => self.ledger.released(&groups[group].items, sent_at),
+                Err(error) => outcome = Err(error),
+            };
+            self.client.run_all(&requests, |_, reply| any(reply), done).await;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'static> {
+        let names = claims.iter().map(|claim| self.client.name(&claim.key().digest(), ":lease"));
+        let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
+        let names = names.collect::<Vec<_>>();
+        RedisRequest::script(StoreScript::Abandon.get(), names, [tokens.collect()], doing)
     }
 }
 
@@ -207,13 +215,11 @@ async fn empty(outbox: Weak<Outbox>) {
     let before = outbox.upgrade().map(|outbox| outbox.ledger.stats().replayed);
     let mut pause = FIRST_PAUSE;
     while let Some(outbox) = outbox.upgrade() {
-        let items = outbox.ledger.items();
-        let longest = match items.iter().any(|item| matches!(item, OutboxItem::Release(_))) {
-            true => LONGEST_PAUSE_OF_CLAIMS,
-            false => LONGEST_PAUSE,
-        };
-        let sent = stream::iter(items).map(|item| outbox.send(item)).buffer_unordered(AT_ONCE);
-        let executed = sent.filter(|is_executed| ready(*is_executed)).count().await;
+        let executed = outbox.repeat_all().await;
+        // Without other requests, this one detects that the server is back.
+        if let Err(error) = outbox.release_all().await {
+            tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
+        }
         if !outbox.ledger.is_due(Instant::now()) {
             let replayed = outbox.ledger.stats().replayed - before.unwrap_or_default();
             if replayed > 0 {
@@ -221,6 +227,10 @@ async fn empty(outbox: Weak<Outbox>) {
             }
             return;
         }
+        let longest = match outbox.ledger.claims().is_empty() {
+            true => LONGEST_PAUSE,
+            false => LONGEST_PAUSE_OF_CLAIMS,
+        };
         pause = if executed > 0 { FIRST_PAUSE } else { longest.min(pause * 2) };
         let is_back = outbox.client.is_back();
         drop(outbox);
@@ -231,8 +241,12 @@ async fn empty(outbox: Weak<Outbox>) {
     }
 }
 
-/// How many commands are repeated at once.
-const AT_ONCE: usize = 64;
+/// How many invalidations are repeated at once.
+const CHANGES_AT_ONCE: usize = 64;
+
+/// The maximum number of leases that one command gives up, because other requests wait while it
+/// runs.
+const CLAIMS_AT_ONCE: usize = 256;
 
 /// The pauses between attempts, unless the server is back before. They double while none succeeds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

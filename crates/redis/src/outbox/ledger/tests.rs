@@ -1,5 +1,7 @@
 //! Tests of the table alone: what is kept, for how long, and what is left to do.
 
+use std::slice;
+
 use tokio::time::advance;
 
 use super::*;
@@ -201,7 +203,7 @@ async fn only_the_claims_of_a_key_may_be_taken_over_for_it() {
         file(&all, claim);
     }
     assert_eq!([&one, &other, &claim(3)].map(|claim| tokens(&all, claim)), [2, 1, 0]);
-    assert_eq!(all.items().len(), 3);
+    assert_eq!(all.claims().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,10 +223,10 @@ async fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
     let now = Instant::now();
     let one = claim(1);
     file(&all, &one);
-    all.released(&one, now + TIMEOUT / 2);
-    assert_eq!(all.items().len(), 1);
-    all.released(&one, now + TIMEOUT);
-    assert!(all.items().is_empty() && all.is_quiet());
+    all.released(slice::from_ref(&one), now + TIMEOUT / 2);
+    assert_eq!(all.claims().len(), 1);
+    all.released(slice::from_ref(&one), now + TIMEOUT);
+    assert!(all.claims().is_empty() && all.is_quiet());
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,11 +244,11 @@ async fn a_claim_is_remembered_until_its_lease_has_lapsed() {
 async fn a_bounded_number_of_claims_is_remembered() {
     let all = leases();
     (0..MOST_CLAIMS as u64 + 10).for_each(|sku| file(&all, &claim(sku)));
-    assert_eq!(all.items().len(), MOST_CLAIMS);
+    assert_eq!(all.claims().len(), MOST_CLAIMS);
     // Lapsed claims are removed first.
     advance(TIMEOUT + TERM).await;
     file(&all, &claim(0));
-    assert_eq!(all.items().len(), 1);
+    assert_eq!(all.claims().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
