@@ -174,8 +174,8 @@ impl ClaimTable {
         to_release.collect()
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many claims have a node, or may have one.
+    pub(super) fn len(&self) -> usize {
         self.claims().len()
     }
 

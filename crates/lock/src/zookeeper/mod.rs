@@ -289,7 +289,7 @@ impl fmt::Debug for ZooKeeperLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperLock")
             .field("options", &self.0.options)
-            .field("has_session", &self.0.established().is_some())
+            .field("claims", &self.0.established().map_or(0, |session| session.claims.len()))
             .finish_non_exhaustive()
     }
 }

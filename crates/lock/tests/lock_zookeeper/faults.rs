@@ -9,8 +9,11 @@ use bellwether_testkit::servers::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
+use zookeeper_client::{Acls, CreateMode};
 
-use crate::board::{Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, request, take};
+use crate::board::{
+    Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, parent, request, take,
+};
 
 const LIMIT: Duration = Duration::from_millis(300);
 
@@ -26,8 +29,11 @@ fn options(hosts: &str) -> ZooKeeperOptions {
     ZooKeeperOptions::new(hosts, "test").unwrap().session_timeout(Duration::from_secs(30)).unwrap()
 }
 
-/// Makes the parent of the key, so that the next claim needs a node only.
-async fn warm_up(lock: &ZooKeeperLock) {
+/// Makes the parent of the key, so that the next claim needs a node only. Unlike one that a claim
+/// makes, this parent stays, however long the test takes.
+async fn warm_up(board: &Board, lock: &ZooKeeperLock) {
+    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    board.client.mkdir(&parent(&key()), &persistent).await.unwrap();
     let claim = claim();
     take(lock, &claim).await;
     free(lock, claim).await;
@@ -38,7 +44,7 @@ async fn warm_up(lock: &ZooKeeperLock) {
 async fn a_node_whose_making_was_not_answered_is_found_again() {
     let board = Board::start().await;
     let (proxy, lock) = by_proxy(&board).await;
-    warm_up(&lock).await;
+    warm_up(&board, &lock).await;
     let claim = claim();
     proxy.cut_after(1);
     let patient = request(&claim, PATIENCE);
@@ -248,7 +254,7 @@ async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = options(&proxy.address().to_string()).session_timeout(SESSION).unwrap();
     let lock = options.timeout(LIMIT).unwrap().connect().await.unwrap();
-    warm_up(&lock).await;
+    warm_up(&board, &lock).await;
     for byte in [0, 3, 7, 15, 19, 23, 40, 70, 90, 120] {
         proxy.flip(byte, 0x81);
         let claim = claim();
