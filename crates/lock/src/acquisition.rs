@@ -2,6 +2,7 @@
 //! granted.
 
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,11 +16,11 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::context::LocksContext;
 use super::error::LockError;
 use super::guard::LockGuard;
-use super::hold::{HoldState, LockHold};
+use super::hold::LockStatus;
+use super::instants::{far, valid_until};
 use super::local_queue::{PermitState, QueuePermit, QueueTicket};
-use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, far};
-use super::release::{ClaimGuard, ReleaseDuty};
-use super::renewal::valid_until;
+use super::policy::{LockPolicy, WaitLimit};
+use super::release::{ClaimGuard, ReleaseDuty, Releasing};
 use super::renewal_task::ActiveHold;
 use super::{Attempt, Busy, Claim, Grant, Holder, Lock, Owner, Request, Term, Watch};
 use crate::LockErrorKind;
@@ -40,6 +41,10 @@ pub(super) struct Acquisition<'a, L> {
     tries_left: u32,
     /// The holder that was seen last, and since when no other one and no renewal was seen.
     seen: Option<(Holder, Instant)>,
+    /// When the last request was sent.
+    asked_at: Instant,
+    /// Whether the lock itself has waited during the last request.
+    has_waited: bool,
     /// The error of the last request, if it failed.
     last_error: Option<LockError>,
     /// Whether the lock has ever answered.
@@ -48,49 +53,10 @@ pub(super) struct Acquisition<'a, L> {
     may_be_queued: bool,
     /// Whether a request may still be under way.
     is_unknown: bool,
-}
-
-/// How long to pause between requests.
-struct AttemptPauses {
     while_busy: Backoff,
-    after_error: Backoff,
-}
-
-impl AttemptPauses {
-    fn of(watch: &Watch) -> Self {
-        Self {
-            while_busy: Backoff::backing_off(!watch.is_silent()),
-            after_error: Self::after_error(),
-        }
-    }
-
     /// A watch does not report the end of an outage. And a lost answer may have been a grant, so it
     /// is asked for soon.
-    fn after_error() -> Backoff {
-        Backoff::backing_off(false)
-    }
-
-    fn next(&mut self, lease_left: Duration, is_error: bool) -> Duration {
-        if is_error {
-            return self.after_error.next(jitter(), lease_left);
-        }
-        self.after_error = Self::after_error();
-        self.while_busy.next(jitter(), lease_left)
-    }
-}
-
-/// What the local queue came to.
-enum LocalTurn<L> {
-    Permitted(QueuePermit),
-    /// The owner holds the key, and has taken it again.
-    Again(LockGuard<L>),
-}
-
-/// What one request came to.
-enum RequestOutcome {
-    Granted(Grant, Instant),
-    /// Another holder has the key. Says whether the lock itself has waited already.
-    Busy(Busy, bool),
+    after_error: Backoff,
 }
 
 impl<'a, L: Lock> Acquisition<'a, L> {
@@ -115,10 +81,14 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             due: began,
             tries_left: 0,
             seen: None,
+            asked_at: began,
+            has_waited: false,
             last_error: None,
             is_answered: false,
             may_be_queued: false,
             is_unknown: false,
+            while_busy: Backoff::backing_off(false),
+            after_error: Backoff::backing_off(false),
         }
     }
 
@@ -129,8 +99,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let permit = match self.context.queues.enter(self.key.digest(), self.owner) {
             Ok(permit) => permit,
             Err(ticket) => match self.wait(ticket, &runtime).await? {
-                LocalTurn::Permitted(permit) => permit,
-                LocalTurn::Again(guard) => return Ok(guard),
+                ControlFlow::Continue(permit) => permit,
+                ControlFlow::Break(guard) => return Ok(guard),
             },
         };
         self.count_tries_of_queue();
@@ -138,7 +108,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         // Made before the first request, so that a release between its answer and the wait is seen.
         let mut watch = self.context.lock.watch(self.key);
         match self.granted(&mut watch).await {
-            Ok((grant, asked_at)) => self.hold(pending, grant, asked_at, watch),
+            Ok(grant) => self.hold(pending, grant, watch),
             Err(error) => {
                 self.end(pending);
                 Err(error)
@@ -147,15 +117,20 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// Waits in the local queue, and asks meanwhile whether the owner holds the key in another
-    /// process: callers that are first may wait for this very owner.
-    async fn wait(&self, ticket: QueueTicket, runtime: &Handle) -> Result<LocalTurn<L>, LockError> {
+    /// process: callers that are first may wait for this very owner. Breaks off with a guard if it
+    /// does.
+    async fn wait(
+        &self,
+        ticket: QueueTicket,
+        runtime: &Handle,
+    ) -> Result<ControlFlow<LockGuard<L>, QueuePermit>, LockError> {
         let Some(until) = self.limit.queue_deadline() else {
             let refused = match ticket.try_permit().await {
-                Ok(permit) => return Ok(LocalTurn::Permitted(permit)),
+                Ok(permit) => return Ok(ControlFlow::Continue(permit)),
                 Err(PermitState::Held) => LockError::busy(self.key),
                 Err(PermitState::Releasing) => LockError::unreleased(self.key),
             };
-            return self.again(runtime).await.map(LocalTurn::Again).ok_or(refused);
+            return self.again(runtime).await.map(ControlFlow::Break).ok_or(refused);
         };
         let mut permitted = pin!(timeout_at(until, ticket.permit()));
         // Polled first, because that takes its place in the queue.
@@ -163,11 +138,11 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let permitted = match at_once {
             Poll::Ready(permitted) => permitted,
             Poll::Pending => match self.again(runtime).await {
-                Some(guard) => return Ok(LocalTurn::Again(guard)),
+                Some(guard) => return Ok(ControlFlow::Break(guard)),
                 None => permitted.await,
             },
         };
-        permitted.ok().flatten().map(LocalTurn::Permitted).ok_or_else(|| self.timed_out())
+        permitted.ok().flatten().map(ControlFlow::Continue).ok_or_else(|| self.timed_out())
     }
 
     /// Takes the key again if the owner holds it. Without a permit: no caller waits for this hold
@@ -180,10 +155,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let pending = asks.pending(None, runtime.clone());
         let watch = self.context.lock.watch(self.key);
         match asks.ask(Duration::ZERO, true).await {
-            Ok(RequestOutcome::Granted(grant, asked_at)) => {
-                return asks.hold(pending, grant, asked_at, watch).ok();
-            }
-            Ok(RequestOutcome::Busy(..)) => {}
+            Ok(Attempt::Granted(grant)) => return asks.hold(pending, grant, watch).ok(),
+            Ok(Attempt::Busy(_)) => {}
             Err(error) => {
                 tracing::debug!(target: "bellwether::lock", key = %self.key, %error, "a lock was not taken again");
             }
@@ -196,14 +169,16 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     fn end(&self, pending: ClaimGuard) {
         match (self.is_unknown, self.may_be_queued) {
             (true, _) => drop(pending),
-            (false, true) => pending.leave_queue(),
-            (false, false) => pending.refused(),
+            // Released at once, and in the background.
+            (false, true) => drop(pending.take().map(|duty| Releasing::of(duty, None))),
+            (false, false) => drop(pending.take()),
         }
     }
 
     fn pending(&self, permit: Option<QueuePermit>, runtime: Handle) -> ClaimGuard {
         ClaimGuard::new(ReleaseDuty {
-            context: self.context.counted(),
+            context: Arc::clone(self.context),
+            _counted: self.context.claims.token(),
             runtime,
             claim: self.claim.clone(),
             lease: self.policy.lease,
@@ -216,28 +191,26 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         &self,
         pending: ClaimGuard,
         grant: Grant,
-        asked_at: Instant,
         watch: Watch,
     ) -> Result<LockGuard<L>, LockError> {
         let (session, until) = match grant.term {
-            Term::Lease => (None, Some(valid_until(asked_at, self.policy.lease))),
+            Term::Lease => (None, Some(valid_until(self.asked_at, self.policy.lease))),
             Term::Session(session) => (Some(session), None),
         };
-        let state = HoldState::Held { until };
-        let hold = Arc::new(LockHold::new(self.claim.clone(), grant.fence, state, session));
-        let duty = pending.granted().ok_or_else(|| LockError::lost(self.key))?;
-        Ok(LockGuard::new(ActiveHold::begin(hold, duty, asked_at, watch)))
+        let status = LockStatus::new(self.claim.clone(), grant.fence, until, session);
+        let duty = pending.take().ok_or_else(|| LockError::lost(self.key))?;
+        Ok(LockGuard::new(ActiveHold::begin(status, duty, self.asked_at, watch)))
     }
 
     /// Asks until the key is granted.
-    async fn granted(&mut self, watch: &mut Watch) -> Result<(Grant, Instant), LockError> {
-        let mut pauses = AttemptPauses::of(watch);
+    async fn granted(&mut self, watch: &mut Watch) -> Result<Grant, LockError> {
+        self.while_busy = Backoff::backing_off(!watch.is_silent());
         loop {
-            let (busy, has_waited) = match self.ask(self.patience(), false).await? {
-                RequestOutcome::Granted(grant, asked_at) => return Ok((grant, asked_at)),
-                RequestOutcome::Busy(busy, has_waited) => (busy, has_waited),
+            let busy = match self.ask(self.patience(), false).await? {
+                Attempt::Granted(grant) => return Ok(grant),
+                Attempt::Busy(busy) => busy,
             };
-            let Some(wake) = self.wake(&busy, &mut pauses, has_waited) else {
+            let Some(wake) = self.wake(&busy) else {
                 let is_try = matches!(self.limit, WaitLimit::Try);
                 return Err(if is_try { LockError::busy(self.key) } else { self.timed_out() });
             };
@@ -251,16 +224,22 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// Asks once. `again` is for an owner that may hold the key.
-    async fn ask(&mut self, patience: Duration, again: bool) -> Result<RequestOutcome, LockError> {
-        let request = Request::new(self.claim.clone(), self.policy.lease)
-            .owned_by(self.owner)
-            .patient_for(patience)
-            .repeated(self.is_answered)
-            .again(again);
-        let asked_at = Instant::now();
-        let answer = match self.silent_holder(asked_at) {
-            Some((take_over, holder)) => (take_over.ask)(self.lock, request, holder),
-            None => self.lock.acquire(request),
+    async fn ask(&mut self, patience: Duration, again: bool) -> Result<Attempt, LockError> {
+        let request = Request {
+            claim: self.claim.clone(),
+            owner: self.owner,
+            lease: self.policy.lease,
+            patience,
+            is_repeated: self.is_answered,
+            is_again: again,
+        };
+        self.asked_at = Instant::now();
+        let is_silent = self.silence_ends().is_some_and(|at| at <= self.asked_at);
+        let answer = match (self.policy.take_over, self.seen) {
+            (Some((_, take_over)), Some((holder, _))) if is_silent => {
+                take_over(self.lock, request, holder)
+            }
+            _ => self.lock.acquire(request),
         };
         self.may_be_queued |= !patience.is_zero();
         let answer = match self.limit.deadline() {
@@ -270,14 +249,14 @@ impl<'a, L: Lock> Acquisition<'a, L> {
                 self.timed_out()
             })?,
         };
-        let has_waited = !patience.is_zero() && asked_at.elapsed() >= patience;
-        match answer.and_then(|attempt| self.check(attempt, asked_at)) {
-            Ok(Attempt::Granted(grant)) => Ok(RequestOutcome::Granted(grant, asked_at)),
+        self.has_waited = !patience.is_zero() && self.asked_at.elapsed() >= patience;
+        match answer.and_then(|attempt| self.check(attempt)) {
+            Ok(Attempt::Granted(grant)) => Ok(Attempt::Granted(grant)),
             Ok(Attempt::Busy(busy)) => {
                 self.see(busy.holder);
                 self.is_answered = true;
                 self.last_error = None;
-                Ok(RequestOutcome::Busy(busy, has_waited))
+                Ok(Attempt::Busy(busy))
             }
             Err(error) => self.failed(error),
         }
@@ -285,7 +264,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
 
     /// A transient error counts as busy once the lock has answered that another holder has the key, or
     /// that its slot is moving, because that ends by itself.
-    fn failed(&mut self, error: LockError) -> Result<RequestOutcome, LockError> {
+    fn failed(&mut self, error: LockError) -> Result<Attempt, LockError> {
         self.is_unknown |= error.is_unknown();
         self.is_answered |= error.was_busy() || error.is_of_move();
         let is_waited_out =
@@ -294,14 +273,15 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             return Err(LockError::of_key(self.key, error));
         }
         self.last_error = Some(error);
-        Ok(RequestOutcome::Busy(Busy::new(), false))
+        self.has_waited = false;
+        Ok(Attempt::Busy(Busy::new()))
     }
 
     /// Refuses a grant that has ended before its answer came.
-    fn check(&self, attempt: Attempt, asked_at: Instant) -> Result<Attempt, LockError> {
+    fn check(&self, attempt: Attempt) -> Result<Attempt, LockError> {
         let late = match &attempt {
             Attempt::Granted(Grant { term: Term::Lease, .. }) => {
-                let until = valid_until(asked_at, self.policy.lease);
+                let until = valid_until(self.asked_at, self.policy.lease);
                 (until <= Instant::now()).then_some((LockErrorKind::NoReply, "its lease had ended"))
             }
             Attempt::Granted(Grant { term: Term::Session(session), .. }) => {
@@ -329,7 +309,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// When to ask again, if at all.
-    fn wake(&self, busy: &Busy, pauses: &mut AttemptPauses, has_waited: bool) -> Option<Instant> {
+    fn wake(&mut self, busy: &Busy) -> Option<Instant> {
         let now = Instant::now();
         match self.limit {
             WaitLimit::Try => None,
@@ -337,9 +317,13 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             WaitLimit::Until(deadline) if now >= deadline => None,
             WaitLimit::Until(deadline) => {
                 let left = busy.remaining.unwrap_or(Duration::MAX);
-                let pause = match has_waited {
-                    true => Duration::ZERO,
-                    false => pauses.next(left, self.last_error.is_some()),
+                let pause = match self.last_error {
+                    _ if self.has_waited => Duration::ZERO,
+                    Some(_) => self.after_error.next(jitter(), left),
+                    None => {
+                        self.after_error = Backoff::backing_off(false);
+                        self.while_busy.next(jitter(), left)
+                    }
                 };
                 let silence = self.silence_ends().filter(|at| *at > now);
                 Some(silence.map_or(now + pause, |at| at.min(now + pause)).min(deadline))
@@ -375,15 +359,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
 
     /// When the holder will have been silent for too long.
     fn silence_ends(&self) -> Option<Instant> {
-        let after = self.policy.take_over?.after.max(self.policy.lease * 2 / 3);
+        let after = self.policy.take_over?.0.max(self.policy.lease * 2 / 3);
         self.seen.map(|(_, since)| far(since, after))
-    }
-
-    /// The holder, if it has been silent for too long, and how to take the key over.
-    fn silent_holder(&self, now: Instant) -> Option<(TakeOverPolicy<L>, Holder)> {
-        let take_over = self.policy.take_over?;
-        let (holder, _) = self.seen?;
-        (self.silence_ends()? <= now).then_some((take_over, holder))
     }
 
     fn timed_out(&self) -> LockError {

@@ -4,12 +4,11 @@
 //! One task per runtime sleeps until the first of its holds is due, and starts the renewal task of
 //! that hold. It ends when it has had no hold for a while, so that not every short hold starts it.
 
-use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use slab::Slab;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -21,10 +20,10 @@ pub(super) trait DeferredHold: Send + Sync {
 
     /// Marks the hold as lost: its runtime has ended, so nothing renews it.
     fn abandon(&self);
-
-    /// Its index in the table.
-    fn index(&self) -> &AtomicUsize;
 }
+
+/// When a hold is due, and its address.
+pub(super) type DeferredKey = (Instant, usize);
 
 /// The holds of one [`Locks`](super::Locks) that have no renewal task yet.
 #[derive(Default)]
@@ -36,7 +35,7 @@ pub(super) struct DeferredRenewals {
 /// The holds that were taken in one runtime.
 struct OfRuntime {
     runtime: Id,
-    holds: Slab<(Instant, Arc<dyn DeferredHold>)>,
+    holds: BTreeMap<DeferredKey, Arc<dyn DeferredHold>>,
     wakes_at: Instant,
     /// Whether the task had no hold when it woke, and there was none since.
     is_idle: bool,
@@ -49,41 +48,35 @@ impl DeferredRenewals {
         self: &Arc<Self>,
         hold: Arc<dyn DeferredHold>,
         runtime: &Handle,
-        due: Instant,
+        key: DeferredKey,
     ) {
         let id = runtime.id();
+        let (due, _) = key;
         let mut all = self.lock();
-        let known = all.iter_mut().find(|it| it.runtime == id);
-        let Some(ours) = known else {
-            let wake = Arc::new(Notify::new());
-            let mut holds = Slab::new();
-            insert(&mut holds, due, hold);
-            let starter =
-                RenewalStarter { all: Arc::clone(self), runtime: id, wake: Arc::clone(&wake) };
-            all.push(OfRuntime { runtime: id, holds, wakes_at: due, is_idle: false, wake });
-            drop(all);
-            // Spawned last: a runtime that has ended drops the task at once, which locks the table.
-            runtime.spawn(starter.run());
+        if let Some(ours) = all.iter_mut().find(|it| it.runtime == id) {
+            ours.holds.insert(key, hold);
+            ours.is_idle = false;
+            if due < ours.wakes_at {
+                ours.wakes_at = due;
+                ours.wake.notify_one();
+            }
             return;
-        };
-        insert(&mut ours.holds, due, hold);
-        ours.is_idle = false;
-        if due < ours.wakes_at {
-            ours.wakes_at = due;
-            ours.wake.notify_one();
         }
+        let wake = Arc::new(Notify::new());
+        let starter =
+            RenewalStarter { all: Arc::clone(self), runtime: id, wake: Arc::clone(&wake) };
+        let holds = BTreeMap::from([(key, hold)]);
+        all.push(OfRuntime { runtime: id, holds, wakes_at: due, is_idle: false, wake });
+        drop(all);
+        // Spawned last: a runtime that has ended drops the task at once, which locks the table.
+        runtime.spawn(starter.run());
     }
 
     /// Forgets a hold, if it is in the table.
-    pub(super) fn remove(&self, hold: &dyn DeferredHold, runtime: Id) {
-        let index = hold.index().load(Ordering::Relaxed);
+    pub(super) fn remove(&self, key: DeferredKey, runtime: Id) {
         let mut all = self.lock();
-        let Some(ours) = all.iter_mut().find(|it| it.runtime == runtime) else { return };
-        // Another hold may have the index by now.
-        let entry = ours.holds.get(index);
-        let is_there =
-            entry.is_some_and(|(_, it)| ptr::addr_eq(ptr::from_ref(&**it), ptr::from_ref(hold)));
-        let removed = is_there.then(|| ours.holds.remove(index));
+        let ours = all.iter_mut().find(|it| it.runtime == runtime);
+        let removed = ours.and_then(|ours| ours.holds.remove(&key));
         drop(all);
         drop(removed);
     }
@@ -91,25 +84,15 @@ impl DeferredRenewals {
     /// Starts the renewal tasks of all holds now, so that they notice a shutdown.
     pub(super) fn start_all(&self) {
         let mut all = self.lock();
-        let holds: Vec<_> = all.iter_mut().flat_map(|it| std::mem::take(&mut it.holds)).collect();
+        let holds: Vec<_> = all.iter_mut().flat_map(|it| mem::take(&mut it.holds)).collect();
         drop(all);
-        holds.into_iter().for_each(|(_, (_, hold))| hold.start_renewal());
+        holds.into_iter().for_each(|(_, hold)| hold.start_renewal());
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<OfRuntime>> {
         // A panic cannot leave a table half changed: no user code runs under this mutex.
         self.of_runtimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn insert(
-    holds: &mut Slab<(Instant, Arc<dyn DeferredHold>)>,
-    due: Instant,
-    hold: Arc<dyn DeferredHold>,
-) {
-    let entry = holds.vacant_entry();
-    hold.index().store(entry.key(), Ordering::Relaxed);
-    entry.insert((due, hold));
 }
 
 /// Starts the renewal tasks of one runtime when they are due.
@@ -136,10 +119,9 @@ impl RenewalStarter {
         let mut all = self.all.lock();
         let at = all.iter().position(|it| self.is_for(it))?;
         let ours = &mut all[at];
-        let is_due = |(_, (due, _)): &(usize, &(Instant, _))| *due <= now;
-        let due: Vec<_> = ours.holds.iter().filter(is_due).map(|it| it.0).collect();
-        let due: Vec<_> = due.into_iter().map(|index| ours.holds.remove(index)).collect();
-        let first = ours.holds.iter().map(|(_, (due, _))| *due).min();
+        let later = ours.holds.split_off(&(now, usize::MAX));
+        let due = mem::replace(&mut ours.holds, later);
+        let first = ours.holds.first_key_value().map(|((due, _), _)| *due);
         let ends = first.is_none() && ours.is_idle;
         ours.is_idle = first.is_none();
         ours.wakes_at = first.unwrap_or(now + IDLE);
@@ -148,7 +130,7 @@ impl RenewalStarter {
             all.swap_remove(at);
         }
         drop(all);
-        due.into_iter().for_each(|(_, hold)| hold.start_renewal());
+        due.into_values().for_each(DeferredHold::start_renewal);
         (!ends).then_some(wakes_at)
     }
 
@@ -164,7 +146,7 @@ impl Drop for RenewalStarter {
         let Some(at) = all.iter().position(|it| self.is_for(it)) else { return };
         let left = all.swap_remove(at);
         drop(all);
-        left.holds.iter().for_each(|(_, (_, hold))| hold.abandon());
+        left.holds.values().for_each(|hold| hold.abandon());
     }
 }
 

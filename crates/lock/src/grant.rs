@@ -1,14 +1,15 @@
 //! Requests to a lock, and its answers.
 
 use std::fmt;
-use std::future;
 use std::time::Duration;
 
 use bellwether::store::Claim;
 use tokio::select;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use uuid::Uuid;
+
+use super::instants::reached;
 
 /// A claim that asks for its key.
 #[derive(Clone, Debug)]
@@ -51,18 +52,6 @@ impl Request {
     #[must_use]
     pub fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
-    }
-
-    /// Says whether the claim was told before that the key is taken.
-    #[must_use]
-    pub fn repeated(self, is_repeated: bool) -> Self {
-        Self { is_repeated, ..self }
-    }
-
-    /// Says whether only an owner that holds the key already needs to be granted it.
-    #[must_use]
-    pub fn again(self, is_again: bool) -> Self {
-        Self { is_again, ..self }
     }
 }
 
@@ -153,19 +142,11 @@ pub enum Term {
 
 /// A session with a server. It holds keys for this process as long as it lives.
 #[derive(Clone, Debug)]
-pub struct Session {
-    ended: watch::Receiver<bool>,
-    alive_until: Option<watch::Receiver<Option<Instant>>>,
-}
+pub struct Session(watch::Receiver<Option<Instant>>);
 
 impl Session {
-    /// A session that has ended when `true` is sent, or when the sender is dropped.
-    pub fn new(ended: watch::Receiver<bool>) -> Self {
-        Self { ended, alive_until: None }
-    }
-
-    /// Bounds the session by the clock: it counts as ended from the instant that was sent last,
-    /// until another one is sent. `None` bounds nothing.
+    /// A session that has ended from the instant on that was sent last; with `None`, it has no end
+    /// yet. It ends, too, when the sender is dropped.
     ///
     /// A lock sends when the server may end the session. It counts from before the last answered
     /// request, and the instant must be before the server's own timeout. So a holder whose runtime
@@ -173,17 +154,14 @@ impl Session {
     ///
     /// A lock must not send a later instant after one that has passed: the end of a session is
     /// final.
-    #[must_use]
-    pub fn alive_until(self, until: watch::Receiver<Option<Instant>>) -> Self {
-        Self { alive_until: Some(until), ..self }
+    pub fn new(until: watch::Receiver<Option<Instant>>) -> Self {
+        Self(until)
     }
 
     /// Whether the session has ended, as far as this process knows, or may have by the clock.
     pub fn has_ended(&self) -> bool {
-        let until = self.alive_until.as_ref().and_then(|until| *until.borrow());
-        *self.ended.borrow()
-            || self.ended.has_changed().is_err()
-            || until.is_some_and(|until| until <= Instant::now())
+        let until = *self.0.borrow();
+        until.is_some_and(|until| until <= Instant::now()) || self.0.has_changed().is_err()
     }
 
     /// Waits until the session has ended, or may have by the clock.
@@ -191,34 +169,17 @@ impl Session {
     /// # Cancel safety
     /// It can be dropped and called again: an end in between is noticed.
     pub async fn ended(&mut self) {
-        let Self { ended, alive_until } = self;
-        select! {
-            // An error says that the sender was dropped, and the session with it.
-            _ = ended.wait_for(|ended| *ended) => {}
-            () = passed(alive_until.as_mut()) => {}
-        }
-    }
-}
-
-/// Waits until the instant that was sent last has passed.
-async fn passed(until: Option<&mut watch::Receiver<Option<Instant>>>) {
-    let Some(until) = until else { return future::pending().await };
-    loop {
-        let at = *until.borrow_and_update();
-        select! {
-            biased;
-            () = reached(at) => return,
-            changed = until.changed() => if changed.is_err() {
-                return reached(at).await;
+        loop {
+            let until = *self.0.borrow_and_update();
+            select! {
+                biased;
+                () = reached(until) => return,
+                // An error says that the sender was dropped, and the session with it.
+                changed = self.0.changed() => if changed.is_err() {
+                    return;
+                },
             }
         }
-    }
-}
-
-async fn reached(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => future::pending().await,
     }
 }
 
@@ -238,24 +199,6 @@ impl Busy {
     /// Busy, with no details.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Adds the holder.
-    #[must_use]
-    pub fn held_by(self, holder: Holder) -> Self {
-        Self { holder: Some(holder), ..self }
-    }
-
-    /// Adds how long the holder's lease still runs.
-    #[must_use]
-    pub fn for_another(self, remaining: Duration) -> Self {
-        Self { remaining: Some(remaining), ..self }
-    }
-
-    /// Adds how many claims are before this one.
-    #[must_use]
-    pub fn behind(self, ahead: u32) -> Self {
-        Self { ahead: Some(ahead), ..self }
     }
 }
 

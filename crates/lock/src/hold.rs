@@ -1,8 +1,9 @@
-//! What was granted, and whether it still holds.
+//! `LockStatus`: what was granted, and whether it still holds.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use bellwether::Key;
@@ -11,11 +12,17 @@ use tokio::time::Instant;
 
 use super::{Claim, Session};
 
+/// The status of a lock that is held: which key it is, its fence, and whether it was lost.
+///
+/// A cheap handle, which neither keeps nor releases the lock.
+#[derive(Clone)]
+pub struct LockStatus(Arc<LockHold>);
+
 /// What was granted, and whether it still holds. The guard, its statuses and the renewal task share
 /// it.
-pub(super) struct LockHold {
+struct LockHold {
     claim: Claim,
-    pub(super) fence: Option<u64>,
+    fence: Option<u64>,
     session: Option<Session>,
     /// Held to read or write it, never across an `.await`.
     state: Mutex<HoldState>,
@@ -34,22 +41,85 @@ pub(super) enum HoldState {
     Released,
 }
 
-impl LockHold {
+tokio::task_local! {
+    static CURRENT: LockStatus;
+}
+
+impl LockStatus {
     pub(super) fn new(
         claim: Claim,
         fence: Option<u64>,
-        state: HoldState,
+        until: Option<Instant>,
         session: Option<Session>,
     ) -> Self {
-        Self { claim, fence, session, state: Mutex::new(state), changed: Notify::new() }
+        let state = Mutex::new(HoldState::Held { until });
+        Self(Arc::new(LockHold { claim, fence, session, state, changed: Notify::new() }))
     }
 
-    pub(super) fn key(&self) -> &Key {
-        self.claim.key()
+    /// The key that is held.
+    pub fn key(&self) -> &Key {
+        self.0.claim.key()
+    }
+
+    /// The [fence](super::LockGuard::fence), if the lock is [`Fenced`](super::Fenced).
+    pub fn fence(&self) -> Option<u64> {
+        self.0.fence
+    }
+
+    /// Whether the lock has been lost, as far as this process knows. A release is no loss.
+    ///
+    /// The clock decides, so this is right even if no other task has run meanwhile. A lease counts
+    /// from when the last answered renewal was sent, and a session from when its last answered
+    /// request was sent. While a machine is suspended its clock stands still; then the next renewal
+    /// notices the loss.
+    pub fn is_lost(&self) -> bool {
+        match self.state() {
+            // The clock decides: the renewal task may not have run since the end.
+            HoldState::Held { until } => {
+                until.is_some_and(|until| until <= Instant::now())
+                    || self.0.session.as_ref().is_some_and(Session::has_ended)
+            }
+            HoldState::Lost => true,
+            HoldState::Released => false,
+        }
+    }
+
+    /// Waits until the lock is lost. If it is released instead, this never returns.
+    ///
+    /// # Cancel safety
+    /// It can be dropped and called again: a loss in between is noticed.
+    pub async fn lost(&self) {
+        let mut changed = pin!(self.0.changed.notified());
+        // Asks the clock whenever it is polled. So work that is polled together with this stops at
+        // its next await, even if the renewal task has not run.
+        poll_fn(|context| {
+            // Polled before the check, so that a loss after the check is not missed.
+            let is_told = changed.as_mut().poll(context).is_ready();
+            if is_told || self.is_lost() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// The status of the lock under which this code runs: that of the innermost
+    /// [`Locks::run`](super::Locks::run), [`LockLayer`](super::LockLayer) or `#[locked]`. `None`
+    /// outside of them, and in a task that was spawned inside.
+    ///
+    /// Send its [fence](LockStatus::fence) along with each write.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Runs a future in which this is the [current](Self::current) status.
+    pub(super) async fn scope<F: Future>(self, work: F) -> F::Output {
+        CURRENT.scope(self, work).await
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        &self.0.claim
     }
 
     pub(super) fn session(&self) -> Option<&Session> {
-        self.session.as_ref()
+        self.0.session.as_ref()
     }
 
     pub(super) fn state(&self) -> HoldState {
@@ -73,36 +143,22 @@ impl LockHold {
         *state = next;
         drop(state);
         if next == HoldState::Lost {
-            self.changed.notify_waiters();
+            self.0.changed.notify_waiters();
         }
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        match self.state() {
-            // The clock decides: the renewal task may not have run since the end.
-            HoldState::Held { until } => {
-                until.is_some_and(|until| until <= Instant::now())
-                    || self.session.as_ref().is_some_and(Session::has_ended)
-            }
-            HoldState::Lost => true,
-            HoldState::Released => false,
-        }
-    }
-
-    /// Asks the clock whenever it is polled. So work that is polled together with this stops at its
-    /// next await, even if the renewal task has not run.
-    pub(super) async fn lost(&self) {
-        let mut changed = pin!(self.changed.notified());
-        poll_fn(|context| {
-            // Polled before the check, so that a loss after the check is not missed.
-            let is_told = changed.as_mut().poll(context).is_ready();
-            if is_told || self.is_lost() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HoldState> {
         // It is one value, so a panic cannot leave it half written.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for LockStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockStatus")
+            .field("key", self.key())
+            .field("fence", &self.fence())
+            .field("is_lost", &self.is_lost())
+            .finish()
     }
 }

@@ -175,29 +175,21 @@ impl LocalTable {
         let fence = match self.holds.get(&digest) {
             Some(hold) if hold.token == token => hold.fence,
             Some(hold) if from != Some(hold.holder()) => {
-                let remaining = now.until(hold.ends);
-                return Attempt::Busy(Busy::new().held_by(hold.holder()).for_another(remaining));
+                let holder = Some(hold.holder());
+                let remaining = Some(now.until(hold.ends));
+                return Attempt::Busy(Busy { holder, remaining, ahead: None });
             }
             _ => self.next_fence(now),
         };
-        self.hold(
-            digest,
-            LocalHold { token, fence, ends: now.after(request.lease), renewed_at: millis(now) },
-        );
+        self.hold(&request.claim, fence, request.lease, now);
         Attempt::Granted(Grant::by_lease().fenced(fence))
     }
 
     fn renew(&mut self, claim: &Claim, lease: Duration, now: Moment) -> Renew {
-        let digest = claim.key().digest();
-        let ours = self.holds.get(&digest).filter(|hold| hold.token == claim.token());
+        let ours = self.holds.get(&claim.key().digest());
+        let ours = ours.filter(|hold| hold.token == claim.token());
         let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
-        let hold = LocalHold {
-            token: claim.token(),
-            fence,
-            ends: now.after(lease),
-            renewed_at: millis(now),
-        };
-        self.hold(digest, hold);
+        self.hold(claim, fence, lease, now);
         Renew::Held
     }
 
@@ -218,13 +210,13 @@ impl LocalTable {
         }
     }
 
-    fn hold(&mut self, digest: Digest, hold: LocalHold) {
-        self.ends.insert((hold.ends, digest));
-        let ends = hold.ends;
-        let replaced = self.holds.insert(digest, hold).filter(|replaced| replaced.ends != ends);
-        if let Some(replaced) = replaced {
+    fn hold(&mut self, claim: &Claim, fence: u64, lease: Duration, now: Moment) {
+        let (digest, token, ends) = (claim.key().digest(), claim.token(), now.after(lease));
+        let hold = LocalHold { token, fence, ends, renewed_at: now.micros() / 1000 };
+        if let Some(replaced) = self.holds.insert(digest, hold) {
             self.ends.remove(&(replaced.ends, digest));
         }
+        self.ends.insert((ends, digest));
     }
 
     fn forget_ended(&mut self, now: Instant) {
@@ -245,8 +237,4 @@ impl LocalHold {
     fn holder(&self) -> Holder {
         Holder::new(self.fence, self.renewed_at)
     }
-}
-
-fn millis(now: Moment) -> u64 {
-    now.micros() / 1000
 }

@@ -11,12 +11,12 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::acquisition::Acquisition;
-use super::context::{LocksContext, ShutdownStage};
+use super::context::LocksContext;
 use super::error::LockError;
 use super::guard::LockGuard;
 use super::local_queue::LONGEST_RELEASE;
 use super::lock_wait::LockWait;
-use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
+use super::policy::{LockPolicy, WaitLimit, WhenLost};
 use super::stats::LockStats;
 use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 
@@ -67,7 +67,6 @@ use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 ///
 /// Nothing is kept for a key that this process neither holds nor waits for.
 pub struct Locks<L> {
-    name: Arc<str>,
     lock: Arc<L>,
     context: Arc<LocksContext>,
     pub(super) policy: LockPolicy<L>,
@@ -80,7 +79,6 @@ impl<L: Lock> Locks<L> {
         let lock = Arc::new(lock);
         let context = Arc::new(LocksContext::new(Arc::clone(&lock) as Arc<dyn Lock>));
         Self {
-            name: "locks".into(),
             lock,
             context,
             policy: LockPolicy {
@@ -92,15 +90,6 @@ impl<L: Lock> Locks<L> {
                 when_lost: WhenLost::default(),
             },
         }
-    }
-
-    /// Names the locks in metrics.
-    ///
-    /// Default: `locks`.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
-        self
     }
 
     /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
@@ -167,7 +156,7 @@ impl<L: Lock> Locks<L> {
     {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
         let after = duration_within("take_over_after", silence, least, most)?;
-        self.policy.take_over = Some(TakeOverPolicy { after, ask: L::take_over });
+        self.policy.take_over = Some((after, L::take_over));
         Ok(self)
     }
 
@@ -266,19 +255,16 @@ impl<L: Lock> Locks<L> {
     /// If it is dropped, the clones stay shut down, and locks that are held stay held.
     pub async fn shutdown(&self, patience: Duration) -> usize {
         let context = &self.context;
-        context.stage.send_if_modified(|stage| {
-            let closes = *stage == ShutdownStage::Open;
-            *stage = (*stage).max(ShutdownStage::Closing);
-            closes
-        });
-        if timeout(patience, context.ended()).await.is_ok() {
+        context.closing.cancel();
+        context.claims.close();
+        if timeout(patience, context.claims.wait()).await.is_ok() {
             return 0;
         }
-        let left = context.count();
-        context.stage.send_replace(ShutdownStage::Closed);
+        let left = context.claims.len();
+        context.closed.cancel();
         context.deferred.start_all();
         // If the lock fails, its releases go on in the background.
-        let _ = timeout(LONGEST_RELEASE, context.ended()).await;
+        let _ = timeout(LONGEST_RELEASE, context.claims.wait()).await;
         left
     }
 
@@ -308,17 +294,13 @@ impl<L: Lock> Locks<L> {
     async fn attempt(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
         let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
         let claim = Claim::new(key.clone());
-        let mut stage = self.context.stage.subscribe();
-        let lock = &*self.lock;
         let guard = async {
-            let acquisition = Acquisition::new(lock, &self.context, &self.policy, &claim, limit);
-            acquisition.guard(runtime).await
+            let Self { lock, context, policy, .. } = self;
+            Acquisition::new(&**lock, context, policy, &claim, limit).guard(runtime).await
         };
         tokio::select! {
             biased;
-            _ = stage.wait_for(|stage| *stage != ShutdownStage::Open) => {
-                Err(LockError::shut_down(key))
-            }
+            () = self.context.closing.cancelled() => Err(LockError::shut_down(key)),
             guard = guard => guard,
         }
     }
@@ -380,7 +362,6 @@ impl<L: Lock> Locks<L> {
 impl<L> Clone for Locks<L> {
     fn clone(&self) -> Self {
         Self {
-            name: Arc::clone(&self.name),
             lock: Arc::clone(&self.lock),
             context: Arc::clone(&self.context),
             policy: self.policy.clone(),
@@ -391,7 +372,6 @@ impl<L> Clone for Locks<L> {
 impl<L: fmt::Debug> fmt::Debug for Locks<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("name", &self.name)
             .field("lock", &self.lock)
             .field("lease", &self.policy.lease)
             .field("max_hold", &self.policy.max_hold)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::instants::far;
 use super::lock_wait::LockWait;
 use super::{Attempt, Holder, LockFuture, Owner, Request};
 
@@ -33,25 +34,14 @@ pub(super) struct LockPolicy<L> {
     pub(super) when_lost: WhenLost,
 }
 
-/// When a key is taken from a holder that does not renew it, and how.
-pub(super) struct TakeOverPolicy<L> {
-    pub(super) after: Duration,
-    pub(super) ask: fn(&L, Request, Holder) -> LockFuture<Attempt>,
-}
+/// After which silence of its holder a key is taken from it, and how.
+pub(super) type TakeOverPolicy<L> = (Duration, fn(&L, Request, Holder) -> LockFuture<Attempt>);
 
 impl<L> Clone for LockPolicy<L> {
     fn clone(&self) -> Self {
-        Self { take_over: self.take_over, ..*self }
+        Self { ..*self }
     }
 }
-
-impl<L> Clone for TakeOverPolicy<L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<L> Copy for TakeOverPolicy<L> {}
 
 /// How long one attempt waits.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +84,4 @@ impl WaitLimit {
             Self::Try | Self::Tries { .. } => None,
         }
     }
-}
-
-/// The instant after a duration, of which at most a year counts: clocks cannot represent any
-/// instant.
-pub(super) fn far(from: Instant, duration: Duration) -> Instant {
-    from + duration.min(Duration::from_secs(366 * 24 * 60 * 60))
 }

@@ -18,16 +18,20 @@ use std::time::Duration;
 use bellwether::adapter::warn_throttled;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::context::{CountedClaim, ShutdownStage};
-use super::hold::{HoldState, LockHold};
+use super::context::LocksContext;
+use super::hold::{HoldState, LockStatus};
+use super::instants::Pauses;
 use super::local_queue::{PendingRelease, QueuePermit};
 use super::{Claim, Released};
 use crate::LockError;
 
 /// A claim that may have been granted its key, and so has to be released.
 pub(super) struct ReleaseDuty {
-    pub(super) context: CountedClaim,
+    pub(super) context: Arc<LocksContext>,
+    /// One of the claims that a shutdown waits for.
+    pub(super) _counted: TaskTrackerToken,
     pub(super) runtime: Handle,
     pub(super) claim: Claim,
     pub(super) lease: Duration,
@@ -44,20 +48,8 @@ impl ClaimGuard {
         Self(Some(duty))
     }
 
-    /// Nothing was granted or queued, so there is nothing to release.
-    pub(super) fn refused(mut self) {
-        self.0 = None;
-    }
-
-    /// The claim may be in a queue of the lock, and leaves it.
-    pub(super) fn leave_queue(mut self) {
-        if let Some(duty) = self.0.take() {
-            Release::new(duty, None).spawn();
-        }
-    }
-
-    /// The key was granted, and the caller takes over the duty to release it. Never `None`.
-    pub(super) fn granted(mut self) -> Option<ReleaseDuty> {
+    /// Takes over the duty to release the claim. Never `None`.
+    pub(super) fn take(mut self) -> Option<ReleaseDuty> {
         self.0.take()
     }
 }
@@ -75,8 +67,9 @@ impl Drop for ClaimGuard {
 pub(super) struct Releasing(Option<Release>);
 
 impl Releasing {
-    pub(super) fn of(duty: ReleaseDuty, hold: &Arc<LockHold>) -> Self {
-        Self(Some(Release::new(duty, Some(Arc::clone(hold)))))
+    /// `hold` is what was held, if the key was granted.
+    pub(super) fn of(duty: ReleaseDuty, hold: Option<LockStatus>) -> Self {
+        Self(Some(Release::new(duty, hold)))
     }
 
     /// Releases the key. After [`LONGEST_REPLY`] of errors it returns the error, and the release
@@ -90,7 +83,7 @@ impl Releasing {
                     return released;
                 }
                 Err(error) if release.began.elapsed() >= LONGEST_REPLY => return Err(error),
-                Err(_) => release.pause().await,
+                Err(_) => sleep(release.pauses.next()).await,
             }
         }
         Ok(Released::NotHeld)
@@ -99,8 +92,9 @@ impl Releasing {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if let Some(release) = self.0.take() {
-            release.spawn();
+        if let Some(mut release) = self.0.take() {
+            let runtime = release.duty.runtime.clone();
+            runtime.spawn(async move { release.until_done().await });
         }
     }
 }
@@ -109,19 +103,19 @@ impl Drop for Releasing {
 struct Release {
     duty: ReleaseDuty,
     /// What was held, if the key was granted.
-    hold: Option<Arc<LockHold>>,
+    hold: Option<LockStatus>,
     /// It has the permit. The next attempt of this process waits until this is dropped.
     pending: Option<PendingRelease>,
     /// Whether the claim held nothing when this began, as far as this process knew.
     is_lost: bool,
     began: Instant,
-    next_pause: Duration,
+    pauses: Pauses,
     /// Whether an earlier try failed without an answer, and may have released the key.
     may_be_done: bool,
 }
 
 impl Release {
-    fn new(mut duty: ReleaseDuty, hold: Option<Arc<LockHold>>) -> Self {
+    fn new(mut duty: ReleaseDuty, hold: Option<LockStatus>) -> Self {
         let permit = duty.permit.take();
         let pending = duty.context.queues.releasing(duty.claim.key().digest(), permit);
         let is_lost = hold.as_ref().is_none_or(|hold| hold.state() == HoldState::Lost);
@@ -131,36 +125,23 @@ impl Release {
             pending: Some(pending),
             is_lost,
             began: Instant::now(),
-            next_pause: FIRST_PAUSE,
+            pauses: Pauses::from(FIRST_PAUSE),
             may_be_done: false,
         }
-    }
-
-    fn spawn(self) {
-        let runtime = self.duty.runtime.clone();
-        runtime.spawn(self.until_done());
-    }
-
-    async fn until_done(mut self) {
-        self.release().await;
     }
 
     /// Releases a claim that may have been granted or queued, and a while later once more. The
     /// request for the key may still be on its way, on another connection than the first release.
     async fn twice(mut self) {
-        self.release().await;
-        let ReleaseDuty { context, lease, .. } = &self.duty;
-        let mut stage = context.stage.subscribe();
-        tokio::select! {
-            () = sleep(OVERTAKEN.min(*lease)) => {}
-            _ = stage.wait_for(|stage| *stage != ShutdownStage::Open) => {}
-        }
+        self.until_done().await;
+        let again = sleep(OVERTAKEN.min(self.duty.lease));
+        self.duty.context.closing.run_until_cancelled(again).await;
         self.began = Instant::now();
-        self.release().await;
+        self.until_done().await;
     }
 
     /// Tries until the key is released, or until another try is of no use.
-    async fn release(&mut self) {
+    async fn until_done(&mut self) {
         // An attempt logs the last error itself. The lease then ends the hold.
         while self.attempt().await.is_err() {
             if let Some(pending) = self.pending.as_mut()
@@ -168,7 +149,7 @@ impl Release {
             {
                 pending.stop_waiting();
             }
-            self.pause().await;
+            sleep(self.pauses.next()).await;
         }
         self.finish();
     }
@@ -176,7 +157,7 @@ impl Release {
     /// Asks once. The outer error is transient: the release is to be tried again.
     async fn attempt(&mut self) -> Result<Result<Released, LockError>, LockError> {
         let ReleaseDuty { context, claim, lease, .. } = &self.duty;
-        let error = match context.lock.release(claim.clone()).await {
+        Ok(match context.lock.release(claim.clone()).await {
             // An earlier try whose answer was lost has released it: no other claim can have.
             Ok(Released::NotHeld) if self.may_be_done && !self.is_lost => Ok(Released::Freed),
             Ok(released) => Ok(released),
@@ -188,13 +169,7 @@ impl Release {
                 warn_throttled!(target: "bellwether::lock", key = %claim.key(), %error, "a lock was not released");
                 Err(error)
             }
-        };
-        Ok(error)
-    }
-
-    async fn pause(&mut self) {
-        sleep(self.next_pause).await;
-        self.next_pause = (self.next_pause * 2).min(LONGEST_PAUSE);
+        })
     }
 
     fn finish(&mut self) {
@@ -213,4 +188,3 @@ const OVERTAKEN: Duration = Duration::from_secs(3);
 const LONGEST_REPLY: Duration = Duration::from_secs(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -10,33 +10,36 @@
 //! when it is due. The [`ReleaseDuty`] is taken out of an [`ActiveHold`] once, so it is released
 //! once.
 
-use std::future;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{future, mem, ptr};
 
 use bellwether::adapter::warn_throttled;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::context::{LocksContext, ShutdownStage};
-use super::deferred_renewal::DeferredHold;
-use super::hold::{HoldState, LockHold};
+use super::context::LocksContext;
+use super::deferred_renewal::{DeferredHold, DeferredKey};
+use super::hold::{HoldState, LockStatus};
+use super::instants::{Pauses, reached, valid_until};
 use super::release::{ReleaseDuty, Releasing};
-use super::renewal::{Renewal, Verification, valid_until};
-use super::{Claim, Renew, Session, Watch};
+use super::{Renew, Watch};
 
 /// A hold, from its grant to its release.
 pub(super) struct ActiveHold {
-    hold: Arc<LockHold>,
+    status: LockStatus,
+    context: Arc<LocksContext>,
+    lease: Duration,
+    /// When the holder has lost it at the latest.
+    longest: Instant,
     granted_at: Instant,
     asked_at: Instant,
+    /// When it needs its renewal task.
+    due: Instant,
     /// Held to take the duty or to copy from it, never across an `.await`.
     duty: Mutex<HolderDuty>,
     /// Notified when the holder releases.
     ended: Notify,
-    /// Its index among the [deferred](super::deferred_renewal).
-    index: AtomicUsize,
 }
 
 struct HolderDuty {
@@ -46,63 +49,69 @@ struct HolderDuty {
     watch: Watch,
 }
 
-/// The hold is lost. It is released at this instant, unless its holder releases it before.
-struct Loss {
-    release_at: Option<Instant>,
-}
-
 impl ActiveHold {
     /// Sees to it that a hold is renewed when it is due.
     pub(super) fn begin(
-        hold: Arc<LockHold>,
+        status: LockStatus,
         duty: ReleaseDuty,
         asked_at: Instant,
         watch: Watch,
     ) -> Arc<Self> {
         let granted_at = Instant::now();
         let ReleaseDuty { lease, max_hold, .. } = duty;
-        let verified = Verification::first_due(&watch, lease, granted_at);
-        let dues = [verified, hold.until(), Some(asked_at + lease / 3)].into_iter().flatten();
-        let due = dues.fold(granted_at + max_hold, Instant::min);
+        let longest = granted_at + max_hold;
+        let verified = first_verified(&watch, lease, granted_at);
+        let dues = [verified, status.until(), Some(asked_at + lease / 3)].into_iter().flatten();
+        let due = dues.fold(longest, Instant::min);
         let context = Arc::clone(&duty.context);
-        context.counters.note_held();
         let runtime = duty.runtime.clone();
-        let is_due = due <= granted_at || hold.session().is_some();
+        context.counters.note_held();
+        let is_due = due <= granted_at || status.session().is_some();
+        let duty = Mutex::new(HolderDuty { release: Some(duty), watch });
+        let ended = Notify::new();
         let active = Arc::new(Self {
-            hold,
+            status,
+            context,
+            lease,
+            longest,
             granted_at,
             asked_at,
-            duty: Mutex::new(HolderDuty { release: Some(duty), watch }),
-            ended: Notify::new(),
-            index: AtomicUsize::new(usize::MAX),
+            due,
+            duty,
+            ended,
         });
         if is_due {
             Arc::clone(&active).start_renewal();
             return active;
         }
-        context.deferred.add(Arc::clone(&active) as Arc<dyn DeferredHold>, &runtime, due);
+        let hold = Arc::clone(&active) as Arc<dyn DeferredHold>;
+        active.context.deferred.add(hold, &runtime, active.deferred_key());
         // A shutdown after this check finds the hold among the deferred.
-        if *context.stage.borrow() == ShutdownStage::Closed {
-            context.deferred.start_all();
+        if active.context.closed.is_cancelled() {
+            active.context.deferred.start_all();
         }
         active
     }
 
-    pub(super) fn hold(&self) -> &Arc<LockHold> {
-        &self.hold
+    pub(super) fn status(&self) -> &LockStatus {
+        &self.status
     }
 
     /// The release, unless it has begun already.
     pub(super) fn release(&self) -> Option<Releasing> {
         let duty = self.take_duty()?;
-        duty.context.deferred.remove(self, duty.runtime.id());
+        self.context.deferred.remove(self.deferred_key(), duty.runtime.id());
         self.ended.notify_one();
-        Some(Releasing::of(duty, &self.hold))
+        Some(Releasing::of(duty, Some(self.status.clone())))
+    }
+
+    fn deferred_key(&self) -> DeferredKey {
+        (self.due, ptr::from_ref(self).addr())
     }
 
     fn take_duty(&self) -> Option<ReleaseDuty> {
         let duty = self.duty().release.take()?;
-        duty.context.counters.note_released();
+        self.context.counters.note_released();
         Some(duty)
     }
 
@@ -110,7 +119,7 @@ impl ActiveHold {
     fn lose(&self) -> bool {
         let mut duty = self.duty();
         let Some(release) = &mut duty.release else { return false };
-        self.hold.set(HoldState::Lost);
+        self.status.set(HoldState::Lost);
         let permit = release.permit.take();
         drop(duty);
         // Other callers of this process need not wait for a holder that has lost the key.
@@ -122,139 +131,149 @@ impl ActiveHold {
         // A panic cannot leave it half changed: no user code runs under this mutex.
         self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl DeferredHold for ActiveHold {
-    fn start_renewal(self: Arc<Self>) {
-        let mut duty = self.duty();
-        let HolderDuty { release: Some(release), watch } = &mut *duty else { return };
-        let task = RenewalTask {
-            context: Arc::clone(&release.context),
-            claim: release.claim.clone(),
-            lease: release.lease,
-            longest: self.granted_at + release.max_hold,
-            session: self.hold.session().cloned(),
-            watch: std::mem::replace(watch, Watch::silent()),
-            active: LostOnDrop(Arc::clone(&self)),
-        };
-        let runtime = release.runtime.clone();
-        drop(duty);
-        runtime.spawn(task.run());
-    }
-
-    fn abandon(&self) {
-        if let Some(duty) = self.take_duty() {
-            self.hold.set(HoldState::Lost);
-            drop(duty);
-        }
-    }
-
-    fn index(&self) -> &AtomicUsize {
-        &self.index
-    }
-}
-
-/// The end of a runtime drops its renewal tasks. Their holds are lost.
-struct LostOnDrop(Arc<ActiveHold>);
-
-impl Drop for LostOnDrop {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
-}
-
-/// The renewal task of a hold.
-struct RenewalTask {
-    context: Arc<LocksContext>,
-    claim: Claim,
-    lease: Duration,
-    longest: Instant,
-    session: Option<Session>,
-    watch: Watch,
-    active: LostOnDrop,
-}
-
-impl RenewalTask {
-    async fn run(mut self) {
-        let active = Arc::clone(&self.active.0);
-        let Loss { release_at } = tokio::select! {
-            biased;
-            () = active.ended.notified() => return,
-            loss = self.loss() => loss,
-        };
-        if !active.lose() {
-            return;
-        }
-        self.context.counters.note_lost();
-        warn_throttled!(target: "bellwether::lock", key = %self.claim.key(), "a lock was lost while it was held");
-        let mut stage = self.context.stage.subscribe();
+    /// Waits until the hold is lost. Returns when it is to be released, unless its holder releases it
+    /// before: without an instant, only a shutdown does.
+    async fn loss(&self, watch: &mut Watch) -> Option<Instant> {
         tokio::select! {
             biased;
-            () = active.ended.notified() => return,
-            () = reached(release_at) => {}
-            _ = stage.wait_for(|stage| *stage == ShutdownStage::Closed) => {}
-        }
-        if let Some(duty) = active.take_duty() {
-            // The release logs an error itself. The lease then ends the hold.
-            let _ = Releasing::of(duty, &active.hold).done().await;
+            () = self.context.closed.cancelled() => Some(Instant::now()),
+            () = self.term_ended() => None,
+            () = sleep_until(self.longest) => {
+                Some(self.status.until().unwrap_or_else(|| self.longest + self.lease))
+            }
+            () = self.verifications(watch) => None,
+            () = self.renewals() => None,
         }
     }
 
-    /// Renews the hold until it is lost.
-    async fn loss(&mut self) -> Loss {
-        let Self { context, claim, lease, longest, session, watch, active } = self;
-        let ActiveHold { hold, asked_at, granted_at, .. } = &*active.0;
-        let mut stage = context.stage.subscribe();
-        let mut until = hold.until();
-        let mut renewal = Renewal::due(*asked_at + *lease / 3);
-        let mut verification = Verification::of(watch, *lease, *granted_at);
+    /// Waits until the lease or the session has ended.
+    async fn term_ended(&self) {
+        if let Some(session) = self.status.session() {
+            return session.clone().ended().await;
+        }
+        // A renewal may move the end meanwhile.
+        while let Some(until) = self.status.until().filter(|until| *until > Instant::now()) {
+            sleep_until(until).await;
+        }
+    }
+
+    /// Renews the hold after each third of its lease. Returns when it is lost.
+    async fn renewals(&self) {
+        let Self { context, status, lease, .. } = self;
+        let mut due = self.asked_at + *lease / 3;
         loop {
-            tokio::select! {
-                biased;
-                _ = stage.wait_for(|stage| *stage == ShutdownStage::Closed) => {
-                    return Loss { release_at: Some(Instant::now()) };
+            sleep_until(due).await;
+            let asked_at = Instant::now();
+            match context.lock.renew(status.claim(), *lease).await {
+                Ok(Renew::Lost) => return,
+                Ok(Renew::Held) => {
+                    context.counters.note_renewal(true);
+                    let until = status.until().map(|_| valid_until(asked_at, *lease));
+                    status.set(HoldState::Held { until });
+                    due = asked_at + *lease / 3;
                 }
-                () = ended(session) => return Loss { release_at: None },
-                () = reached(until) => return Loss { release_at: None },
-                () = sleep_until(*longest) => {
-                    let release_at = until.unwrap_or_else(|| *longest + *lease);
-                    return Loss { release_at: Some(release_at) };
+                // The lease has not ended: it is renewed again before it does.
+                Err(error) => {
+                    context.counters.note_renewal(false);
+                    warn_throttled!(target: "bellwether::lock", key = %status.key(), %error, "a lock was not renewed");
+                    due = Instant::now() + *lease / 12;
                 }
-                () = verification.loss(|| context.lock.verify(claim)) => {
-                    return Loss { release_at: None };
-                }
-                (asked_at, renewed) = renewal.next(|| context.lock.renew(claim, *lease)) => {
-                    match renewed {
-                        Ok(Renew::Lost) => return Loss { release_at: None },
-                        Ok(Renew::Held) => {
-                            context.counters.note_renewal(true);
-                            until = until.map(|_| valid_until(asked_at, *lease));
-                            hold.set(HoldState::Held { until });
-                            renewal = Renewal::due(asked_at + *lease / 3);
-                        }
-                        // The lease has not ended: it is renewed again before it does.
-                        Err(error) => {
-                            context.counters.note_renewal(false);
-                            warn_throttled!(target: "bellwether::lock", key = %claim.key(), %error, "a lock was not renewed");
-                            renewal = Renewal::due(Instant::now() + *lease / 12);
-                        }
-                    }
+            }
+        }
+    }
+
+    /// Verifies the hold between renewals, each time the lock reports a change of the key. Returns when
+    /// it is lost.
+    ///
+    /// The first verification is due 0.1 s after the grant. It subscribes to changes of the key, so a
+    /// hold that ends before costs nothing. A renewal changes the key as well: the change is reported
+    /// and verified, and is no loss.
+    async fn verifications(&self, watch: &mut Watch) {
+        let mut due = first_verified(watch, self.lease, self.granted_at);
+        let mut pauses = Pauses::from(FIRST_PAUSE);
+        loop {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => _ = watch.changed().await,
+            }
+            let verified = self.context.lock.verify(self.status.claim());
+            let Some(verified) = verified else { return future::pending().await };
+            match verified.await {
+                Ok(Renew::Lost) => return,
+                Ok(Renew::Held) => (due, pauses) = (None, Pauses::from(FIRST_PAUSE)),
+                // Only an answered verification subscribes to changes.
+                Err(error) => {
+                    tracing::debug!(target: "bellwether::lock", %error, "a lock was not verified");
+                    due = Some(Instant::now() + pauses.next().min(self.lease / 12));
                 }
             }
         }
     }
 }
 
-async fn ended(session: &mut Option<Session>) {
-    match session {
-        Some(session) => session.ended().await,
-        None => future::pending().await,
+impl DeferredHold for ActiveHold {
+    fn start_renewal(self: Arc<Self>) {
+        let mut duty = self.duty();
+        let HolderDuty { release: Some(release), watch } = &mut *duty else { return };
+        let watch = mem::replace(watch, Watch::silent());
+        let runtime = release.runtime.clone();
+        drop(duty);
+        runtime.spawn(RenewalTask(self).run(watch));
+    }
+
+    fn abandon(&self) {
+        if let Some(duty) = self.take_duty() {
+            self.status.set(HoldState::Lost);
+            drop(duty);
+        }
     }
 }
 
-async fn reached(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => future::pending().await,
+/// The renewal task of a hold. The end of a runtime drops it, and then the hold is lost.
+struct RenewalTask(Arc<ActiveHold>);
+
+impl RenewalTask {
+    async fn run(self, mut watch: Watch) {
+        let active = &self.0;
+        let release_at = tokio::select! {
+            biased;
+            () = active.ended.notified() => return,
+            release_at = active.loss(&mut watch) => release_at,
+        };
+        if !active.lose() {
+            return;
+        }
+        active.context.counters.note_lost();
+        warn_throttled!(target: "bellwether::lock", key = %active.status.key(), "a lock was lost while it was held");
+        tokio::select! {
+            biased;
+            () = active.ended.notified() => return,
+            () = reached(release_at) => {}
+            () = active.context.closed.cancelled() => {}
+        }
+        if let Some(duty) = active.take_duty() {
+            // The release logs an error itself. The lease then ends the hold.
+            let _ = Releasing::of(duty, Some(active.status.clone())).done().await;
+        }
     }
 }
+
+impl Drop for RenewalTask {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// When a hold is verified first. Without change reports it is never verified, only renewed.
+fn first_verified(watch: &Watch, lease: Duration, granted_at: Instant) -> Option<Instant> {
+    (!watch.is_silent()).then(|| granted_at + FIRST_VERIFIED.min(lease / 3))
+}
+
+/// How long after its grant a hold is verified first: longer than most holds last, and a small part
+/// of most leases.
+const FIRST_VERIFIED: Duration = Duration::from_millis(100);
+
+/// How long after a verification that failed the next one is due. That doubles with each failure in a
+/// row, so both a holder and a rival are sure for no longer than the server was down.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);

@@ -1,6 +1,6 @@
 //! `LockStats`: what a set of locks has done.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::stats::{HistogramStats, TimeHistogram};
@@ -76,60 +76,44 @@ bellwether::metric_table! { LockStats, "kind":
 /// Where a set of locks counts.
 #[derive(Debug, Default)]
 pub(super) struct LockCounters {
-    acquired: AtomicU64,
-    busy: AtomicU64,
-    timed_out: AtomicU64,
-    failed: AtomicU64,
-    left: AtomicU64,
-    /// In nanoseconds.
-    waited: AtomicU64,
+    /// All but `wait_times` and `keys`. Held to change or copy it, never across an `.await`.
+    counted: Mutex<LockStats>,
     wait_times: TimeHistogram,
-    renewed: AtomicU64,
-    renewals_failed: AtomicU64,
-    lost: AtomicU64,
-    held: AtomicU64,
 }
 
 impl LockCounters {
     /// An attempt begins.
     pub(super) fn attempt(&self) -> CountedAttempt<'_> {
-        CountedAttempt { counters: self, began: Instant::now(), result: &self.left }
+        CountedAttempt { counters: self, began: Instant::now(), result: |stats| &mut stats.left }
     }
 
     pub(super) fn note_renewal(&self, is_renewed: bool) {
-        add(if is_renewed { &self.renewed } else { &self.renewals_failed }, 1);
+        let mut counted = self.counted();
+        *(if is_renewed { &mut counted.renewed } else { &mut counted.renewals_failed }) += 1;
     }
 
     pub(super) fn note_lost(&self) {
-        add(&self.lost, 1);
+        self.counted().lost += 1;
     }
 
     /// A key is held from now on.
     pub(super) fn note_held(&self) {
-        add(&self.held, 1);
+        self.counted().held += 1;
     }
 
     /// A key that was held is released from now on.
     pub(super) fn note_released(&self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
+        self.counted().held -= 1;
     }
 
     pub(super) fn read(&self, keys: usize) -> LockStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        LockStats {
-            acquired: read(&self.acquired),
-            busy: read(&self.busy),
-            timed_out: read(&self.timed_out),
-            failed: read(&self.failed),
-            left: read(&self.left),
-            waited: Duration::from_nanos(read(&self.waited)),
-            wait_times: self.wait_times.read(),
-            renewed: read(&self.renewed),
-            renewals_failed: read(&self.renewals_failed),
-            lost: read(&self.lost),
-            held: read(&self.held),
-            keys: keys as u64,
-        }
+        let counted = *self.counted();
+        LockStats { wait_times: self.wait_times.read(), keys: keys as u64, ..counted }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, LockStats> {
+        // A panic cannot leave it half changed: these are numbers.
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,29 +121,26 @@ impl LockCounters {
 pub(super) struct CountedAttempt<'a> {
     counters: &'a LockCounters,
     began: Instant,
-    result: &'a AtomicU64,
+    result: fn(&mut LockStats) -> &mut u64,
 }
 
 impl CountedAttempt<'_> {
     pub(super) fn end(mut self, error: Option<&LockError>) {
         self.result = match error.map(LockError::kind) {
-            None => &self.counters.acquired,
-            Some(LockErrorKind::Busy) => &self.counters.busy,
-            Some(LockErrorKind::TimedOut) => &self.counters.timed_out,
-            Some(_) => &self.counters.failed,
+            None => |stats| &mut stats.acquired,
+            Some(LockErrorKind::Busy) => |stats| &mut stats.busy,
+            Some(LockErrorKind::TimedOut) => |stats| &mut stats.timed_out,
+            Some(_) => |stats| &mut stats.failed,
         };
     }
 }
 
 impl Drop for CountedAttempt<'_> {
     fn drop(&mut self) {
-        add(self.result, 1);
         let waited = self.began.elapsed();
         self.counters.wait_times.note(waited);
-        add(&self.counters.waited, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        let mut counted = self.counters.counted();
+        *(self.result)(&mut counted) += 1;
+        counted.waited += waited;
     }
-}
-
-fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
 }

@@ -14,13 +14,14 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
     };
     match fields.as_slice() {
         [Value::Int(1), fence] => granted(fence),
-        [Value::Int(2), left, fence, renewed] => busy(left, fence, renewed),
-        [Value::Int(2), left, fence, renewed, ahead] => match busy(left, fence, renewed)? {
-            Attempt::Busy(busy) => {
-                Some(Attempt::Busy(busy.behind(u32::try_from(ahead.whole()?).ok()?)))
-            }
-            granted @ Attempt::Granted(_) => Some(granted),
-        },
+        [Value::Int(2), left, fence, renewed, ahead @ ..] => {
+            let ahead = match ahead {
+                [] => None,
+                [ahead] => Some(u32::try_from(ahead.whole()?).ok()?),
+                _ => return None,
+            };
+            Some(Attempt::Busy(Busy { ahead, ..busy(left, fence, renewed)? }))
+        }
         _ => None,
     }
 }
@@ -29,20 +30,16 @@ fn granted(fence: &Value) -> Option<Attempt> {
     Some(Attempt::Granted(Grant { fence: Some(fence.whole()?), term: Term::Lease }))
 }
 
-fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
-    let (Value::Int(left), Value::Int(fence)) = (left, fence) else {
-        return None;
+/// Without a rest of the lease, the name is not a lock, or it is free and other callers are first.
+fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Busy> {
+    let (Value::Int(left), Value::Int(fence)) = (left, fence) else { return None };
+    let renewed_at = renewed.whole();
+    let holder = match u64::try_from(*fence) {
+        Ok(grant) => Some(Holder { grant, renewed_at: renewed_at? }),
+        Err(_) => None,
     };
-    let mut busy = Busy::new();
-    // Without a rest of the lease, the name is not a lock, or it is free and other callers are
-    // first.
-    if let Ok(left) = u64::try_from(*left) {
-        busy = busy.for_another(Duration::from_millis(left));
-    }
-    if let Ok(grant) = u64::try_from(*fence) {
-        busy = busy.held_by(Holder { grant, renewed_at: renewed.whole()? });
-    }
-    Some(Attempt::Busy(busy))
+    let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
+    Some(Busy { holder, remaining, ahead: None })
 }
 
 /// The reply of the scripts `renew` and `verify`.

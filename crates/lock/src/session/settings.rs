@@ -6,7 +6,7 @@ use bellwether::ConfigError;
 use bellwether::adapter::namespace_of;
 use bellwether::adapter::{duration_within, number_within};
 
-use crate::drift::dependable;
+use crate::instants::dependable;
 
 /// The settings of a lock by sessions.
 #[derive(Clone, Debug)]

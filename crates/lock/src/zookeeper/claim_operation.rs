@@ -73,10 +73,10 @@ impl<'a> ClaimOperation<'a> {
                 QueuePosition::Missing => state = self.note(NodeState::Absent),
                 QueuePosition::Behind(ahead, _) if is_try => {
                     self.give_up().await;
-                    return Ok(Attempt::Busy(Busy::new().behind(ahead)));
+                    return Ok(Attempt::Busy(Busy { ahead: Some(ahead), ..Busy::new() }));
                 }
                 QueuePosition::Behind(ahead, _) if Instant::now() >= ends => {
-                    return Ok(Attempt::Busy(Busy::new().behind(ahead)));
+                    return Ok(Attempt::Busy(Busy { ahead: Some(ahead), ..Busy::new() }));
                 }
                 QueuePosition::Behind(_, last) => {
                     self.wait_for(&last, ends).await?;

@@ -212,7 +212,7 @@ async fn the_end_of_a_session_is_reported_at_once() {
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     sleep(LEASE * 4).await;
     assert!(!held.is_lost());
-    session.send_replace(true);
+    session.send_replace(Some(Instant::now()));
     assert_eq!(lost_after(&held, SECOND).await, Duration::ZERO);
     drop(held);
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::quorum::{NodeAnswer, NodeRenewal, QuorumOutcome};
 use super::{millis, prove, prove_single, reply, script, token};
-use crate::drift::dependable;
+use crate::instants::dependable;
 use crate::{
     Attempt, Claim, Grant, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request,
     Term,

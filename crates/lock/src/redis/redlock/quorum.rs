@@ -53,8 +53,8 @@ pub(super) fn attempted(answers: &[Result<NodeAnswer, LockError>]) -> QuorumOutc
     }
     // When this many leases have ended, a quorum of nodes can be free.
     ends.sort();
-    let last = ends.get(quorum - granted - 1).filter(|left| **left < Duration::MAX);
-    QuorumOutcome::Busy(last.map_or_else(Busy::new, |left| Busy::new().for_another(*left)))
+    let remaining = ends.get(quorum - granted - 1).copied().filter(|left| *left < Duration::MAX);
+    QuorumOutcome::Busy(Busy { remaining, ..Busy::new() })
 }
 
 /// The outcome of a renewal, if the answers decide it.

@@ -11,7 +11,7 @@ use bellwether_lock::{
     Released, Request, Session, TakeOver,
 };
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
@@ -33,7 +33,7 @@ struct Script {
     /// The delays of a request and of its answer.
     delays: HashMap<Operation, (Duration, Duration)>,
     patience: Vec<Duration>,
-    session: Option<watch::Receiver<bool>>,
+    session: Option<watch::Receiver<Option<Instant>>>,
     is_silent: bool,
 }
 
@@ -46,8 +46,8 @@ impl Scripted {
     }
 
     /// One whose grants end with a session.
-    pub(crate) fn by_session() -> (Self, watch::Sender<bool>) {
-        let (end, ended) = watch::channel(false);
+    pub(crate) fn by_session() -> (Self, watch::Sender<Option<Instant>>) {
+        let (end, ended) = watch::channel(None);
         let this = Self::default();
         this.script().session = Some(ended);
         (this, end)
