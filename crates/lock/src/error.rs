@@ -85,6 +85,12 @@ impl LockError {
         Self { was_busy: true, ..self }
     }
 
+    /// The same error, which says before what was done.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(super) fn during(self, what: &str) -> Self {
+        Self { message: format!("{what}: {}", self.message).into(), ..self }
+    }
+
     pub(super) fn was_busy(&self) -> bool {
         self.was_busy
     }

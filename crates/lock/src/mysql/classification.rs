@@ -17,7 +17,7 @@ pub(super) fn classify(error: Error) -> SessionError {
         Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
             SessionError::broken(LockErrorKind::Unreachable, "the connection is closed")
         }
-        Error::Driver(_) | Error::Other(_) | Error::Url(_) => malformed(),
+        Error::Driver(_) | Error::Other(_) | Error::Url(_) => SessionError::malformed(),
     }
 }
 
@@ -36,10 +36,6 @@ fn of_server(error: &ServerError) -> SessionError {
         }
         _ => SessionError::refused(LockErrorKind::Refused, message),
     }
-}
-
-pub(super) fn malformed() -> SessionError {
-    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether another claim has the row. MariaDB reports a lock wait timeout even for `NOWAIT`.
@@ -84,7 +80,7 @@ mod tests {
         for code in [1213, 3058, 1205] {
             let error = classify(server_error(code));
             assert!(!error.is_broken(), "{code}");
-            let error = error.during("mysql", "asking for", &Key::of("stock"));
+            let error = error.during("mysql", "asking for", Some(&Key::of("stock")));
             assert_eq!(error.kind(), LockErrorKind::Refused);
             assert!(error.to_string().contains("stock#"), "{error}");
             let source = std::error::Error::source(&error).expect("the error of the driver");

@@ -5,25 +5,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
-use super::classification::{classify, is_forbidden, malformed};
+use super::classification::{classify, is_forbidden};
 use super::session::MySqlSession;
 use crate::LockErrorKind;
-use crate::session::SessionError;
+use crate::session::{DatabaseSession, SessionError};
 
 /// The next number, in a transaction of its own. No other transaction sees the row that it inserts.
 pub(super) async fn next(session: &mut MySqlSession) -> Result<u64, SessionError> {
-    number(
-        session,
+    let next = session.number(
         "START TRANSACTION; INSERT INTO bellwether_fences () VALUES (); \
          DELETE FROM bellwether_fences WHERE id = LAST_INSERT_ID(); COMMIT; \
          SELECT LAST_INSERT_ID()",
-    )
-    .await
-}
-
-async fn number(session: &mut MySqlSession, statements: &str) -> Result<u64, SessionError> {
-    let last = session.last(statements).await?.ok_or_else(malformed)?;
-    last.number()?.ok_or_else(malformed)
+    );
+    next.await?.ok_or_else(SessionError::malformed)
 }
 
 /// A connection that counts, for sessions whose transaction stays open: a number must be committed
@@ -57,12 +51,8 @@ impl FenceCounter {
         self.give_back(session, counted)
     }
 
-    fn give_back(
-        &self,
-        session: MySqlSession,
-        counted: Result<u64, SessionError>,
-    ) -> Result<u64, SessionError> {
-        // After an error, a transaction may be open.
+    /// Keeps the connection. After an error, a transaction may be open.
+    fn give_back<T, E>(&self, session: MySqlSession, counted: Result<T, E>) -> Result<T, E> {
         if counted.is_ok() {
             *self.idle() = Some(session);
         }
@@ -80,7 +70,7 @@ pub(super) async fn prepare(session: &mut MySqlSession) -> Result<(), SessionErr
         return Ok(());
     }
     let now = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)";
-    let now = number(session, now).await?;
+    let now = session.number(now).await?.ok_or_else(SessionError::malformed)?;
     let statement = format!(
         "CREATE TABLE IF NOT EXISTS bellwether_fences \
          (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY) \

@@ -12,7 +12,6 @@ pub use self::options::MySqlOptions;
 use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::{Sessions, by_sessions};
-use crate::LockError;
 
 /// Named locks (`GET_LOCK`) of a MariaDB or MySQL server, each on a connection kept for it.
 ///
@@ -87,18 +86,3 @@ by_sessions!(MySqlLock, MySqlOptions, NamedLocks);
 pub struct MySqlRowLock(Sessions<Rows>);
 
 by_sessions!(MySqlRowLock, MySqlOptions, Rows);
-
-impl MySqlOptions {
-    /// As [`MySqlLock::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn connect(self) -> Result<MySqlLock, LockError> {
-        MySqlLock::connect(self).await
-    }
-
-    /// As [`MySqlLock::connect_lazily`].
-    pub fn connect_lazily(self) -> MySqlLock {
-        MySqlLock::connect_lazily(self)
-    }
-}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mysql_async::{Opts, OptsBuilder};
 
-use crate::session::{DatabaseAddress, SessionOptions, SessionSettings};
+use crate::session::{DatabaseAddress, SessionOptions};
 
 /// The options of a connection to a MariaDB or MySQL server.
 ///
@@ -51,14 +51,14 @@ impl fmt::Debug for MySqlAddress {
 impl MySqlOptions {
     /// The options of the client.
     pub(super) fn connecting(&self) -> OptsBuilder {
-        let SessionSettings { session, timeout, .. } = &self.settings;
+        let Self { address, session_timeout: session, timeout, .. } = self;
         let seconds = session.as_secs() + u64::from(session.subsec_nanos() > 0);
         let wait = timeout.as_secs().max(1);
         let silence = format!(
             "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
         );
         // Settings that are given here need no request. The address is not replaced by a socket.
-        OptsBuilder::from_opts(self.address.0.clone())
+        OptsBuilder::from_opts(address.0.clone())
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))
             .wait_timeout(Some(usize::try_from(seconds).unwrap_or(usize::MAX)))

@@ -1,25 +1,20 @@
 //! Rows: `SELECT ... FOR UPDATE`, in a transaction that stays open.
 
-use std::fmt;
-use std::future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bellwether::adapter::jitter;
-use futures_util::future::BoxFuture;
 use mysql_async::consts::StatusFlags;
-use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
 use super::classification::{classify, is_locked};
 use super::fence::FenceCounter;
-use super::session::{MySqlSession, WaitingStatement};
+use super::session::MySqlSession;
 use super::{MySqlOptions, fence};
-use crate::session::{Database, Name, SessionError, TakenName};
+use crate::session::{Database, DatabaseSession, Name, SessionError, TakenName};
 
 /// The rows of a table.
 pub(super) struct Rows {
-    options: MySqlOptions,
     counter: FenceCounter,
     /// How many rows were freed: the first release and each 64th after it remove old rows.
     freed: AtomicU64,
@@ -34,10 +29,6 @@ enum RowState {
 }
 
 impl Rows {
-    pub(super) fn new(options: MySqlOptions) -> Self {
-        Self { counter: FenceCounter::new(options.clone()), options, freed: AtomicU64::new(0) }
-    }
-
     /// Locks the row of a name. If it succeeds, the transaction stays open.
     async fn lock(
         session: &mut MySqlSession,
@@ -120,13 +111,10 @@ fn is_open(session: &MySqlSession) -> bool {
 }
 
 impl Database for Rows {
-    const NAME: &'static str = "mysql";
-
     type Session = MySqlSession;
-    type Interrupt = WaitingStatement;
 
-    async fn connect(&self) -> Result<MySqlSession, SessionError> {
-        MySqlSession::open(&self.options).await
+    fn new(options: &MySqlOptions) -> Self {
+        Self { counter: FenceCounter::new(options.clone()), freed: AtomicU64::new(0) }
     }
 
     async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
@@ -157,12 +145,12 @@ impl Database for Rows {
         let asked = Instant::now();
         // After the fence was counted: if the session has ended before, the next holder may have a
         // smaller fence.
-        self.ping(session).await?;
+        session.ping().await?;
         Ok(Some(TakenName { fence, asked }))
     }
 
     async fn holds(&self, session: &mut MySqlSession, _: &Name) -> Result<bool, SessionError> {
-        self.ping(session).await?;
+        session.ping().await?;
         Ok(is_open(session))
     }
 
@@ -173,31 +161,6 @@ impl Database for Rows {
             Self::clean_up(session).await?;
         }
         Ok(was_held)
-    }
-
-    async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        session.conn.ping().await.map_err(classify)
-    }
-
-    fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
-        session.waiting()
-    }
-
-    async fn interrupt(&self, of: WaitingStatement) {
-        if let Err(error) = of.interrupt(&self.options).await {
-            tracing::debug!(target: "bellwether::lock", ?error, "a wait in mysql was not interrupted");
-        }
-    }
-
-    /// Never completes: a connection that is not read from reports nothing.
-    fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
-        Box::pin(future::pending())
-    }
-}
-
-impl fmt::Debug for Rows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.options.fmt(f)
     }
 }
 

@@ -1,12 +1,12 @@
 //! A session with a server.
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, FromValueError, Row};
+use mysql_async::{Conn, Error, Row};
 use uuid::Uuid;
 
-use super::MySqlOptions;
-use super::classification::{classify, malformed};
-use crate::session::SessionError;
+use super::classification::classify;
+use super::options::{MySqlAddress, MySqlOptions};
+use crate::session::{DatabaseSession, SessionError};
 
 /// A connection.
 pub(super) struct MySqlSession {
@@ -24,11 +24,6 @@ pub(super) struct WaitingStatement {
 }
 
 impl MySqlSession {
-    pub(super) async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
-        let conn = Conn::new(options.connecting()).await.map_err(classify)?;
-        Ok(Self { conn, tag: Uuid::new_v4() })
-    }
-
     /// Runs statements.
     pub(super) async fn run(&mut self, statements: &str) -> Result<(), SessionError> {
         self.try_run(statements).await.map_err(classify)
@@ -38,19 +33,19 @@ impl MySqlSession {
         self.conn.query_drop(statements).await
     }
 
-    /// Runs statements, and returns the first value of the very last row. `None`: there was no row.
-    pub(super) async fn last(
-        &mut self,
-        statements: &str,
-    ) -> Result<Option<FirstValue>, SessionError> {
-        self.try_last(statements).await.map_err(classify)
+    /// The number that the last of these statements gives.
+    pub(super) async fn number(&mut self, statements: &str) -> Result<Option<u64>, SessionError> {
+        let last = self.try_last(statements).await.map_err(classify)?;
+        let number: Option<Result<Option<u64>, _>> = last.and_then(|row| row.get_opt(0));
+        number.and_then(Result::ok).ok_or_else(SessionError::malformed)
     }
 
-    pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<FirstValue>, Error> {
+    /// Runs statements, and returns the very last row, if there was any.
+    pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<Row>, Error> {
         let mut results = self.conn.query_iter(statements).await?;
         let mut last = None;
         while !results.is_empty() {
-            results.for_each(|row| last = Some(FirstValue(row))).await?;
+            results.for_each(|row| last = Some(row)).await?;
         }
         // The error of a statement that failed after others is reported here.
         results.drop_result().await?;
@@ -68,36 +63,37 @@ impl MySqlSession {
         results.drop_result().await.map_err(classify)?;
         Ok(texts)
     }
-
-    pub(super) fn waiting(&self) -> WaitingStatement {
-        WaitingStatement { connection: self.conn.id(), tag: self.tag }
-    }
 }
 
-impl WaitingStatement {
+impl DatabaseSession for MySqlSession {
+    const NAME: &'static str = "mysql";
+
+    type Address = MySqlAddress;
+    type Interrupt = WaitingStatement;
+
+    async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
+        let conn = Conn::new(options.connecting()).await.map_err(classify)?;
+        Ok(Self { conn, tag: Uuid::new_v4() })
+    }
+
+    async fn ping(&mut self) -> Result<(), SessionError> {
+        self.conn.ping().await.map_err(classify)
+    }
+
+    fn interrupt_of(&self) -> WaitingStatement {
+        WaitingStatement { connection: self.conn.id(), tag: self.tag }
+    }
+
     /// Ends the statement, if it still runs.
-    pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), SessionError> {
-        let mut session = MySqlSession::open(options).await?;
-        let id = self.connection;
-        let tag = self.tag;
+    async fn interrupt(of: WaitingStatement, options: &MySqlOptions) -> Result<(), SessionError> {
+        let mut session = Self::open(options).await?;
+        let WaitingStatement { connection: id, tag } = of;
         let find = format!(
             "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
         );
-        if session.last(&find).await?.is_some() {
+        if session.try_last(&find).await.map_err(classify)?.is_some() {
             session.run(&format!("KILL QUERY {id}")).await?;
         }
         Ok(())
-    }
-}
-
-/// The first value of a row.
-#[derive(Debug)]
-pub(super) struct FirstValue(Row);
-
-impl FirstValue {
-    /// A number, or `NULL`.
-    pub(super) fn number(&self) -> Result<Option<u64>, SessionError> {
-        let number: Option<Result<Option<u64>, FromValueError>> = self.0.get_opt(0);
-        number.and_then(Result::ok).ok_or_else(malformed)
     }
 }

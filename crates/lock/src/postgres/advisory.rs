@@ -1,26 +1,19 @@
 //! Advisory locks of sessions.
 
-use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
-use tokio_postgres::{CancelToken, NoTls};
 
 use super::PostgresOptions;
-use super::classification::{classify, is_late, malformed};
+use super::classification::{classify, is_late};
 use super::session::PostgresSession;
 use crate::LockErrorKind;
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.
-pub(super) struct Advisory(PostgresOptions);
+pub(super) struct Advisory;
 
 impl Advisory {
-    pub(super) fn new(options: PostgresOptions) -> Self {
-        Self(options)
-    }
-
     /// Whether the session has an advisory lock. It never has more than one.
     async fn has_any(session: &PostgresSession) -> Result<bool, SessionError> {
         let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
@@ -33,18 +26,11 @@ impl Advisory {
     }
 }
 
-fn number(text: &str) -> Result<u64, SessionError> {
-    text.parse().map_err(|_| malformed())
-}
-
 impl Database for Advisory {
-    const NAME: &'static str = "postgres";
-
     type Session = PostgresSession;
-    type Interrupt = CancelToken;
 
-    async fn connect(&self) -> Result<PostgresSession, SessionError> {
-        PostgresSession::open(&self.0).await
+    fn new(_: &PostgresOptions) -> Self {
+        Self
     }
 
     async fn prepare(&self, session: &mut PostgresSession) -> Result<(), SessionError> {
@@ -52,7 +38,7 @@ impl Database for Advisory {
             return Ok(());
         }
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-        let now = number(&session.last(now).await?.ok_or_else(malformed)?)?;
+        let now = session.number(now).await?.ok_or_else(SessionError::malformed)?;
         let make =
             format!("CREATE SEQUENCE IF NOT EXISTS bellwether_fences START WITH {now} CACHE 1");
         let Err(error) = session.run(&make).await else { return Ok(()) };
@@ -75,8 +61,8 @@ impl Database for Advisory {
         let take = format!(
             "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
         );
-        let Some(fence) = session.last(&take).await? else { return Ok(None) };
-        Ok(Some(TakenName { fence: number(&fence)?, asked }))
+        let fence = session.number(&take).await?;
+        Ok(fence.map(|fence| TakenName { fence, asked }))
     }
 
     /// Waits for the lock, and then asks for the fence. The second request shows that the session
@@ -99,8 +85,8 @@ impl Database for Advisory {
             Err(error) => return Err(classify(error)),
         }
         let asked = Instant::now();
-        let fence = session.last("SELECT nextval('bellwether_fences')").await?;
-        let fence = number(&fence.ok_or_else(malformed)?)?;
+        let fence = session.number("SELECT nextval('bellwether_fences')").await?;
+        let fence = fence.ok_or_else(SessionError::malformed)?;
         Ok(Some(TakenName { fence, asked }))
     }
 
@@ -113,33 +99,5 @@ impl Database for Advisory {
         // Unlocks all, because another claim will use the session.
         let free = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all()");
         Ok(session.last(&free).await?.as_deref() == Some("t"))
-    }
-
-    async fn ping(&self, session: &mut PostgresSession) -> Result<(), SessionError> {
-        session.run("").await
-    }
-
-    fn interrupt_of(&self, session: &PostgresSession) -> CancelToken {
-        session.client.cancel_token()
-    }
-
-    async fn interrupt(&self, of: CancelToken) {
-        if let Err(error) = of.cancel_query(NoTls).await {
-            tracing::debug!(target: "bellwether::lock", %error, "a wait in postgres was not interrupted");
-        }
-    }
-
-    fn ended(session: &PostgresSession) -> BoxFuture<'static, ()> {
-        let mut ended = session.ended.clone();
-        Box::pin(async move {
-            // No value is ever sent: an error is the end of the session.
-            while ended.changed().await.is_ok() {}
-        })
-    }
-}
-
-impl fmt::Debug for Advisory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -48,10 +48,6 @@ fn of_server(reported: &DbError) -> SessionError {
     }
 }
 
-pub(super) fn malformed() -> SessionError {
-    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
-}
-
 /// Whether the wait was too long.
 pub(super) fn is_late(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)

@@ -9,7 +9,6 @@ pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
 use super::session::{Sessions, by_sessions};
-use crate::LockError;
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -56,18 +55,3 @@ use crate::LockError;
 pub struct PostgresLock(Sessions<Advisory>);
 
 by_sessions!(PostgresLock, PostgresOptions, Advisory);
-
-impl PostgresOptions {
-    /// As [`PostgresLock::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn connect(self) -> Result<PostgresLock, LockError> {
-        PostgresLock::connect(self).await
-    }
-
-    /// As [`PostgresLock::connect_lazily`].
-    pub fn connect_lazily(self) -> PostgresLock {
-        PostgresLock::connect_lazily(self)
-    }
-}

@@ -1,22 +1,51 @@
 //! A session with a server.
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
+use tokio_postgres::{CancelToken, Client, NoTls, SimpleQueryMessage};
 
-use super::PostgresOptions;
-use super::classification::{classify, malformed};
-use crate::session::SessionError;
+use super::classification::classify;
+use super::options::{PostgresAddress, PostgresOptions};
+use crate::session::{DatabaseSession, SessionError};
 
 /// A connection.
 pub(super) struct PostgresSession {
     pub(super) client: Client,
-    pub(super) ended: watch::Receiver<()>,
+    ended: watch::Receiver<()>,
     connection: AbortHandle,
 }
 
 impl PostgresSession {
-    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
+    pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
+        self.client.batch_execute(statements).await.map_err(classify)
+    }
+
+    /// Runs statements, and returns the first value of the very last row, which may be null.
+    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
+        let messages = self.client.simple_query(statements).await.map_err(classify)?;
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let last = rows.last().ok_or_else(SessionError::malformed)?;
+        Ok(last.try_get(0).map_err(classify)?.map(str::to_owned))
+    }
+
+    /// The same, as a number.
+    pub(super) async fn number(&self, statements: &str) -> Result<Option<u64>, SessionError> {
+        let last = self.last(statements).await?;
+        last.map(|text| text.parse().map_err(|_| SessionError::malformed())).transpose()
+    }
+}
+
+impl DatabaseSession for PostgresSession {
+    const NAME: &'static str = "postgres";
+
+    type Address = PostgresAddress;
+    type Interrupt = CancelToken;
+
+    async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
         let connected = options.address.0.connect(NoTls).await;
         let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
@@ -27,7 +56,7 @@ impl PostgresSession {
             drop(open);
         });
         let session = Self { client, ended, connection: connection.abort_handle() };
-        let millis = options.settings.session.as_millis();
+        let millis = options.session_timeout.as_millis();
         // The client cancels waits, not the server.
         session
             .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
@@ -38,23 +67,24 @@ impl PostgresSession {
         Ok(session)
     }
 
-    pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
-        self.client.batch_execute(statements).await.map_err(classify)
+    async fn ping(&mut self) -> Result<(), SessionError> {
+        self.run("").await
     }
 
-    /// Runs statements, and returns the first value of the very last row, which may be null.
-    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
-        self.try_last(statements).await.map_err(classify)?.ok_or_else(malformed)
+    fn interrupt_of(&self) -> CancelToken {
+        self.client.cancel_token()
     }
 
-    pub(super) async fn try_last(&self, statements: &str) -> Result<Option<Option<String>>, Error> {
-        let messages = self.client.simple_query(statements).await?;
-        let rows = messages.iter().filter_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        let last = rows.last().map(|row| row.try_get(0)).transpose()?;
-        Ok(last.map(|value| value.map(str::to_owned)))
+    async fn interrupt(of: CancelToken, _: &PostgresOptions) -> Result<(), SessionError> {
+        of.cancel_query(NoTls).await.map_err(classify)
+    }
+
+    fn ended(&self) -> BoxFuture<'static, ()> {
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            // No value is ever sent: an error is the end of the session.
+            while ended.changed().await.is_ok() {}
+        })
     }
 }
 

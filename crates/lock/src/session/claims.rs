@@ -1,12 +1,12 @@
 //! The claims of this process that wait or hold, and the handles of their tasks.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
-use crate::{Attempt, LockError, Released, Renew, Token};
+use crate::{Grant, LockError, Released, Token};
 
 /// The task of each claim. Claims that neither wait nor hold have none.
 #[derive(Debug, Default)]
@@ -15,39 +15,22 @@ pub(super) struct Claims {
     tasks: Mutex<HashMap<Token, TaskHandle>>,
 }
 
-/// The entry of a claim in the table.
-pub(super) enum ClaimEntry {
-    /// The claim has a task.
-    There(TaskHandle),
-    /// The claim has no task: start one with this slot.
-    New(ClaimSlot),
-}
-
-/// Sends requests to the task of a claim.
+/// Reaches the task of a claim.
 #[derive(Clone, Debug)]
 pub(super) struct TaskHandle {
     asks: mpsc::UnboundedSender<ClaimRequest>,
-    wish: Arc<watch::Sender<Wish>>,
+    /// Cancelled to end a wait. A request would have to wait for it.
+    pub(super) leave: CancellationToken,
+    /// Cancelled to close the connection, whatever the task is doing.
+    pub(super) close: CancellationToken,
 }
 
 /// A request to the task of a claim.
 pub(super) enum ClaimRequest {
-    /// The claim is asked for once more.
-    Again(oneshot::Sender<Result<Attempt, LockError>>),
-    /// Asks whether the claim still holds its key.
-    IsHeld(oneshot::Sender<Result<Renew, LockError>>),
+    /// Asks whether the claim still holds its key. The answer is its grant, if it does.
+    Check(oneshot::Sender<Option<Grant>>),
     /// Gives the key up.
     Free(oneshot::Sender<Result<Released, LockError>>),
-}
-
-/// What a task should do whatever it is doing. A request would have to wait.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wish {
-    None,
-    /// Stop waiting.
-    Leave,
-    /// Close the connection.
-    Close,
 }
 
 /// The entry of a running task in the table. Dropping this removes it.
@@ -55,26 +38,23 @@ pub(super) enum Wish {
 pub(super) struct ClaimSlot {
     claims: Weak<Claims>,
     token: Token,
-    /// Tells this entry from a later one of the same claim.
-    ours: Arc<watch::Sender<Wish>>,
     pub(super) asks: mpsc::UnboundedReceiver<ClaimRequest>,
+    pub(super) leave: CancellationToken,
+    pub(super) close: CancellationToken,
 }
 
 impl Claims {
-    pub(super) fn join(self: &Arc<Self>, token: Token) -> ClaimEntry {
+    /// The task of a claim. Without one, an error with the slot for a task to start.
+    pub(super) fn join(self: &Arc<Self>, token: Token) -> Result<TaskHandle, ClaimSlot> {
         let mut tasks = self.tasks();
-        let entry = tasks.entry(token);
-        if let Entry::Occupied(there) = &entry {
-            // A task that takes no more requests is about to end.
-            if !there.get().asks.is_closed() {
-                return ClaimEntry::There(there.get().clone());
-            }
+        // A task that takes no more requests is about to end.
+        if let Some(there) = tasks.get(&token).filter(|there| !there.asks.is_closed()) {
+            return Ok(there.clone());
         }
         let (ask, asks) = mpsc::unbounded_channel();
-        let wish = Arc::new(watch::Sender::new(Wish::None));
-        let ours = Arc::clone(&wish);
-        entry.insert_entry(TaskHandle { asks: ask, wish });
-        ClaimEntry::New(ClaimSlot { claims: Arc::downgrade(self), token, ours, asks })
+        let [leave, close] = [(); 2].map(|()| CancellationToken::new());
+        tasks.insert(token, TaskHandle { asks: ask, leave: leave.clone(), close: close.clone() });
+        Err(ClaimSlot { claims: Arc::downgrade(self), token, asks, leave, close })
     }
 
     pub(super) fn find(&self, token: Token) -> Option<TaskHandle> {
@@ -100,24 +80,15 @@ impl TaskHandle {
         self.asks.send(ask(answer)).ok()?;
         answered.await.ok()
     }
-
-    pub(super) fn wish(&self, wish: Wish) {
-        self.wish.send_replace(wish);
-    }
-}
-
-impl ClaimSlot {
-    pub(super) fn wishes(&self) -> watch::Receiver<Wish> {
-        self.ours.subscribe()
-    }
 }
 
 impl Drop for ClaimSlot {
     fn drop(&mut self) {
+        self.asks.close();
         let Some(claims) = self.claims.upgrade() else { return };
         let mut tasks = claims.tasks();
-        // A later task of the same claim may have an entry already: only our own is removed.
-        if tasks.get(&self.token).is_some_and(|there| Arc::ptr_eq(&there.wish, &self.ours)) {
+        // A later task of the same claim may have an entry already: it takes requests.
+        if tasks.get(&self.token).is_some_and(|there| there.asks.is_closed()) {
             tasks.remove(&self.token);
         }
     }

@@ -1,30 +1,54 @@
 //! What a lock by sessions needs of a database.
 
-use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{self, BoxFuture};
 use tokio::time::Instant;
 
-use super::{Name, SessionError};
+use super::{DatabaseAddress, Name, SessionError, SessionOptions};
 
-/// A database whose sessions can hold a name.
-///
-/// When a future of an operation is dropped before its end, its session has to be dropped as well.
-/// The exception is [`interrupt`](Database::interrupt).
-pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
+/// A session with a server. Dropping it ends it.
+pub(crate) trait DatabaseSession: Sized + Send + 'static {
     /// The name of the system, for messages.
     const NAME: &'static str;
 
-    /// One session. Dropping it ends it.
-    type Session: Send + 'static;
+    type Address: DatabaseAddress;
 
     /// What interrupts a wait.
     type Interrupt: Send + 'static;
 
     /// Begins a session. The server ends it when it receives nothing for the session timeout of the
-    /// settings.
-    fn connect(&self) -> impl Future<Output = Result<Self::Session, SessionError>> + Send;
+    /// options.
+    fn open(
+        options: &SessionOptions<Self::Address>,
+    ) -> impl Future<Output = Result<Self, SessionError>> + Send;
+
+    /// Sends a request that keeps the session alive.
+    fn ping(&mut self) -> impl Future<Output = Result<(), SessionError>> + Send;
+
+    /// What [`interrupt`](DatabaseSession::interrupt) needs of the session.
+    fn interrupt_of(&self) -> Self::Interrupt;
+
+    /// Ends what a session waits for, over a connection of its own.
+    fn interrupt(
+        of: Self::Interrupt,
+        options: &SessionOptions<Self::Address>,
+    ) -> impl Future<Output = Result<(), SessionError>> + Send;
+
+    /// Completes when the server reports the end of the session, if it does so unasked.
+    fn ended(&self) -> BoxFuture<'static, ()> {
+        future::pending().boxed()
+    }
+}
+
+/// A database whose sessions can hold a name.
+///
+/// When a future of an operation is dropped before its end, its session has to be dropped as well.
+pub(crate) trait Database: Send + Sync + 'static {
+    type Session: DatabaseSession;
+
+    fn new(options: &AddressedOptions<Self>) -> Self;
 
     /// Creates the tables that are missing.
     fn prepare(
@@ -63,22 +87,11 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
         session: &mut Self::Session,
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
-
-    /// Sends a request that keeps the session alive.
-    fn ping(
-        &self,
-        session: &mut Self::Session,
-    ) -> impl Future<Output = Result<(), SessionError>> + Send;
-
-    /// What [`interrupt`](Database::interrupt) needs of the session.
-    fn interrupt_of(&self, session: &Self::Session) -> Self::Interrupt;
-
-    /// Ends what the session waits for, over a connection of its own.
-    fn interrupt(&self, of: Self::Interrupt) -> impl Future<Output = ()> + Send;
-
-    /// Completes when the server reports the end of the session, if it does so unasked.
-    fn ended(session: &Self::Session) -> BoxFuture<'static, ()>;
 }
+
+/// The options of the sessions of a database.
+pub(crate) type AddressedOptions<D> =
+    SessionOptions<<<D as Database>::Session as DatabaseSession>::Address>;
 
 /// A name that a session has taken.
 #[derive(Clone, Copy, Debug)]

@@ -10,12 +10,8 @@ use crate::{LockError, LockErrorKind};
 /// An error of a request to a database.
 #[derive(Debug)]
 pub(crate) struct SessionError {
-    kind: LockErrorKind,
-    message: String,
+    error: LockError,
     effect: Effect,
-    /// Whether the server had answered before that another claim has the name.
-    was_busy: bool,
-    source: Option<BoxError>,
 }
 
 /// What an error means for the session.
@@ -32,32 +28,38 @@ enum Effect {
 impl SessionError {
     /// The server refused the request.
     pub(crate) fn refused(kind: LockErrorKind, message: impl Into<String>) -> Self {
-        Self::new(kind, message, Effect::None)
+        Self { error: LockError::new(kind, message), effect: Effect::None }
     }
 
     /// The server does not know one of our tables.
     pub(crate) fn unprepared(message: impl Into<String>) -> Self {
-        let kind = LockErrorKind::Misconfigured;
-        Self::new(kind, message, Effect::Unprepared)
+        let error = LockError::new(LockErrorKind::Misconfigured, message);
+        Self { error, effect: Effect::Unprepared }
     }
 
     /// There is no session, or it cannot be used any more.
     pub(crate) fn broken(kind: LockErrorKind, message: impl Into<String>) -> Self {
-        Self::new(kind, message, Effect::Broken)
-    }
-
-    fn new(kind: LockErrorKind, message: impl Into<String>, effect: Effect) -> Self {
-        Self { kind, message: message.into(), effect, was_busy: false, source: None }
-    }
-
-    /// The server had answered that another claim has the name.
-    pub(super) fn while_busy(self) -> Self {
-        Self { was_busy: true, ..self }
+        Self { error: LockError::new(kind, message), effect: Effect::Broken }
     }
 
     /// There was no answer in time.
     pub(crate) fn late(limit: Duration) -> Self {
         Self::broken(LockErrorKind::NoReply, format!("no answer within {limit:?}"))
+    }
+
+    /// The answer is none that the request can have.
+    pub(crate) fn malformed() -> Self {
+        Self::broken(LockErrorKind::Malformed, "the answer is malformed")
+    }
+
+    /// The server had answered that another claim has the name.
+    pub(super) fn while_busy(self) -> Self {
+        Self { error: self.error.while_busy(), ..self }
+    }
+
+    /// Adds the error of the driver.
+    pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { error: self.error.with_source(source), ..self }
     }
 
     pub(crate) fn is_unprepared(&self) -> bool {
@@ -70,40 +72,22 @@ impl SessionError {
 
     /// Whether the session had ended before it was asked, if it was used before.
     pub(super) fn is_stale(&self) -> bool {
-        self.is_broken() && !self.is_late() && !self.was_busy
+        self.is_broken() && !self.is_late() && !self.error.was_busy()
     }
 
     pub(super) fn is_late(&self) -> bool {
-        self.kind == LockErrorKind::NoReply
+        self.error.kind() == LockErrorKind::NoReply
     }
 
-    /// Adds the error of the driver.
-    pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
-        Self { source: Some(source.into()), ..self }
-    }
-
-    pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> LockError {
-        let message = format!("{server}, {what} `{key}`: {}", self.message);
-        self.public(message)
-    }
-
-    pub(super) fn while_connecting(self, server: &str) -> LockError {
-        let message = format!("{server}, connecting: {}", self.message);
-        self.public(message)
-    }
-
-    fn public(self, message: String) -> LockError {
-        let error = LockError::new(self.kind, message);
-        let error = if self.was_busy { error.while_busy() } else { error };
-        match self.source {
-            Some(source) => error.with_source(source),
-            None => error,
-        }
+    /// The public error, which says what was done.
+    pub(crate) fn during(self, server: &str, what: &str, key: Option<&Key>) -> LockError {
+        let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+        self.error.during(&format!("{server}, {what}{of}"))
     }
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        self.error.fmt(f)
     }
 }

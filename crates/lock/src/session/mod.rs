@@ -14,35 +14,32 @@
 
 mod claim_task;
 mod claims;
-mod context;
 mod database;
 mod error;
 mod name;
 mod options;
 mod pool;
-mod settings;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::Watchers;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub use self::options::SessionOptions;
 
-pub(super) use self::database::{Database, TakenName};
+pub(super) use self::database::{AddressedOptions, Database, DatabaseSession, TakenName};
 pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::options::DatabaseAddress;
-pub(super) use self::settings::SessionSettings;
 
-use self::claim_task::ClaimTask;
-use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
-use self::context::SessionContext;
+use self::claim_task::{ClaimTask, SessionContext};
+use self::claims::{ClaimRequest, Claims};
 use self::pool::SessionPool;
-use super::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
+use super::{Attempt, Claim, Released, Renew, Request, Watch};
 use crate::{LocalQueues, LockError, LockErrorKind};
 
 /// A lock by the sessions of a database.
@@ -52,17 +49,19 @@ pub(super) struct Sessions<D: Database> {
 }
 
 impl<D: Database> Sessions<D> {
-    pub(super) fn new(database: D, settings: SessionSettings) -> Self {
-        let pool = SessionPool::new(database, &settings);
-        let watchers = Watchers::default();
-        let context = SessionContext { pool, settings, watchers, queues: LocalQueues::default() };
-        Self { claims: Arc::default(), context: Arc::new(context) }
+    pub(super) fn new(options: AddressedOptions<D>) -> Self {
+        let pool = Arc::new(SessionPool::new(options));
+        let (watchers, queues) = (Watchers::default(), LocalQueues::default());
+        let context = Arc::new(SessionContext { pool, watchers, queues });
+        Self { claims: Arc::default(), context }
     }
 
     /// Connects and creates missing tables, so that an error shows before the first request.
     pub(super) async fn prepare(&self) -> Result<(), LockError> {
-        let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
-        pooled.map(pool::PooledSession::give_back).map_err(|error| error.while_connecting(D::NAME))
+        let pooled = self.context.pool.get(Instant::now()).await;
+        let pooled = pooled.map_err(|error| error.during(D::Session::NAME, "connecting", None))?;
+        pooled.give_back();
+        Ok(())
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
@@ -73,60 +72,57 @@ impl<D: Database> Sessions<D> {
         self.context.queues.clone()
     }
 
-    pub(super) fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let ours = self.clone();
-        Box::pin(async move {
-            loop {
-                match ours.claims.join(request.claim.token()) {
-                    ClaimEntry::New(slot) => {
-                        let (answer, answered) = oneshot::channel();
-                        let task = ClaimTask::new(Arc::clone(&ours.context), request.clone(), slot);
-                        tokio::spawn(task.live(answer));
-                        let gone = || gone::<D>("asking for", request.claim.key());
-                        return answered.await.unwrap_or_else(|_| Err(gone()));
-                    }
-                    // `None` if the task ended meanwhile. Then this starts a new one.
-                    ClaimEntry::There(task) => {
-                        if let Some(attempt) = task.request(ClaimRequest::Again).await {
-                            return attempt;
-                        }
+    pub(super) async fn acquire(self, request: Request) -> Result<Attempt, LockError> {
+        let token = request.claim.token();
+        loop {
+            match self.claims.join(token) {
+                Err(slot) => {
+                    let (answer, answered) = oneshot::channel();
+                    let task = ClaimTask::new(Arc::clone(&self.context), request.clone(), slot);
+                    tokio::spawn(task.live(answer));
+                    let gone = SessionError::broken(LockErrorKind::Unreachable, GONE);
+                    return answered.await.unwrap_or_else(|_| {
+                        Err(gone.during(D::Session::NAME, "asking for", Some(request.claim.key())))
+                    });
+                }
+                // Without a grant, the task has ended or is about to. Then this starts a new one.
+                Ok(task) => {
+                    if let Some(Some(grant)) = task.request(ClaimRequest::Check).await {
+                        return Ok(Attempt::Granted(grant));
                     }
                 }
             }
-        })
+        }
     }
 
-    pub(super) fn renew(&self, claim: &Claim) -> LockFuture<Renew> {
-        let ours = self.clone();
-        let claim = claim.clone();
-        Box::pin(async move {
-            let Some(task) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
-            let answered = timeout(ours.longest(), task.request(ClaimRequest::IsHeld)).await;
-            let late = |_| late::<D>("renewing", claim.key(), ours.longest());
-            answered.map_err(late)?.unwrap_or(Ok(Renew::Lost))
-        })
+    pub(super) async fn renew(self, claim: Claim) -> Result<Renew, LockError> {
+        let Some(task) = self.claims.find(claim.token()) else { return Ok(Renew::Lost) };
+        let answered = timeout(self.longest(), task.request(ClaimRequest::Check)).await;
+        let is_held = answered.map_err(|_| self.late("renewing", &claim))?.flatten().is_some();
+        Ok(if is_held { Renew::Held } else { Renew::Lost })
     }
 
-    pub(super) fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let ours = self.clone();
-        Box::pin(async move {
-            let Some(task) = ours.claims.find(claim.token()) else {
-                return Ok(Released::NotHeld);
-            };
-            task.wish(Wish::Leave);
-            let Ok(answered) = timeout(ours.longest(), task.request(ClaimRequest::Free)).await
-            else {
+    pub(super) async fn release(self, claim: Claim) -> Result<Released, LockError> {
+        let Some(task) = self.claims.find(claim.token()) else { return Ok(Released::NotHeld) };
+        task.leave.cancel();
+        let answered = timeout(self.longest(), task.request(ClaimRequest::Free)).await;
+        answered
+            .unwrap_or_else(|_| {
                 // Closing the connection releases the key, too.
-                task.wish(Wish::Close);
-                return Err(late::<D>("releasing", claim.key(), ours.longest()));
-            };
-            answered.unwrap_or(Ok(Released::NotHeld))
-        })
+                task.close.cancel();
+                Some(Err(self.late("releasing", &claim)))
+            })
+            .unwrap_or(Ok(Released::NotHeld))
     }
 
     /// How long a healthy task takes to answer at most: it may finish other requests first.
     fn longest(&self) -> Duration {
-        self.context.settings.timeout * 3
+        self.context.pool.options.timeout * 3
+    }
+
+    fn late(&self, what: &str, claim: &Claim) -> LockError {
+        let late = SessionError::late(self.longest());
+        late.during(D::Session::NAME, what, Some(claim.key()))
     }
 }
 
@@ -148,8 +144,7 @@ macro_rules! by_sessions {
             /// A lock that connects when it is first used, for services that start before their
             /// database.
             pub fn connect_lazily(options: $options) -> Self {
-                let settings = options.settings.clone();
-                Self(Sessions::new($database::new(options), settings))
+                Self(Sessions::<$database>::new(options))
             }
         }
 
@@ -159,7 +154,7 @@ macro_rules! by_sessions {
             }
 
             fn acquire(&self, request: $crate::Request) -> $crate::LockFuture<$crate::Attempt> {
-                self.0.acquire(request)
+                Box::pin(self.0.clone().acquire(request))
             }
 
             fn renew(
@@ -167,14 +162,14 @@ macro_rules! by_sessions {
                 claim: &bellwether::store::Claim,
                 _: std::time::Duration,
             ) -> $crate::LockFuture<bellwether::store::Renew> {
-                self.0.renew(claim)
+                Box::pin(self.0.clone().renew(claim.clone()))
             }
 
             fn release(
                 &self,
                 claim: bellwether::store::Claim,
             ) -> $crate::LockFuture<$crate::Released> {
-                self.0.release(claim)
+                Box::pin(self.0.clone().release(claim))
             }
 
             fn local_queues(&self) -> $crate::LocalQueues {
@@ -188,15 +183,6 @@ macro_rules! by_sessions {
 
 pub(super) use by_sessions;
 
-fn gone<D: Database>(what: &str, key: &Key) -> LockError {
-    let message = "the task of the claim was dropped (is the runtime shutting down?)";
-    SessionError::broken(LockErrorKind::Unreachable, message).during(D::NAME, what, key)
-}
-
-fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> LockError {
-    SessionError::late(longest).during(D::NAME, what, key)
-}
-
 impl<D: Database> Clone for Sessions<D> {
     fn clone(&self) -> Self {
         Self { claims: Arc::clone(&self.claims), context: Arc::clone(&self.context) }
@@ -206,9 +192,10 @@ impl<D: Database> Clone for Sessions<D> {
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
-            .field("database", &self.context.pool.database)
-            .field("settings", &self.context.settings)
+            .field("options", &self.context.pool.options)
             .field("claims", &self.claims.len())
             .finish()
     }
 }
+
+const GONE: &str = "the task of the claim was dropped (is the runtime shutting down?)";

@@ -4,15 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
+use bellwether::adapter::{duration_within, namespace_of, number_within};
 
-use super::settings::SessionSettings;
+use crate::instants::dependable;
 
 /// The options of a lock by the sessions of a database, which its address tells: `MySqlOptions` and
 /// `PostgresOptions`.
 #[derive(Clone)]
 pub struct SessionOptions<A> {
     pub(crate) address: A,
-    pub(crate) settings: SessionSettings,
+    pub(crate) namespace: String,
+    /// How long a request may take, besides the wait for a holder.
+    pub(crate) timeout: Duration,
+    pub(crate) session_timeout: Duration,
+    pub(crate) connections: usize,
 }
 
 mod sealed {
@@ -52,7 +57,13 @@ impl<A: DatabaseAddress> SessionOptions<A> {
             return Err(ConfigError::Url { reason: A::NO_TLS });
         }
         let address = A::parse(url).ok_or(ConfigError::Url { reason: A::FORM })?;
-        Ok(Self { address, settings: SessionSettings::new(namespace)? })
+        Ok(Self {
+            address,
+            namespace: namespace_of(namespace)?,
+            timeout: Duration::from_secs(2),
+            session_timeout: Duration::from_secs(6),
+            connections: 64,
+        })
     }
 
     /// Sets how long the server may take for an answer, and for a connection. The patience of the
@@ -64,7 +75,9 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// # Errors
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let timeout = duration_within("timeout of the lock", timeout, least, most)?;
+        Ok(Self { timeout, ..self })
     }
 
     /// Sets the session timeout: the server ends a session from which it receives nothing for so
@@ -78,7 +91,9 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// # Errors
     /// If it is not from 1 s to one hour.
     pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.session(timeout)?, ..self })
+        let [least, most] = [Duration::from_secs(1), Duration::from_secs(60 * 60)];
+        let session_timeout = duration_within("session timeout of the lock", timeout, least, most)?;
+        Ok(Self { session_timeout, ..self })
     }
 
     /// Sets how many connections there may be at a time. Every claim has a connection of its own
@@ -92,7 +107,19 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// # Errors
     /// If it is not from 1 to 10,000.
     pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        Ok(Self { settings: self.settings.connections(connections)?, ..self })
+        let connections = number_within("connections of the lock", connections, 1, 10_000)?;
+        Ok(Self { connections, ..self })
+    }
+
+    /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less
+    /// than the session timeout, because clocks run at different speeds.
+    pub(super) fn certain(&self) -> Duration {
+        dependable(self.session_timeout)
+    }
+
+    /// How long after a request the next one is sent.
+    pub(super) fn pause(&self) -> Duration {
+        self.session_timeout / 3
     }
 }
 
@@ -101,7 +128,10 @@ impl<A: DatabaseAddress> fmt::Debug for SessionOptions<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(A::OPTIONS)
             .field("address", &self.address)
-            .field("settings", &self.settings)
+            .field("namespace", &self.namespace)
+            .field("timeout", &self.timeout)
+            .field("session_timeout", &self.session_timeout)
+            .field("connections", &self.connections)
             .finish()
     }
 }

@@ -1,41 +1,35 @@
 //! The pool of sessions: those in use, those that are idle, and how many there may be.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{mem, time::Duration};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Database, SessionError, SessionSettings};
+use super::database::AddressedOptions;
+use super::{Database, DatabaseSession, SessionError};
 use crate::LockErrorKind;
 
 /// The sessions of one lock.
 pub(super) struct SessionPool<D: Database> {
     pub(super) database: D,
-    timeout: Duration,
-    /// How long an idle session can be used again. After that, the server may end it at any time.
-    fresh_for: Duration,
-    most: usize,
+    pub(super) options: AddressedOptions<D>,
     /// Whether the tables are known to be there.
     prepared: AtomicBool,
     permits: Arc<Semaphore>,
-    /// The sessions that hold nothing, the last used at the end. Held for a moment, never across an
-    /// `.await`. A session is begun only when there is none here, so idle sessions and those in use
-    /// together are never more than the limit.
-    idle: Arc<Mutex<IdleSessions<D::Session>>>,
+    /// The sessions that hold nothing. Held for a moment, never across an `.await`. A session is begun
+    /// only when there is none here, so idle sessions and those in use together are never more than the
+    /// limit.
+    idle: Mutex<IdleSessions<D::Session>>,
 }
 
 struct IdleSessions<L> {
-    sessions: Vec<Idle<L>>,
+    /// Each with the instant since which it is idle. The last used is at the end.
+    sessions: Vec<(Instant, L)>,
     /// Whether a task ends the sessions that are idle for too long. It runs as long as there are
     /// any.
     is_swept: bool,
-}
-
-struct Idle<L> {
-    session: L,
-    since: Instant,
 }
 
 /// A session in use. Dropping it ends the session.
@@ -46,54 +40,50 @@ pub(super) struct PooledSession<D: Database> {
     /// Whether a statement on it was interrupted. The interruption may arrive late, and hit the
     /// statement of another claim, so the session is not used again.
     pub(super) is_interrupted: bool,
-    idle: Arc<Mutex<IdleSessions<D::Session>>>,
-    fresh_for: Duration,
+    pool: Arc<SessionPool<D>>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl<D: Database> SessionPool<D> {
-    pub(super) fn new(database: D, settings: &SessionSettings) -> Self {
+    pub(super) fn new(options: AddressedOptions<D>) -> Self {
         Self {
-            database,
-            timeout: settings.timeout,
-            fresh_for: settings.pause(),
-            most: settings.connections,
+            database: D::new(&options),
+            permits: Arc::new(Semaphore::new(options.connections)),
+            options,
             prepared: AtomicBool::new(false),
-            permits: Arc::new(Semaphore::new(settings.connections)),
-            idle: Arc::new(Mutex::new(IdleSessions { sessions: Vec::new(), is_swept: false })),
+            idle: Mutex::new(IdleSessions { sessions: Vec::new(), is_swept: false }),
         }
     }
 
     /// A session to use. When all are in use, this waits for one until the instant, or for the
     /// timeout if that is longer.
-    pub(super) async fn get(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
-        let until = until.max(Instant::now() + self.timeout);
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        until: Instant,
+    ) -> Result<PooledSession<D>, SessionError> {
+        let limit = self.options.timeout;
+        let until = until.max(Instant::now() + limit);
         let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
-            let message = format!("all {} connections of this lock are in use", self.most);
+            let most = self.options.connections;
+            let message = format!("all {most} connections of this lock are in use");
             return Err(SessionError::refused(LockErrorKind::NotReady, message));
         };
         let used = self.used();
         let is_used = used.is_some();
-        let made = timeout(self.timeout, async {
+        let made = timeout(limit, async {
             let mut session = match used {
                 Some(session) => session,
-                None => self.database.connect().await?,
+                None => D::Session::open(&self.options).await?,
             };
             if !self.prepared.load(Ordering::Acquire) {
                 self.prepare(&mut session).await?;
             }
             Ok(session)
         });
-        let session = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
-        Ok(PooledSession {
-            session,
-            is_used,
-            is_interrupted: false,
-            idle: Arc::clone(&self.idle),
-            fresh_for: self.fresh_for,
-            _permit: permit,
-        })
+        let session = made.await.unwrap_or_else(|_| Err(SessionError::late(limit)))?;
+        let pool = Arc::clone(self);
+        Ok(PooledSession { session, is_used, is_interrupted: false, pool, _permit: permit })
     }
 
     pub(super) async fn prepare(&self, session: &mut D::Session) -> Result<(), SessionError> {
@@ -104,19 +94,28 @@ impl<D: Database> SessionPool<D> {
 
     /// Ends the idle sessions: another session was broken, and they may be, too.
     pub(super) fn suspect(&self) {
-        let suspects = std::mem::take(&mut lock(&self.idle).sessions);
+        let suspects = mem::take(&mut self.idle().sessions);
         drop(suspects);
     }
 
     /// An idle session that can be used again.
     fn used(&self) -> Option<D::Session> {
-        let mut idle = lock(&self.idle);
-        let stale = idle.stale(self.fresh_for);
-        let found = idle.sessions.pop().map(|idle| idle.session);
+        let mut idle = self.idle();
+        let stale = idle.stale(self.fresh_for());
+        let found = idle.sessions.pop().map(|(_, session)| session);
         drop(idle);
         // After the mutex is released, because ending a session takes time.
         drop(stale);
         found
+    }
+
+    /// How long an idle session can be used again. After that, the server may end it at any time.
+    fn fresh_for(&self) -> Duration {
+        self.options.pause()
+    }
+
+    fn idle(&self) -> MutexGuard<'_, IdleSessions<D::Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,43 +125,38 @@ impl<D: Database> PooledSession<D> {
         if self.is_interrupted {
             return;
         }
-        let Self { session, idle, fresh_for, .. } = self;
-        let mut idle_sessions = lock(&idle);
-        idle_sessions.sessions.push(Idle { session, since: Instant::now() });
-        let is_swept = std::mem::replace(&mut idle_sessions.is_swept, true);
-        drop(idle_sessions);
-        if !is_swept {
-            tokio::spawn(sweep(Arc::downgrade(&idle), fresh_for));
-        }
-    }
-}
-
-/// Ends the sessions that are idle for too long, until there are no idle ones.
-async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
-    loop {
-        sleep(fresh_for).await;
-        let Some(idle) = idle.upgrade() else { return };
-        let mut idle_sessions = lock(&idle);
-        let stale = idle_sessions.stale(fresh_for);
-        idle_sessions.is_swept = !idle_sessions.sessions.is_empty();
-        let is_done = !idle_sessions.is_swept;
-        drop(idle_sessions);
-        drop(stale);
-        if is_done {
+        let Self { session, pool, .. } = self;
+        let mut idle = pool.idle();
+        idle.sessions.push((Instant::now(), session));
+        let is_swept = mem::replace(&mut idle.is_swept, true);
+        drop(idle);
+        if is_swept {
             return;
         }
+        let fresh_for = pool.fresh_for();
+        let pool = Arc::downgrade(&pool);
+        // Ends the sessions that are idle for too long, until there are no idle ones.
+        tokio::spawn(async move {
+            let mut is_swept = true;
+            while is_swept {
+                sleep(fresh_for).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let mut idle = pool.idle();
+                let stale = idle.stale(fresh_for);
+                is_swept = !idle.sessions.is_empty();
+                idle.is_swept = is_swept;
+                drop(idle);
+                drop(stale);
+            }
+        });
     }
 }
 
 impl<L> IdleSessions<L> {
     /// Takes out the sessions that were idle for too long, which are the first ones.
-    fn stale(&mut self, fresh_for: Duration) -> Vec<Idle<L>> {
+    fn stale(&mut self, fresh_for: Duration) -> Vec<(Instant, L)> {
         let now = Instant::now();
-        let count = self.sessions.iter().take_while(|idle| now - idle.since >= fresh_for).count();
+        let count = self.sessions.iter().take_while(|(since, _)| now - *since >= fresh_for).count();
         self.sessions.drain(..count).collect()
     }
-}
-
-fn lock<L>(idle: &Mutex<IdleSessions<L>>) -> MutexGuard<'_, IdleSessions<L>> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,23 +3,21 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bellwether::Digest;
 use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
-use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
+use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher, Stat};
 
 use super::claim_table::{Node, NodeState};
 use super::error::ZooKeeperError;
 use super::node_names::{prefix, queue_order};
 use super::server_session::ServerSession;
-use crate::{Attempt, Busy, Grant, Renew, Request, Token};
+use crate::{Attempt, Busy, Claim, Grant, Renew, Request, Token};
 
 /// One operation for a claim.
 pub(super) struct ClaimOperation<'a> {
     session: &'a ServerSession,
     client: Client,
     token: Token,
-    digest: Digest,
     /// The parent of all nodes of the key.
     parent: String,
     /// The prefix of the names of the claim's own nodes.
@@ -40,15 +38,12 @@ enum QueuePosition {
 impl<'a> ClaimOperation<'a> {
     /// # Errors
     /// If the session has ended.
-    pub(super) fn new(
-        session: &'a ServerSession,
-        token: Token,
-        digest: Digest,
-    ) -> Result<Self, ZooKeeperError> {
+    pub(super) fn new(session: &'a ServerSession, claim: &Claim) -> Result<Self, ZooKeeperError> {
+        let (token, digest) = (claim.token(), claim.key().digest());
         let client = session.client().ok_or(ZooKeeperError::Ended)?;
-        let parent = session.names.parent(&digest);
-        let until = Instant::now() + session.settings.timeout;
-        Ok(Self { session, client, token, digest, parent, prefix: prefix(token), until })
+        let parent = format!("{}/{digest}", session.options.root);
+        let until = Instant::now() + session.options.timeout;
+        Ok(Self { session, client, token, parent, prefix: prefix(token), until })
     }
 
     /// Joins the queue, and waits in it until `ends`.
@@ -57,8 +52,8 @@ impl<'a> ClaimOperation<'a> {
         request: &Request,
         ends: Instant,
     ) -> Result<Attempt, ZooKeeperError> {
-        let known_until = ends + self.session.granted + 2 * self.session.settings.timeout;
-        let pending = self.session.claims.ask(self.token, self.digest, known_until);
+        let known_until = ends + self.session.granted + 2 * self.session.options.timeout;
+        let pending = self.session.claims.ask(&request.claim, known_until);
         let pending = pending.ok_or(ZooKeeperError::Released)?;
         let mut state = pending.state.clone();
         let is_try = request.patience.is_zero();
@@ -98,18 +93,11 @@ impl<'a> ClaimOperation<'a> {
 
     /// A watch for the next change of the node by which the claim holds the key. `None` if the node
     /// was removed.
-    ///
-    /// It reads the node, as [`wait_for`](Self::wait_for) does.
     pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
         let Some(node) = self.session.claims.held(self.token) else { return Ok(None) };
-        let path = self.path(&node.name);
-        let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
-            Ok((_, stat, watcher)) => (stat, watcher),
-            Err(ZooKeeperError::Reported(Error::NoNode)) => {
-                self.note(NodeState::Absent);
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
+        let Some((stat, watcher)) = self.watch(&node.name).await? else {
+            self.note(NodeState::Absent);
+            return Ok(None);
         };
         let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.session.id);
         Ok(is_ours.then_some(watcher))
@@ -134,7 +122,7 @@ impl<'a> ClaimOperation<'a> {
         if !self.session.claims.hold(self.token) {
             return Err(ZooKeeperError::Released);
         }
-        let grant = Grant::by_session(self.session.liveness());
+        let grant = Grant::by_session(self.session.liveness.clone());
         Ok(Attempt::Granted(grant.fenced(node.made_by)))
     }
 
@@ -193,7 +181,7 @@ impl<'a> ClaimOperation<'a> {
             Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(NodeState::Absent)),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
-                let root = self.session.names.root();
+                let root = &self.session.options.root;
                 self.insist(|| self.client.mkdir(root, &options)).await?;
                 Ok(self.note(NodeState::Absent))
             }
@@ -235,17 +223,9 @@ impl<'a> ClaimOperation<'a> {
     }
 
     /// Waits until this node may be gone, or until `ends`.
-    ///
-    /// It reads the node instead of asking whether it exists: that would leave a watch on a removed
-    /// node, which never comes back.
     async fn wait_for(&mut self, name: &str, ends: Instant) -> Result<(), ZooKeeperError> {
-        let path = self.path(name);
-        let watched = self.insist(|| self.client.get_and_watch_data(&path)).await;
-        let (_, _, watcher) = match watched {
-            Err(ZooKeeperError::Reported(Error::NoNode)) => return Ok(()),
-            watched => watched?,
-        };
-        let mut liveness = self.session.liveness();
+        let Some((_, watcher)) = self.watch(name).await? else { return Ok(()) };
+        let mut liveness = self.session.liveness.clone();
         select! {
             _ = watcher.changed() => {}
             () = liveness.ended() => return Err(ZooKeeperError::Ended),
@@ -253,8 +233,20 @@ impl<'a> ClaimOperation<'a> {
             // In case the watch was lost.
             () = sleep(self.session.granted) => {}
         }
-        self.until = Instant::now() + self.session.settings.timeout;
+        self.until = Instant::now() + self.session.options.timeout;
         Ok(())
+    }
+
+    /// A watch for the next change of a node, if it exists.
+    ///
+    /// It reads the node instead of asking whether it exists: that would leave a watch on a removed
+    /// node, which never comes back.
+    async fn watch(&self, name: &str) -> Result<Option<(Stat, OneshotWatcher)>, ZooKeeperError> {
+        let path = self.path(name);
+        match self.insist(|| self.client.get_and_watch_data(&path)).await {
+            Err(ZooKeeperError::Reported(Error::NoNode)) => Ok(None),
+            watched => watched.map(|(_, stat, watcher)| Some((stat, watcher))),
+        }
     }
 
     /// Whether another claim holds the key or waits for it. This read saves a write, because tries
@@ -309,8 +301,8 @@ impl<'a> ClaimOperation<'a> {
         &self,
         answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, ZooKeeperError> {
-        let mut liveness = self.session.liveness();
-        let limit = self.session.settings.timeout;
+        let mut liveness = self.session.liveness.clone();
+        let limit = self.session.options.timeout;
         select! {
             biased;
             () = liveness.ended() => Err(ZooKeeperError::Ended),
@@ -329,7 +321,7 @@ impl<'a> ClaimOperation<'a> {
     }
 
     fn acls(&self) -> Acls<'static> {
-        if self.session.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
+        if self.session.options.private { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
 

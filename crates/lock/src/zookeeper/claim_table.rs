@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bellwether::Digest;
-use bellwether::store::Token;
+use bellwether::store::{Claim, Token};
 use tokio::time::Instant;
 
 /// The node of a claim.
@@ -30,7 +29,7 @@ pub(super) enum NodeState {
 
 #[derive(Debug)]
 struct ClaimRecord {
-    digest: Digest,
+    claim: Claim,
     state: NodeState,
     /// Whether the claim has been told that it holds the key.
     held: bool,
@@ -77,15 +76,11 @@ pub(super) struct ClaimTable {
 
 impl ClaimTable {
     /// Notes that an operation asks for a claim. `None` if the claim is being released.
-    pub(super) fn ask(
-        &self,
-        token: Token,
-        digest: Digest,
-        until: Instant,
-    ) -> Option<QueuedRequest<'_>> {
+    pub(super) fn ask(&self, claim: &Claim, until: Instant) -> Option<QueuedRequest<'_>> {
+        let token = claim.token();
         let mut claims = self.claims();
-        let record = claims.entry(token).or_insert(ClaimRecord {
-            digest,
+        let record = claims.entry(token).or_insert_with(|| ClaimRecord {
+            claim: claim.clone(),
             state: NodeState::Absent,
             held: false,
             watched: false,
@@ -104,53 +99,48 @@ impl ClaimTable {
 
     /// Whether the claim may have a node: it is not being released.
     pub(super) fn may_have_node(&self, token: Token) -> bool {
-        self.claims().get(&token).is_some_and(|record| !record.leaving)
+        self.with(token, |record| !record.leaving).unwrap_or_default()
     }
 
     /// Notes the state of a claim's node.
     pub(super) fn note(&self, token: Token, state: NodeState) {
-        if let Some(record) = self.claims().get_mut(&token) {
+        self.with(token, |record| {
             record.held &= record.state == state;
             record.gone &= state == NodeState::Absent;
             record.state = state;
-        }
+        });
     }
 
     /// Notes that the claim is about to be granted the key. False if it is being released.
     pub(super) fn hold(&self, token: Token) -> bool {
-        let mut claims = self.claims();
-        let record = claims.get_mut(&token).filter(|record| !record.leaving);
-        record.map(|record| record.held = true).is_some()
+        self.with(token, |record| {
+            record.held |= !record.leaving;
+            !record.leaving
+        })
+        .unwrap_or_default()
     }
 
     /// The node by which the claim holds the key.
     pub(super) fn held(&self, token: Token) -> Option<Node> {
-        let claims = self.claims();
-        match claims.get(&token) {
-            Some(ClaimRecord { held: true, state: NodeState::Present(node), .. }) => {
-                Some(node.clone())
-            }
+        self.with(token, |record| match &record.state {
+            NodeState::Present(node) if record.held => Some(node.clone()),
             _ => None,
-        }
+        })?
     }
 
     /// Whether a watch reports changes of the claim's node.
     pub(super) fn is_watched(&self, token: Token) -> bool {
-        self.claims().get(&token).is_some_and(|record| record.watched)
+        self.with(token, |record| record.watched).unwrap_or_default()
     }
 
     /// Notes whether a watch reports changes of the claim's node.
     pub(super) fn set_watched(&self, token: Token, is_watched: bool) {
-        if let Some(record) = self.claims().get_mut(&token) {
-            record.watched = is_watched;
-        }
+        self.with(token, |record| record.watched = is_watched);
     }
 
     /// Notes that the claim is being released. It cannot be asked for again.
     pub(super) fn leave(&self, token: Token) {
-        if let Some(record) = self.claims().get_mut(&token) {
-            record.leaving = true;
-        }
+        self.with(token, |record| record.leaving = true);
     }
 
     /// Notes that the claim's node was removed.
@@ -165,11 +155,11 @@ impl ClaimTable {
 
     /// The claims to release: those whose release is not done, and those that were not asked for
     /// again in time.
-    pub(super) fn to_release(&self, now: Instant) -> Vec<(Token, Digest)> {
+    pub(super) fn to_release(&self, now: Instant) -> Vec<Claim> {
         let mut claims = self.claims();
-        let to_release = claims.iter_mut().filter_map(|(token, record)| {
+        let to_release = claims.values_mut().filter_map(|record| {
             record.leaving |= !record.held && record.until <= now;
-            (record.leaving && !record.gone).then_some((*token, record.digest))
+            (record.leaving && !record.gone).then(|| record.claim.clone())
         });
         to_release.collect()
     }
@@ -177,6 +167,10 @@ impl ClaimTable {
     /// How many claims have a node, or may have one.
     pub(super) fn len(&self) -> usize {
         self.claims().len()
+    }
+
+    fn with<T>(&self, token: Token, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
+        self.claims().get_mut(&token).map(change)
     }
 
     fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimRecord>> {
@@ -190,15 +184,14 @@ mod tests {
 
     use super::*;
     use bellwether::Key;
-    use bellwether::store::Claim;
 
-    fn asked() -> (ClaimTable, Token, Instant) {
+    fn asked() -> (ClaimTable, Claim, Instant) {
         let table = ClaimTable::default();
         let claim = Claim::new(Key::of("item"));
         let until = Instant::now() + Duration::from_secs(1);
-        let pending = table.ask(claim.token(), claim.key().digest(), until);
+        let pending = table.ask(&claim, until);
         assert_eq!(pending.unwrap().state, NodeState::Absent);
-        (table, claim.token(), until)
+        (table, claim, until)
     }
 
     fn node() -> Node {
@@ -208,31 +201,34 @@ mod tests {
     #[test]
     fn a_claim_that_is_not_asked_for_again_is_released() {
         let (table, _, until) = asked();
-        assert_eq!(table.to_release(until - Duration::from_millis(1)), []);
+        assert!(table.to_release(until - Duration::from_millis(1)).is_empty());
         assert_eq!(table.to_release(until).len(), 1);
     }
 
     #[test]
     fn a_holder_is_not_released_for_not_asking_again() {
-        let (table, token, until) = asked();
+        let (table, claim, until) = asked();
+        let token = claim.token();
         table.note(token, NodeState::Present(node()));
         assert!(table.hold(token));
-        assert_eq!(table.to_release(until), []);
+        assert!(table.to_release(until).is_empty());
         assert_eq!(table.held(token), Some(node()));
     }
 
     #[test]
     fn a_claim_being_released_can_be_neither_asked_for_nor_granted() {
-        let (table, token, until) = asked();
+        let (table, claim, until) = asked();
+        let token = claim.token();
         table.leave(token);
         assert!(!table.hold(token) && !table.may_have_node(token));
-        assert!(table.ask(token, Key::of("item").digest(), until).is_none());
+        assert!(table.ask(&claim, until).is_none());
     }
 
     #[test]
     fn a_claim_released_during_a_request_is_remembered_until_its_end() {
-        let (table, token, until) = asked();
-        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        let (table, claim, until) = asked();
+        let token = claim.token();
+        let pending = table.ask(&claim, until).unwrap();
         table.leave(token);
         table.forget(token);
         assert!(!table.may_have_node(token));
@@ -243,11 +239,12 @@ mod tests {
     /// Its request was on its way already.
     #[test]
     fn a_claim_that_gets_a_node_during_its_release_is_released_again() {
-        let (table, token, until) = asked();
-        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        let (table, claim, until) = asked();
+        let token = claim.token();
+        let pending = table.ask(&claim, until).unwrap();
         table.leave(token);
         table.forget(token);
-        assert_eq!(table.to_release(until), []);
+        assert!(table.to_release(until).is_empty());
         table.note(token, NodeState::Present(node()));
         drop(pending);
         assert_eq!(table.to_release(until).len(), 1);
@@ -255,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_claim_with_another_node_than_was_granted_holds_nothing() {
-        let (table, token, _) = asked();
+        let (table, claim, _) = asked();
+        let token = claim.token();
         table.note(token, NodeState::Present(node()));
         table.hold(token);
         table.note(token, NodeState::Present(Node { made_by: 8, ..node() }));

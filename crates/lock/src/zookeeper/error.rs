@@ -23,8 +23,6 @@ pub(super) enum ZooKeeperError {
     Reported(Error),
     /// No session could be established.
     Unconnected(LockError),
-    /// The client broke down while it connected.
-    Broken,
 }
 
 impl ZooKeeperError {
@@ -43,7 +41,7 @@ impl ZooKeeperError {
 
     fn kind(&self) -> LockErrorKind {
         match self {
-            Self::Ended | Self::Lost(_) | Self::Broken => LockErrorKind::Unreachable,
+            Self::Ended | Self::Lost(_) => LockErrorKind::Unreachable,
             Self::Released => LockErrorKind::NotReady,
             Self::TimedOut(_) => LockErrorKind::NoReply,
             Self::Unconnected(error) => error.kind(),
@@ -84,7 +82,6 @@ impl fmt::Display for ZooKeeperError {
             Self::Lost(error) => error.fmt(f),
             Self::Reported(error) => write!(f, "{error}{}", advice(error)),
             Self::Unconnected(error) => error.fmt(f),
-            Self::Broken => f.write_str("the client broke down"),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Digest, Key};
+use bellwether::Key;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::{Instant, sleep};
@@ -24,6 +24,7 @@ use self::error::ZooKeeperError;
 use self::server_session::ServerSession;
 use self::session_task::open;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::instants::far;
 use crate::{LocalQueues, LockError};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
@@ -104,21 +105,6 @@ impl ZooKeeperLock {
     }
 }
 
-impl ZooKeeperOptions {
-    /// As [`ZooKeeperLock::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn connect(self) -> Result<ZooKeeperLock, LockError> {
-        ZooKeeperLock::connect(self).await
-    }
-
-    /// As [`ZooKeeperLock::connect_lazily`].
-    pub fn connect_lazily(self) -> ZooKeeperLock {
-        ZooKeeperLock::connect_lazily(self)
-    }
-}
-
 impl Inner {
     /// The session, which is established if there is none.
     async fn session(&self) -> Result<Arc<ServerSession>, LockError> {
@@ -149,18 +135,16 @@ impl Inner {
         let watchers = self.watchers.clone();
         let connecting = async move {
             let opening = tokio::spawn(async move { open(&options, watchers).await });
-            let opened = opening.await.unwrap_or(Err(ZooKeeperError::Broken));
+            let opened = opening.await.unwrap_or(Err(ZooKeeperError::Ended));
             opened.map_err(|error| error.during("connecting", None))
         };
         connecting.boxed().shared()
     }
 
-    async fn acquire(&self, request: &Request) -> Result<Attempt, ZooKeeperError> {
-        let token = request.claim.token();
-        let digest = request.claim.key().digest();
+    async fn acquire(self: Arc<Self>, request: Request) -> Result<Attempt, ZooKeeperError> {
         let began = Instant::now();
-        let limit = self.options.settings.timeout;
-        let ends = began + request.patience.min(FOR_EVER);
+        let limit = self.options.timeout;
+        let ends = far(began, request.patience);
         // When the session ends, the claim loses its place, and joins the queue again if a new
         // session is established in time.
         let gives_up = ends.max(began + limit);
@@ -168,7 +152,7 @@ impl Inner {
         loop {
             let acquired = async {
                 let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
-                ClaimOperation::new(&session, token, digest)?.acquire(request, ends).await
+                ClaimOperation::new(&session, &request.claim)?.acquire(&request, ends).await
             };
             match acquired.await {
                 Err(ZooKeeperError::Ended) if Instant::now() < gives_up => {
@@ -182,59 +166,42 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
+    async fn renew(self: Arc<Self>, claim: Claim) -> Result<Renew, ZooKeeperError> {
         // A grant of a session that has ended is lost, even if the servers still have the session.
-        let Some(session) = self.established() else { return Ok(Renew::Lost) };
-        let token = claim.token();
-        let digest = claim.key().digest();
-        let answer = async { ClaimOperation::new(&session, token, digest)?.renew().await }.await;
-        match answer {
-            Err(ZooKeeperError::Ended) => Ok(Renew::Lost),
-            answer => answer,
-        }
+        let session = self.established().ok_or(ZooKeeperError::Ended)?;
+        ClaimOperation::new(&session, &claim)?.renew().await
     }
 
-    async fn verify(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
-        let Some(session) = self.established() else { return Ok(Renew::Lost) };
-        let token = claim.token();
-        let digest = claim.key().digest();
+    async fn verify(self: Arc<Self>, claim: Claim) -> Result<Renew, ZooKeeperError> {
+        let session = self.established().ok_or(ZooKeeperError::Ended)?;
+        let operation = ClaimOperation::new(&session, &claim)?;
+        let (token, digest) = (claim.token(), claim.key().digest());
         // One watch at a time is enough.
         if session.claims.is_watched(token) {
-            return self.renew(claim).await;
+            return operation.renew().await;
         }
-        match async { ClaimOperation::new(&session, token, digest)?.watched().await }.await {
-            Err(ZooKeeperError::Ended) | Ok(None) => Ok(Renew::Lost),
-            Err(error) => Err(error),
-            Ok(Some(watcher)) => {
-                session.claims.set_watched(token, true);
-                let session = Arc::downgrade(&session);
-                let watchers = self.watchers.clone();
-                // The task ends with the node, or with the session.
-                tokio::spawn(async move {
-                    watcher.changed().await;
-                    if let Some(session) = session.upgrade() {
-                        session.claims.set_watched(token, false);
-                    }
-                    watchers.tell(&digest);
-                });
-                Ok(Renew::Held)
+        let Some(watcher) = operation.watched().await? else { return Ok(Renew::Lost) };
+        session.claims.set_watched(token, true);
+        let session = Arc::downgrade(&session);
+        let watchers = self.watchers.clone();
+        // The task ends with the node, or with the session.
+        tokio::spawn(async move {
+            watcher.changed().await;
+            if let Some(session) = session.upgrade() {
+                session.claims.set_watched(token, false);
             }
-        }
+            watchers.tell(&digest);
+        });
+        Ok(Renew::Held)
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released, ZooKeeperError> {
-        let token = claim.token();
-        let digest = claim.key().digest();
+    async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, ZooKeeperError> {
         let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
-        session.claims.leave(token);
-        let was_held = ClaimOperation::new(&session, token, digest)?.leave().await?;
-        session.claims.forget(token);
-        self.tell(&digest);
+        session.claims.leave(claim.token());
+        let was_held = ClaimOperation::new(&session, &claim)?.leave().await?;
+        session.claims.forget(claim.token());
+        self.watchers.tell(&claim.key().digest());
         Ok(if was_held { Released::Freed } else { Released::NotHeld })
-    }
-
-    fn tell(&self, digest: &Digest) {
-        self.watchers.tell(digest);
     }
 }
 
@@ -244,41 +211,44 @@ impl Lock for ZooKeeperLock {
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let attempt = inner.acquire(&request).await;
-            attempt.map_err(|error| error.during("acquiring", Some(request.claim.key())))
-        })
+        let key = request.claim.key().clone();
+        answer("acquiring", key, Arc::clone(&self.0).acquire(request))
     }
 
     fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
-        let inner = Arc::clone(&self.0);
-        let claim = claim.clone();
-        Box::pin(async move {
-            let answer = inner.renew(&claim).await;
-            answer.map_err(|error| error.during("renewing", Some(claim.key())))
-        })
+        let renewed = Arc::clone(&self.0).renew(claim.clone()).map(lost_with_session);
+        answer("renewing", claim.key().clone(), renewed)
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let inner = Arc::clone(&self.0);
-        let claim = claim.clone();
-        Some(Box::pin(async move {
-            let answer = inner.verify(&claim).await;
-            answer.map_err(|error| error.during("verifying", Some(claim.key())))
-        }))
+        let verified = Arc::clone(&self.0).verify(claim.clone()).map(lost_with_session);
+        Some(answer("verifying", claim.key().clone(), verified))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move {
-            let answer = inner.release(&claim).await;
-            answer.map_err(|error| error.during("releasing", Some(claim.key())))
-        })
+        let key = claim.key().clone();
+        answer("releasing", key, Arc::clone(&self.0).release(claim))
     }
 
     fn local_queues(&self) -> LocalQueues {
         self.0.queues.clone()
+    }
+}
+
+/// An answer whose error says what was done with which key.
+fn answer<T: 'static>(
+    what: &'static str,
+    key: Key,
+    answer: impl Future<Output = Result<T, ZooKeeperError>> + Send + 'static,
+) -> LockFuture<T> {
+    Box::pin(answer.map(move |answer| answer.map_err(|error| error.during(what, Some(&key)))))
+}
+
+/// What a session held is lost with it.
+fn lost_with_session(answer: Result<Renew, ZooKeeperError>) -> Result<Renew, ZooKeeperError> {
+    match answer {
+        Err(ZooKeeperError::Ended) => Ok(Renew::Lost),
+        answer => answer,
     }
 }
 
@@ -296,6 +266,3 @@ impl fmt::Debug for ZooKeeperLock {
 
 /// The pause between two attempts to establish a session.
 const RECONNECT: Duration = Duration::from_millis(100);
-
-/// A year: clocks cannot represent any instant.
-const FOR_EVER: Duration = Duration::from_secs(366 * 24 * 60 * 60);

@@ -1,30 +1,6 @@
-//! The names of nodes: their paths, their claims, and their order in the queue.
+//! The names of nodes: their claims, and their order in the queue.
 
-use bellwether::Digest;
 use bellwether::store::Token;
-
-/// The paths of the nodes of a lock.
-#[derive(Clone, Debug)]
-pub(super) struct NodeNames {
-    /// The parent of all parents.
-    root: String,
-}
-
-impl NodeNames {
-    /// `chroot` is empty, or begins with a slash and does not end with one.
-    pub(super) fn new(chroot: &str, namespace: &str) -> Self {
-        Self { root: format!("{chroot}/bellwether/{namespace}") }
-    }
-
-    pub(super) fn root(&self) -> &str {
-        &self.root
-    }
-
-    /// The parent of all nodes of one key.
-    pub(super) fn parent(&self, digest: &Digest) -> String {
-        format!("{}/{digest}", self.root)
-    }
-}
 
 /// The prefix of the names of a claim's nodes. The server adds a number.
 ///

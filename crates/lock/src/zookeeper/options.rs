@@ -6,8 +6,6 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use bellwether::adapter::{duration_within, namespace_of};
 
-use super::node_names::NodeNames;
-
 /// The options of a connection to a ZooKeeper ensemble.
 ///
 /// ```no_run
@@ -28,16 +26,10 @@ use super::node_names::NodeNames;
 #[derive(Clone)]
 pub struct ZooKeeperOptions {
     pub(super) hosts: String,
-    chroot: String,
-    namespace: String,
+    /// The path of the parent of all parents.
+    pub(super) root: String,
     pub(super) session_timeout: Duration,
     pub(super) auth: Vec<(String, Vec<u8>)>,
-    pub(super) settings: NodeSettings,
-}
-
-/// The options that every operation uses.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NodeSettings {
     pub(super) timeout: Duration,
     /// Whether only processes with the same credentials can use the nodes.
     pub(super) private: bool,
@@ -66,11 +58,11 @@ impl ZooKeeperOptions {
         }
         Ok(Self {
             hosts: hosts.to_owned(),
-            chroot: chroot.to_owned(),
-            namespace,
+            root: format!("{chroot}/bellwether/{namespace}"),
             session_timeout: Duration::from_secs(10),
             auth: Vec::new(),
-            settings: NodeSettings { timeout: Duration::from_secs(2), private: false },
+            timeout: Duration::from_secs(2),
+            private: false,
         })
     }
 
@@ -100,7 +92,7 @@ impl ZooKeeperOptions {
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let timeout = duration_within("timeout of the lock", timeout, least, most)?;
-        Ok(Self { settings: NodeSettings { timeout, ..self.settings }, ..self })
+        Ok(Self { timeout, ..self })
     }
 
     /// Adds credentials for an authentication scheme of the servers, such as `digest` with
@@ -120,11 +112,7 @@ impl ZooKeeperOptions {
     /// and most ensembles are protected by their network.
     #[must_use]
     pub fn private(self) -> Self {
-        Self { settings: NodeSettings { private: true, ..self.settings }, ..self }
-    }
-
-    pub(super) fn names(&self) -> NodeNames {
-        NodeNames::new(&self.chroot, &self.namespace)
+        Self { private: true, ..self }
     }
 }
 
@@ -134,12 +122,11 @@ impl fmt::Debug for ZooKeeperOptions {
         let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
         f.debug_struct("ZooKeeperOptions")
             .field("hosts", &self.hosts)
-            .field("chroot", &self.chroot)
-            .field("namespace", &self.namespace)
+            .field("root", &self.root)
             .field("session_timeout", &self.session_timeout)
             .field("auth", &schemes)
-            .field("timeout", &self.settings.timeout)
-            .field("private", &self.settings.private)
+            .field("timeout", &self.timeout)
+            .field("private", &self.private)
             .finish()
     }
 }
@@ -171,7 +158,7 @@ mod tests {
     fn the_path_after_the_servers_is_where_all_nodes_are() {
         let options = ZooKeeperOptions::new("zoo1,[::1]:2182/apps/shop/", "stock").unwrap();
         assert_eq!(options.hosts, "zoo1,[::1]:2182");
-        assert_eq!(options.names().root(), "/apps/shop/bellwether/stock");
+        assert_eq!(options.root, "/apps/shop/bellwether/stock");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The task of a session: it begins the session, and notices its end.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bellwether::store::Watchers;
@@ -10,9 +10,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use zookeeper_client::{Client, StateWatcher};
 
 use super::claim_operation::{ClaimOperation, PAUSE};
+use super::claim_table::ClaimTable;
 use super::error::ZooKeeperError;
 use super::options::ZooKeeperOptions;
 use super::server_session::ServerSession;
+use crate::Session;
 
 /// Establishes a session, within the time of one operation.
 pub(super) async fn open(
@@ -27,28 +29,28 @@ pub(super) async fn open(
         .auth
         .iter()
         .fold(connector, |connector, (scheme, secret)| connector.with_auth(scheme, secret));
-    let limit = options.settings.timeout;
+    let limit = options.timeout;
     let connected = timeout(limit, connector.connect(&options.hosts)).await;
     let client = connected.map_err(|_| ZooKeeperError::TimedOut(limit))??;
-    let (end, ended) = watch::channel(false);
+    let granted = client.session_timeout().min(LONGEST);
+    let (alive, until) = watch::channel(Some(began + validity(granted)));
     let (sender, dropped) = oneshot::channel();
-    let alive = watch::Sender::new(None);
-    let session = ServerSession::new(options, client.clone(), ended, alive.subscribe(), sender);
-    alive.send_replace(Some(began + validity(session.granted)));
-    let session = Arc::new(session);
-    let task = SessionTask {
-        client,
-        session: Arc::downgrade(&session),
-        began,
-        granted: session.granted,
-        alive,
-    };
+    let session = Arc::new(ServerSession {
+        client: Mutex::new(Some(client.clone())),
+        id: client.session_id().0,
+        options: options.clone(),
+        granted,
+        claims: ClaimTable::default(),
+        liveness: Session::new(until),
+        _dropped: sender,
+    });
+    let task = SessionTask { client, session: Arc::downgrade(&session), began, granted, alive };
     tokio::spawn(async move {
         select! {
             () = task.keep() => {}
             _ = dropped => {}
         }
-        end.send_replace(true);
+        task.alive.send_replace(Some(Instant::now()));
         if let Some(session) = task.session.upgrade() {
             session.close();
         }
@@ -117,11 +119,11 @@ impl SessionTask {
         loop {
             sleep(self.granted / HEARTBEATS).await;
             let Some(session) = self.session.upgrade() else { return };
-            for (token, digest) in session.claims.to_release(Instant::now()) {
+            for claim in session.claims.to_release(Instant::now()) {
                 // A release that fails is repeated next time. The end of the session releases, too.
-                let Ok(operation) = ClaimOperation::new(&session, token, digest) else { return };
+                let Ok(operation) = ClaimOperation::new(&session, &claim) else { return };
                 if operation.leave().await.is_ok() {
-                    session.claims.forget(token);
+                    session.claims.forget(claim.token());
                 }
             }
         }
@@ -139,6 +141,9 @@ async fn has_terminated(mut states: StateWatcher) {
         state = states.changed().await;
     }
 }
+
+/// More than any server grants.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many heartbeats are sent within a session's timeout.
 const HEARTBEATS: u32 = 4;

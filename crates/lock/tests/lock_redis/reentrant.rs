@@ -107,7 +107,8 @@ async fn asking_again_for_a_free_key_leaves_nothing() {
     let server = RedisServer::start();
     let told = ReentrantLock::connect(options(&server).resp2()).await.expect("a lock");
     for lock in [lock(&server).await, told] {
-        let request = Request::new(claim(1), LONG).owned_by(Owner::new()).again(true);
+        let mut request = Request::new(claim(1), LONG).owned_by(Owner::new());
+        request.is_again = true;
         let Attempt::Busy(busy) = lock.acquire(request).await.expect("an answer") else {
             panic!("a key that is not held was granted again: {lock:?}")
         };
