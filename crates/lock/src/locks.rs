@@ -318,7 +318,7 @@ impl<L: Lock> Locks<L> {
     /// # Errors
     /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if
     /// the lock was lost. That is also the error if the lock [may have been
-    /// lost](LockGuard::is_lost) by the clock at the end, or if its release finds that it was.
+    /// lost](super::LockStatus::is_lost) by the clock at the end, or if its release finds that it was.
     ///
     /// # Cancel safety
     /// Dropping this drops the future, and the key is released in the background.

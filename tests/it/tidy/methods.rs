@@ -22,7 +22,6 @@ const OPEN: &[&str] = &[
     "ReadThroughLayer",
     "RedisOptions",
     "StoreSubject",
-    "ZooKeeperOptions",
 ];
 
 /// The types of some code.

@@ -29,7 +29,7 @@ use super::session::{Sessions, by_sessions};
 /// This process sends a request three times as often. It tells the holder when the session has
 /// ended (a `KILL`, a restart), or may have because there was no answer, which is before the server
 /// ends it. A process that stood still can see the loss at once
-/// ([`LockGuard::is_lost`](super::LockGuard::is_lost)). The server reports nothing by itself: a
+/// ([`LockStatus::is_lost`](super::LockStatus::is_lost)). The server reports nothing by itself: a
 /// holder whose session was killed learns so with the next request, a third of the session timeout
 /// later, which is 2 s by default.
 ///

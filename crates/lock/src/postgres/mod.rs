@@ -29,7 +29,7 @@ use super::session::{Sessions, by_sessions};
 /// This process sends a request three times as often. It tells the holder as soon as the server
 /// ends the session (`pg_terminate_backend`, a restart), or when the session may have ended because
 /// there was no answer, which is before the server ends it. A process that stood still can see the
-/// loss at once ([`LockGuard::is_lost`](super::LockGuard::is_lost)).
+/// loss at once ([`LockStatus::is_lost`](super::LockStatus::is_lost)).
 ///
 /// # Fences
 /// Numbers of one sequence for all keys, `bellwether_fences`, so there is nothing to clean. It

@@ -124,19 +124,6 @@ impl FairLockOptions {
         let silence = duration_within("silence of a waiter", silence, least, most)?;
         Ok(Self { silence, ..self })
     }
-
-    /// As [`FairLock::connect`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn connect(self) -> Result<FairLock, LockError> {
-        FairLock::connect(self).await
-    }
-
-    /// As [`FairLock::connect_lazily`].
-    pub fn connect_lazily(self) -> FairLock {
-        FairLock::connect_lazily(self)
-    }
 }
 
 impl From<RedisClientOptions> for FairLockOptions {

@@ -43,7 +43,7 @@ use crate::{LocalQueues, LockError};
 /// report that the session has expired, and as soon as it *may* have: when no request that was sent
 /// within three quarters of the session timeout has been answered. That is before another holder
 /// gets the key, if the timeout is more than three of the servers' ticks. It needs no task to run:
-/// a process that stood still can [see](super::LockGuard::is_lost) it at once. When a connection
+/// a process that stood still can [see](super::LockStatus::is_lost) it at once. When a connection
 /// breaks or a server stops, nothing is lost if another server is found in that time. (Curator's
 /// *suspended* is not reported; its *lost* is reported earlier.)
 ///

@@ -11,14 +11,13 @@ use bellwether::adapter::{duration_within, namespace_of};
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use bellwether_lock::ZooKeeperOptions;
+/// use bellwether_lock::{ZooKeeperLock, ZooKeeperOptions};
 ///
-/// let lock = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps", "shop")?
+/// let options = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps", "shop")?
 ///     .session_timeout(Duration::from_secs(6))?
 ///     .auth("digest", b"shop:secret")
-///     .private()
-///     .connect()
-///     .await?;
+///     .private();
+/// let lock = ZooKeeperLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
 /// # }

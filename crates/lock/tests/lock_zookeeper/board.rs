@@ -48,13 +48,13 @@ impl Board {
 
     /// A lock with a session of its own that is not to end.
     pub(crate) async fn lock(&self) -> ZooKeeperLock {
-        self.options().connect().await.expect("a session")
+        ZooKeeperLock::connect(self.options()).await.expect("a session")
     }
 
     /// A lock whose session ends soon when its client is silent.
     pub(crate) async fn mortal_lock(&self) -> ZooKeeperLock {
         let options = self.options().session_timeout(SESSION).expect("a time-out");
-        options.connect().await.expect("a session")
+        ZooKeeperLock::connect(options).await.expect("a session")
     }
 
     /// The names of the nodes in the queue for a key, in no order.

@@ -11,7 +11,7 @@ use zookeeper_client::Client;
 use crate::board::{PATIENCE, claim, fence, free, is_lost, parent, take, wait};
 
 async fn lock(hosts: &str) -> ZooKeeperLock {
-    ZooKeeperOptions::new(hosts, "test").unwrap().connect().await.unwrap()
+    ZooKeeperLock::connect(ZooKeeperOptions::new(hosts, "test").unwrap()).await.unwrap()
 }
 
 /// The answer of servers that are electing a leader.

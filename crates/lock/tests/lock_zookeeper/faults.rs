@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_millis(300);
 /// fault.
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let lock = options(&proxy.address().to_string()).connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(options(&proxy.address().to_string())).await.unwrap();
     (proxy, lock)
 }
 
@@ -146,7 +146,7 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let options = options.session_timeout(Duration::from_secs(4)).unwrap();
-    let lock = options.timeout(LIMIT).unwrap().connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(options.timeout(LIMIT).unwrap()).await.unwrap();
     let claim = claim();
     let grant = take(&lock, &claim).await;
     proxy.blackhole();
@@ -169,7 +169,7 @@ async fn a_server_that_is_not_there_is_an_error_at_once() {
     let began = Instant::now();
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", free_port(), free_port());
     let options = ZooKeeperOptions::new(&hosts, "test").unwrap();
-    let error = options.connect().await.unwrap_err();
+    let error = ZooKeeperLock::connect(options).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unreachable);
     assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
 }
@@ -179,8 +179,9 @@ async fn a_server_that_is_not_there_is_an_error_at_once() {
 async fn a_server_that_says_nothing_is_an_error_in_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
-    let lock =
-        ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap().connect_lazily();
+    let lock = ZooKeeperLock::connect_lazily(
+        ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap(),
+    );
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::NoReply);
@@ -190,7 +191,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
 #[tokio::test]
 async fn a_paused_server_costs_the_timeout_of_an_operation() {
     let board = Board::start().await;
-    let lock = board.options().timeout(LIMIT).unwrap().connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(board.options().timeout(LIMIT).unwrap()).await.unwrap();
     board.server.stop();
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
@@ -210,7 +211,7 @@ async fn a_lazy_lock_waits_for_no_server_until_it_is_used() {
     let mut board = Board::start().await;
     let options = board.options();
     board.server.kill();
-    let lock = options.connect_lazily();
+    let lock = ZooKeeperLock::connect_lazily(options);
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unreachable);
     board.server.restart();
@@ -240,7 +241,7 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
         });
         let options = ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap();
         let began = Instant::now();
-        options.connect().await.unwrap_err();
+        ZooKeeperLock::connect(options).await.unwrap_err();
         assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
         serving.abort();
     }
@@ -253,7 +254,7 @@ async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = options(&proxy.address().to_string()).session_timeout(SESSION).unwrap();
-    let lock = options.timeout(LIMIT).unwrap().connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(options.timeout(LIMIT).unwrap()).await.unwrap();
     warm_up(&board, &lock).await;
     for byte in [0, 3, 7, 15, 19, 23, 40, 70, 90, 120] {
         proxy.flip(byte, 0x81);

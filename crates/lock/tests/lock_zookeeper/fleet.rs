@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether_lock::{Lock, ZooKeeperOptions};
+use bellwether_lock::{Lock, ZooKeeperLock, ZooKeeperOptions};
 use bellwether_testkit::locks::{
     Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,
 };
@@ -26,7 +26,7 @@ async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + 
         "mortal" => options.session_timeout(SESSION)?,
         _ => options,
     };
-    Ok(Arc::new(options.connect().await?))
+    Ok(Arc::new(ZooKeeperLock::connect(options).await?))
 }
 
 /// A process. If `mortal`, its session ends soon when the process is silent.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwether::Key;
 use bellwether::store::Claim;
-use bellwether_lock::{Attempt, Lock, LockErrorKind, ZooKeeperOptions};
+use bellwether_lock::{Attempt, Lock, LockErrorKind, ZooKeeperLock, ZooKeeperOptions};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 
@@ -59,7 +59,8 @@ async fn a_key_with_a_waiter_keeps_its_parent() {
 async fn the_path_below_which_everything_is_is_made() {
     let board = Board::start().await;
     let hosts = format!("{}/very/deep/path", board.server.hosts());
-    let lock = ZooKeeperOptions::new(&hosts, "test").unwrap().connect().await.unwrap();
+    let lock =
+        ZooKeeperLock::connect(ZooKeeperOptions::new(&hosts, "test").unwrap()).await.unwrap();
     take(&lock, &claim()).await;
     let path = format!("/very/deep/path{}", parent(&key()));
     assert_eq!(board.client.list_children(&path).await.unwrap().len(), 1);
@@ -71,8 +72,8 @@ async fn the_path_below_which_everything_is_is_made() {
 async fn namespaces_are_apart() {
     let board = Board::start().await;
     let [shop, other] = ["shop", "other"].map(|name| board.options_for(name));
-    let shop = shop.connect().await.unwrap();
-    let other = other.connect().await.unwrap();
+    let shop = ZooKeeperLock::connect(shop).await.unwrap();
+    let other = ZooKeeperLock::connect(other).await.unwrap();
     let held = claim();
     take(&shop, &held).await;
     take(&other, &claim()).await;
@@ -84,7 +85,7 @@ async fn namespaces_are_apart() {
 #[tokio::test]
 async fn private_nodes_without_an_owner_leave_nothing() {
     let board = Board::start().await;
-    let lock = board.options().private().connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(board.options().private()).await.unwrap();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Misconfigured);
     assert!(error.to_string().contains("ZooKeeperOptions::auth"), "{error}");
@@ -95,9 +96,9 @@ async fn private_nodes_without_an_owner_leave_nothing() {
 async fn private_nodes_are_accessible_to_the_same_user_only() {
     let board = Board::start().await;
     let options = || board.options().private();
-    let ours = options().auth("digest", b"shop:secret").connect().await.unwrap();
-    let same = options().auth("digest", b"shop:secret").connect().await.unwrap();
-    let other = options().auth("digest", b"shop:guess").connect().await.unwrap();
+    let ours = ZooKeeperLock::connect(options().auth("digest", b"shop:secret")).await.unwrap();
+    let same = ZooKeeperLock::connect(options().auth("digest", b"shop:secret")).await.unwrap();
+    let other = ZooKeeperLock::connect(options().auth("digest", b"shop:guess")).await.unwrap();
     let held = claim();
     take(&ours, &held).await;
     busy(&same, &claim(), Duration::ZERO).await;
@@ -113,7 +114,7 @@ async fn private_nodes_are_accessible_to_the_same_user_only() {
 async fn a_user_that_may_not_create_nodes_is_refused() {
     let board = Board::start().await;
     let options = board.options().private().auth("digest", b"shop:secret");
-    let ours = options.connect().await.unwrap();
+    let ours = ZooKeeperLock::connect(options).await.unwrap();
     let held = claim();
     take(&ours, &held).await;
     free(&ours, held).await;

@@ -20,7 +20,7 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
     let options = options.session_timeout(SESSION).unwrap();
-    let cut_off = locks(options.connect().await.unwrap());
+    let cut_off = locks(ZooKeeperLock::connect(options).await.unwrap());
     let other = locks(board.lock().await);
     let first = cut_off.lock(&key()).await.unwrap();
     assert!(!first.is_lost());

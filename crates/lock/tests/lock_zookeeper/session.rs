@@ -16,7 +16,7 @@ use crate::board::{
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
-    let lock = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
+    let lock = ZooKeeperLock::connect(options.session_timeout(SESSION).unwrap()).await.unwrap();
     (proxy, lock)
 }
 
@@ -227,7 +227,7 @@ async fn a_session_that_was_given_up_is_closed_although_it_is_unused() {
     let board = Board::start().await;
     let options = board.options().session_timeout(SESSION * 4).unwrap();
     let (lock, other, held, next) =
-        (options.connect().await.unwrap(), board.lock().await, claim(), claim());
+        (ZooKeeperLock::connect(options).await.unwrap(), board.lock().await, claim(), claim());
     let grant = take(&lock, &held).await;
     let waiter = board.waiter(&other, &next, 2).await;
     board.server.stop();
