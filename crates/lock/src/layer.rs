@@ -47,6 +47,7 @@ use super::{Lock, Locks};
 /// The options of the [`Locks`] say how long a call waits for a lock, how the lock is renewed, and
 /// what happens to a call whose lock is lost. The key is a [`Key`] or an `Option<Key>`: a request
 /// without a key is forwarded without a lock.
+#[derive(Clone)]
 pub struct LockLayer<L, K> {
     locks: Locks<L>,
     key_of: K,
@@ -71,12 +72,6 @@ impl<S, L, K: Clone> Layer<S> for LockLayer<L, K> {
     }
 }
 
-impl<L, K: Clone> Clone for LockLayer<L, K> {
-    fn clone(&self) -> Self {
-        Self { locks: self.locks.clone(), key_of: self.key_of.clone() }
-    }
-}
-
 impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockLayer").field("locks", &self.locks).finish_non_exhaustive()
@@ -90,6 +85,7 @@ impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
 ///
 /// # Cancel safety
 /// Dropping the future drops the inner call, and releases the lock in the background.
+#[derive(Clone)]
 pub struct Locked<S, L, K> {
     inner: S,
     locks: Locks<L>,
@@ -143,12 +139,6 @@ where
             };
             answer.map_err(|error| LockedError::Inner(SharedError::new(error)))
         })
-    }
-}
-
-impl<S: Clone, L, K: Clone> Clone for Locked<S, L, K> {
-    fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), locks: self.locks.clone(), key_of: self.key_of.clone() }
     }
 }
 

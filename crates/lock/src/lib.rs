@@ -275,7 +275,3 @@ impl<L: TakeOver + ?Sized> TakeOver for Arc<L> {
         (**self).take_over(request, from)
     }
 }
-
-/// Callers use a lock as `dyn Lock`.
-#[allow(dead_code, reason = "compiling it is the check")]
-fn is_object_safe(_: &dyn Lock) {}

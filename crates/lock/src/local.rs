@@ -1,6 +1,6 @@
 //! `LocalLock`: the reference implementation of the contract, for the tasks of one process.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,9 +53,10 @@ struct Inner {
 
 #[derive(Default)]
 struct LocalTable {
+    /// Some of them may have ended.
     holds: HashMap<Digest, LocalHold>,
-    /// When each hold ends, the first one first.
-    ends: BTreeSet<(Instant, Digest)>,
+    /// With more holds than that, those that have ended are removed.
+    most: usize,
     last_fence: u64,
 }
 
@@ -80,8 +81,8 @@ impl LocalLock {
 
     /// How many keys are held.
     pub fn len(&self) -> usize {
-        let now = self.0.clock.now();
-        self.table(now).holds.len()
+        let now = self.0.clock.now().instant();
+        self.table().holds.values().filter(|hold| hold.ends > now).count()
     }
 
     /// Whether no key is held.
@@ -89,12 +90,9 @@ impl LocalLock {
         self.len() == 0
     }
 
-    /// The table, without the holds whose lease has ended.
-    fn table(&self, now: Moment) -> MutexGuard<'_, LocalTable> {
+    fn table(&self) -> MutexGuard<'_, LocalTable> {
         // A panic cannot leave the table half changed: no user code runs under this mutex.
-        let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.forget_ended(now.instant());
-        table
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs an operation when its future is polled, not before.
@@ -113,25 +111,24 @@ impl Lock for LocalLock {
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        self.answer(move |lock, now| lock.table(now).acquire(&request, None, now))
+        self.answer(move |lock, now| lock.table().acquire(&request, None, now))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let claim = claim.clone();
-        self.answer(move |lock, now| lock.table(now).renew(&claim, lease, now))
+        self.answer(move |lock, now| lock.table().renew(&claim, lease, now))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         let claim = claim.clone();
-        Some(self.answer(move |lock, now| lock.table(now).verify(&claim)))
+        Some(self.answer(move |lock, now| lock.table().verify(&claim, now)))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.answer(move |lock, now| {
-            let digest = claim.key().digest();
-            let released = lock.table(now).release(&digest, claim.token());
+            let released = lock.table().release(&claim, now);
             if released == Released::Freed {
-                lock.0.watchers.tell(&digest);
+                lock.0.watchers.tell(&claim.key().digest());
             }
             released
         })
@@ -147,7 +144,7 @@ impl Fenced for LocalLock {}
 impl TakeOver for LocalLock {
     fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         self.answer(move |lock, now| {
-            let attempt = lock.table(now).acquire(&request, Some(from), now);
+            let attempt = lock.table().acquire(&request, Some(from), now);
             if matches!(attempt, Attempt::Granted(_)) {
                 lock.0.watchers.tell(&request.claim.key().digest());
             }
@@ -169,10 +166,19 @@ impl fmt::Debug for LocalLock {
 }
 
 impl LocalTable {
+    /// The hold of a key, unless its lease has ended.
+    fn hold(&mut self, key: &Key, now: Moment) -> Option<&mut LocalHold> {
+        self.holds.get_mut(&key.digest()).filter(|hold| hold.ends > now.instant())
+    }
+
+    fn hold_of(&mut self, claim: &Claim, now: Moment) -> Option<&mut LocalHold> {
+        self.hold(claim.key(), now).filter(|hold| hold.token == claim.token())
+    }
+
     fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Moment) -> Attempt {
-        let digest = request.claim.key().digest();
-        let token = request.claim.token();
-        let fence = match self.holds.get(&digest) {
+        let Request { claim, lease, .. } = request;
+        let token = claim.token();
+        let fence = match self.hold(claim.key(), now) {
             Some(hold) if hold.token == token => hold.fence,
             Some(hold) if from != Some(hold.holder()) => {
                 let holder = Some(hold.holder());
@@ -181,50 +187,31 @@ impl LocalTable {
             }
             _ => self.next_fence(now),
         };
-        self.hold(&request.claim, fence, request.lease, now);
+        if self.holds.len() >= self.most {
+            self.holds.retain(|_, hold| hold.ends > now.instant());
+            self.most = 2 * self.holds.len() + 16;
+        }
+        let hold = LocalHold { token, fence, ends: now.after(*lease), renewed_at: millis(now) };
+        self.holds.insert(claim.key().digest(), hold);
         Attempt::Granted(Grant::by_lease().fenced(fence))
     }
 
     fn renew(&mut self, claim: &Claim, lease: Duration, now: Moment) -> Renew {
-        let ours = self.holds.get(&claim.key().digest());
-        let ours = ours.filter(|hold| hold.token == claim.token());
-        let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
-        self.hold(claim, fence, lease, now);
+        let Some(hold) = self.hold_of(claim, now) else { return Renew::Lost };
+        (hold.ends, hold.renewed_at) = (now.after(lease), millis(now));
         Renew::Held
     }
 
-    fn verify(&self, claim: &Claim) -> Renew {
-        let hold = self.holds.get(&claim.key().digest());
-        let is_held = hold.is_some_and(|hold| hold.token == claim.token());
-        if is_held { Renew::Held } else { Renew::Lost }
+    fn verify(&mut self, claim: &Claim, now: Moment) -> Renew {
+        if self.hold_of(claim, now).is_some() { Renew::Held } else { Renew::Lost }
     }
 
-    fn release(&mut self, digest: &Digest, token: Token) -> Released {
-        match self.holds.get(digest) {
-            Some(hold) if hold.token == token => {
-                self.ends.remove(&(hold.ends, *digest));
-                self.holds.remove(digest);
-                Released::Freed
-            }
-            _ => Released::NotHeld,
+    fn release(&mut self, claim: &Claim, now: Moment) -> Released {
+        if self.hold_of(claim, now).is_none() {
+            return Released::NotHeld;
         }
-    }
-
-    fn hold(&mut self, claim: &Claim, fence: u64, lease: Duration, now: Moment) {
-        let (digest, token, ends) = (claim.key().digest(), claim.token(), now.after(lease));
-        let hold = LocalHold { token, fence, ends, renewed_at: now.micros() / 1000 };
-        if let Some(replaced) = self.holds.insert(digest, hold) {
-            self.ends.remove(&(replaced.ends, digest));
-        }
-        self.ends.insert((ends, digest));
-    }
-
-    fn forget_ended(&mut self, now: Instant) {
-        while let Some((ends, digest)) = self.ends.first().copied().filter(|(ends, _)| *ends <= now)
-        {
-            self.ends.remove(&(ends, digest));
-            self.holds.remove(&digest);
-        }
+        self.holds.remove(&claim.key().digest());
+        Released::Freed
     }
 
     fn next_fence(&mut self, now: Moment) -> u64 {
@@ -237,4 +224,8 @@ impl LocalHold {
     fn holder(&self) -> Holder {
         Holder::new(self.fence, self.renewed_at)
     }
+}
+
+fn millis(now: Moment) -> u64 {
+    now.micros() / 1000
 }

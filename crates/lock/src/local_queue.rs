@@ -69,9 +69,9 @@ pub(super) struct QueueTicket {
 pub(super) struct PendingRelease {
     queues: LocalQueues,
     digest: Digest,
-    /// Whether it has a permit. It gives that back in the step that ends the release, so an attempt
-    /// that waited for the release finds the queue without a holder.
-    has_permit: bool,
+    /// Given back before the release ends, so an attempt that waited for the release finds the queue
+    /// without a holder.
+    permit: Option<QueuePermit>,
     is_awaited: bool,
 }
 
@@ -89,8 +89,8 @@ pub(super) enum PermitState {
 pub(super) struct QueuePermit {
     queues: LocalQueues,
     digest: Digest,
-    /// Whether a [`PendingRelease`] gives it back instead.
-    is_passed_on: bool,
+    /// Whether it is of a hold that is being released.
+    is_releasing: bool,
 }
 
 impl LocalQueues {
@@ -117,16 +117,20 @@ impl LocalQueues {
 
     /// Notes that this process releases what it had of a key, with the permit that it still has.
     /// Attempts wait until this is dropped.
-    pub(super) fn releasing(&self, digest: Digest, permit: Option<QueuePermit>) -> PendingRelease {
-        let has_permit = permit.map(|mut permit| permit.is_passed_on = true).is_some();
+    pub(super) fn releasing(
+        &self,
+        digest: Digest,
+        mut permit: Option<QueuePermit>,
+    ) -> PendingRelease {
         let mut queues = self.lock();
         let queue = queues.entry(digest).or_default();
         queue.releases += 1;
-        if let Some(holder) = &mut queue.holder {
-            holder.releasing += usize::from(has_permit);
+        if let (Some(holder), Some(permit)) = (&mut queue.holder, &mut permit) {
+            holder.releasing += 1;
+            permit.is_releasing = true;
         }
         drop(queues);
-        PendingRelease { queues: self.clone(), digest, has_permit, is_awaited: true }
+        PendingRelease { queues: self.clone(), digest, permit, is_awaited: true }
     }
 
     /// How many keys have a queue.
@@ -135,7 +139,7 @@ impl LocalQueues {
     }
 
     fn permit(&self, digest: Digest) -> QueuePermit {
-        QueuePermit { queues: self.clone(), digest, is_passed_on: false }
+        QueuePermit { queues: self.clone(), digest, is_releasing: false }
     }
 
     /// Changes a queue. Removes it if it is unused now, and wakes the next ticket if the last
@@ -198,6 +202,21 @@ impl LocalQueue {
     }
 }
 
+impl WaitPoint {
+    /// Waits until something is so, which it may be after each change.
+    async fn until(&self, mut is_so: impl FnMut() -> bool) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // Enabled before the check, so that a change after the check is not missed.
+            changed.as_mut().enable();
+            if is_so() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
 impl QueueTicket {
     /// Waits for the releases that are under way. Then gives a permit if the queue has no holder.
     ///
@@ -231,42 +250,27 @@ impl QueueTicket {
     /// Dropping the future leaves the queue.
     pub(super) async fn permit(mut self) -> Option<QueuePermit> {
         let wait_point = Arc::clone(&self.wait_point);
-        let mut turn = pin!(wait_point.turns.acquire());
-        loop {
-            let mut changed = pin!(wait_point.changed.notified());
-            // Enabled before the check, so that a permit given after the check is not missed.
-            changed.as_mut().enable();
-            if self.permit_again() {
-                return Some(self.queues.permit(self.digest));
+        tokio::select! {
+            biased;
+            () = wait_point.until(|| self.permit_again()) => {
+                Some(self.queues.permit(self.digest))
             }
-            tokio::select! {
-                biased;
-                turn = &mut turn => {
-                    // Dropped during a release, it goes to the next ticket. Turns never close.
-                    let turn = turn.ok()?;
-                    self.released().await;
-                    turn.forget();
-                    return Some(self.take_permit());
-                }
-                () = changed => {}
+            turn = wait_point.turns.acquire() => {
+                // Dropped during a release, it goes to the next ticket. Turns never close.
+                let turn = turn.ok()?;
+                self.released().await;
+                turn.forget();
+                Some(self.take_permit())
             }
         }
     }
 
     /// Waits for the releases that are under way, for [`LONGEST_RELEASE`] at most.
     async fn released(&self) {
-        let released = async {
-            loop {
-                let mut changed = pin!(self.wait_point.changed.notified());
-                // Enabled before the check, so that the end of a release is not missed.
-                changed.as_mut().enable();
-                let releases = self.queues.lock().get(&self.digest).map(|queue| queue.releases);
-                if releases.unwrap_or_default() == 0 {
-                    return;
-                }
-                changed.await;
-            }
-        };
+        let released = self.wait_point.until(|| {
+            let queues = self.queues.lock();
+            queues.get(&self.digest).is_none_or(|queue| queue.releases == 0)
+        });
         // A timeout is no error: the lock itself knows whether the key is free.
         let _ = timeout(LONGEST_RELEASE, released).await;
     }
@@ -310,9 +314,7 @@ impl PendingRelease {
 
 impl Drop for QueuePermit {
     fn drop(&mut self) {
-        if !self.is_passed_on {
-            self.queues.change(self.digest, |queue| queue.give_back(false));
-        }
+        self.queues.change(self.digest, |queue| queue.give_back(self.is_releasing));
     }
 }
 
@@ -326,13 +328,8 @@ impl Drop for QueueTicket {
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        let wait_point = self.queues.change(self.digest, |queue| {
-            queue.releases -= usize::from(self.is_awaited);
-            if self.has_permit {
-                queue.give_back(true);
-            }
-        });
-        wait_point.inspect(|wait_point| wait_point.changed.notify_waiters());
+        drop(self.permit.take());
+        self.stop_waiting();
     }
 }
 

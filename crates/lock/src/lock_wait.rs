@@ -20,13 +20,14 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockWait {
     pub(super) limit: Duration,
-    pub(super) interval: Option<Duration>,
+    /// After the first try, with the interval between them.
+    pub(super) tries: Option<(u32, Duration)>,
 }
 
 impl LockWait {
     /// Waits this long at most. The time that the lock server takes to answer counts.
     pub fn at_most(limit: Duration) -> Self {
-        Self { limit, interval: None }
+        Self { limit, tries: None }
     }
 
     /// Tries once, and gives up if another holder has the key.
@@ -38,7 +39,7 @@ impl LockWait {
     /// after the last one. An interval below 1 ms counts as 1 ms.
     pub fn tries(tries: u32, interval: Duration) -> Self {
         let interval = interval.max(Duration::from_millis(1));
-        Self { limit: interval.saturating_mul(tries), interval: Some(interval) }
+        Self { limit: interval.saturating_mul(tries), tries: Some((tries, interval)) }
     }
 }
 

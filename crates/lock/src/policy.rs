@@ -56,12 +56,9 @@ pub(super) enum WaitLimit {
 
 impl WaitLimit {
     pub(super) fn of(wait: &LockWait) -> Self {
-        match wait.interval {
+        match wait.tries {
             _ if wait.limit.is_zero() => Self::Try,
-            Some(interval) => {
-                let more = wait.limit.as_nanos() / interval.as_nanos().max(1);
-                Self::Tries { more: u32::try_from(more).unwrap_or(u32::MAX), interval }
-            }
+            Some((more, interval)) => Self::Tries { more, interval },
             None => Self::Until(far(Instant::now(), wait.limit)),
         }
     }

@@ -16,13 +16,6 @@ pub(super) struct MySqlSession {
     pub(super) tag: Uuid,
 }
 
-/// Finds the statement that a session waits for.
-#[derive(Debug)]
-pub(super) struct WaitingStatement {
-    connection: u32,
-    tag: Uuid,
-}
-
 impl MySqlSession {
     /// Runs statements.
     pub(super) async fn run(&mut self, statements: &str) -> Result<(), SessionError> {
@@ -69,7 +62,8 @@ impl DatabaseSession for MySqlSession {
     const NAME: &'static str = "mysql";
 
     type Address = MySqlAddress;
-    type Interrupt = WaitingStatement;
+    /// The connection, and the tag of the statement that it waits for.
+    type Interrupt = (u32, Uuid);
 
     async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
         let conn = Conn::new(options.connecting()).await.map_err(classify)?;
@@ -80,14 +74,13 @@ impl DatabaseSession for MySqlSession {
         self.conn.ping().await.map_err(classify)
     }
 
-    fn interrupt_of(&self) -> WaitingStatement {
-        WaitingStatement { connection: self.conn.id(), tag: self.tag }
+    fn interrupt_of(&self) -> (u32, Uuid) {
+        (self.conn.id(), self.tag)
     }
 
     /// Ends the statement, if it still runs.
-    async fn interrupt(of: WaitingStatement, options: &MySqlOptions) -> Result<(), SessionError> {
+    async fn interrupt((id, tag): (u32, Uuid), options: &MySqlOptions) -> Result<(), SessionError> {
         let mut session = Self::open(options).await?;
-        let WaitingStatement { connection: id, tag } = of;
         let find = format!(
             "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
         );

@@ -55,6 +55,7 @@ impl FairLock {
         let scripts = LockScripts {
             acquire: RedisScript::new(&[
                 include_str!("fair/take.lua"),
+                include_str!("grant.lua"),
                 RedisScript::PRELUDE,
                 PRELUDE,
                 include_str!("fair/prelude.lua"),
@@ -63,7 +64,7 @@ impl FairLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: ours(include_str!("fair/release.lua")),
-            commands: &COMMANDS,
+            commands: COMMANDS,
         };
         Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }
     }
@@ -76,7 +77,7 @@ impl FairLock {
     /// The names of the queue and its times. They change all the time, so they are not watched.
     fn queue(&self, key: &Key) -> [Vec<u8>; 2] {
         let digest = key.digest();
-        ["queue", "queue:seen"].map(|what| self.lock.unwatched_name(what, &digest))
+        ["queue", "queue:seen"].map(|what| self.lock.client.unwatched_name(what, &digest))
     }
 }
 
@@ -134,7 +135,7 @@ impl From<RedisClientOptions> for FairLockOptions {
 
 impl Lock for FairLock {
     fn watch(&self, key: &Key) -> Watch {
-        self.lock.watch(key)
+        self.lock.client.watch(key.digest())
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
@@ -146,44 +147,31 @@ impl Lock for FairLock {
             (self.call_name(&request.claim), millis(self.silence))
         };
         let [queue, times] = self.queue(key);
-        self.lock.acquire(&request, vec![told_of, name, queue, times], silence)
+        let names = vec![told_of, name, queue, times];
+        Box::pin(Arc::clone(&self.lock).acquire(request, names, silence))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        self.lock.renew(claim, lease)
+        Box::pin(Arc::clone(&self.lock).renew(claim.clone(), lease))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        self.lock.verify(claim)
+        Some(Box::pin(Arc::clone(&self.lock).verify(claim.clone())))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let [queue, times] = self.queue(claim.key());
         let names = vec![self.lock.name(claim.key()), queue, times];
-        self.lock.release(claim, names)
+        Box::pin(Arc::clone(&self.lock).release(claim, names))
     }
 
     fn local_queues(&self) -> LocalQueues {
-        self.lock.local_queues()
+        self.lock.queues.clone()
     }
 }
 
 impl Fenced for FairLock {}
 
 /// The commands of the scripts.
-const COMMANDS: [&str; 14] = [
-    "get",
-    "getex",
-    "set",
-    "pexpire",
-    "pttl",
-    "time",
-    "del",
-    "zadd",
-    "zcard",
-    "zrange",
-    "zrangebyscore",
-    "zrank",
-    "zrem",
-    "zscore",
-];
+const COMMANDS: &str = "get getex set pexpire pttl time del \
+    zadd zcard zrange zrangebyscore zrank zrem zscore";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
 use bellwether_redis_client::RedisValue as Value;
 
-/// The reply of the scripts `take` and `acquire`. A [`Redlock`](crate::Redlock) has its own.
+/// The reply of the scripts `take` and `acquire`.
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
     let fields = match reply {
         Value::Array(fields) => fields,

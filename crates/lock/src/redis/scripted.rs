@@ -4,25 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Digest, Key};
+use bellwether::Key;
 use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::Batches;
 use super::{millis, prove, prove_single, reply, token};
-use crate::{
-    Attempt, Claim, LocalQueues, Lock, LockError, LockFuture, Released, Renew, Request, Watch,
-};
-use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue, Tracking,
-};
+use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request, Watchers};
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
-    client: RedisClient,
+    pub(super) client: RedisClient,
     /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
     scripts: LockScripts,
-    queues: LocalQueues,
+    pub(super) queues: LocalQueues,
     /// The counter of fences, unless each slot has its own.
     counter: Option<Vec<u8>>,
 }
@@ -33,8 +29,8 @@ pub(super) struct LockScripts {
     pub(super) renew: RedisScript,
     pub(super) verify: RedisScript,
     pub(super) release: RedisScript,
-    /// The commands in them, as `RedisClient::check_commands` takes them.
-    pub(super) commands: &'static [&'static str],
+    /// The commands in them, with spaces between.
+    pub(super) commands: &'static str,
 }
 
 impl Scripted {
@@ -59,27 +55,15 @@ impl Scripted {
     pub(super) async fn prove(&self, lock: &dyn Lock) -> Result<(), LockError> {
         let connecting = self.client.connecting(async {
             self.client.connect().await?;
+            let commands: Vec<_> = self.scripts.commands.split(' ').collect();
             match self.client.is_tracked() {
-                true => self.client.check_commands(self.scripts.commands).await?,
-                false => self.client.check_scripts(self.scripts.commands).await?,
+                true => self.client.check_commands(&commands).await?,
+                false => self.client.check_scripts(&commands).await?,
             }
             prove_single(&self.client, &self.scripts.renew).await?;
             prove(lock).await
         });
         connecting.await
-    }
-
-    pub(super) fn watch(&self, key: &Key) -> Watch {
-        self.client.watch(key.digest())
-    }
-
-    pub(super) fn local_queues(&self) -> LocalQueues {
-        self.queues.clone()
-    }
-
-    /// A name that the scripts read, and that is not watched.
-    pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.client.unwatched_name(what, digest)
     }
 
     /// The name of a key that is locked.
@@ -104,67 +88,52 @@ impl Scripted {
 
     /// Asks for the lock. The server reports changes of the first of the names. `more` is the
     /// argument of this kind of lock. The counter is appended to the names.
-    pub(super) fn acquire(
-        self: &Arc<Self>,
-        request: &Request,
+    pub(super) async fn acquire(
+        self: Arc<Self>,
+        request: Request,
         mut names: Vec<Vec<u8>>,
         more: Vec<u8>,
-    ) -> LockFuture<Attempt> {
-        let lock = Arc::clone(self);
-        let claim = request.claim.clone();
+    ) -> Result<Attempt, LockError> {
+        let claim = &request.claim;
         let of_slot = || self.client.shared_name("fence", &claim.key().digest());
         names.push(self.counter().unwrap_or_else(of_slot));
         let mark = if self.client.is_tracked() { Vec::new() } else { self.client.mark() };
         let rare = [more, mark];
-        let mut args = vec![token(&claim), millis(request.lease)];
+        let mut args = vec![token(claim), millis(request.lease)];
         if rare.iter().any(|arg| !arg.is_empty()) {
             args.extend(rare);
         }
-        Box::pin(async move {
-            let script = &lock.scripts.acquire;
-            let (names, args) = lock.declared(names, args);
-            let request = RedisRequest::script(script, names, args, "taking the lock");
-            lock.run(request.of(claim.key()), reply::attempt).await
-        })
+        let (names, args) = self.declared(names, args);
+        let request = RedisRequest::script(&self.scripts.acquire, names, args, "taking the lock");
+        self.run(request.of(claim.key()), reply::attempt).await
     }
 
-    pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        let lock = Arc::clone(self);
-        let claim = claim.clone();
-        Box::pin(async move {
-            let args = [token(&claim), millis(lease)];
-            let names = [lock.name(claim.key())];
-            let script = &lock.scripts.renew;
-            let request = RedisRequest::script(script, names, args, "renewing the lock");
-            lock.run(request.of(claim.key()), reply::renew).await
-        })
+    pub(super) async fn renew(
+        self: Arc<Self>,
+        claim: Claim,
+        lease: Duration,
+    ) -> Result<Renew, LockError> {
+        let (names, args) = ([self.name(claim.key())], [token(&claim), millis(lease)]);
+        let request = RedisRequest::script(&self.scripts.renew, names, args, "renewing the lock");
+        self.run(request.of(claim.key()), reply::renew).await
     }
 
     /// Reads the name, which subscribes to its next change.
-    pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let lock = Arc::clone(self);
-        let claim = claim.clone();
-        Some(Box::pin(async move {
-            let (names, args) = ([lock.name(claim.key())], [token(&claim)]);
-            let script = &lock.scripts.verify;
-            let request = RedisRequest::script(script, names, args, "verifying the lock");
-            lock.run(request.of(claim.key()), reply::renew).await
-        }))
+    pub(super) async fn verify(self: Arc<Self>, claim: Claim) -> Result<Renew, LockError> {
+        let (names, args) = ([self.name(claim.key())], [token(&claim)]);
+        let request = RedisRequest::script(&self.scripts.verify, names, args, "verifying the lock");
+        self.run(request.of(claim.key()), reply::renew).await
     }
 
     /// Releases the lock. The server may track the first of the names.
-    pub(super) fn release(
-        self: &Arc<Self>,
+    pub(super) async fn release(
+        self: Arc<Self>,
         claim: Claim,
         names: Vec<Vec<u8>>,
-    ) -> LockFuture<Released> {
-        let lock = Arc::clone(self);
-        Box::pin(async move {
-            let script = &lock.scripts.release;
-            let (names, args) = lock.declared(names, vec![token(&claim)]);
-            let request = RedisRequest::script(script, names, args, "freeing the lock");
-            lock.run(request.of(claim.key()).once(), reply::released).await
-        })
+    ) -> Result<Released, LockError> {
+        let (names, args) = self.declared(names, vec![token(&claim)]);
+        let request = RedisRequest::script(&self.scripts.release, names, args, "freeing the lock");
+        self.run(request.of(claim.key()).once(), reply::released).await
     }
 
     async fn run<T>(
@@ -217,9 +186,7 @@ mod tests {
         let hour = Duration::from_secs(60 * 60);
         let in_an_hour = format!("now - now % {} then", hour.as_micros());
         let life = format!("'PX', '{}')", (FENCE_TTL + hour).as_millis());
-        for script in [include_str!("take.lua"), include_str!("fair/take.lua")] {
-            assert!(script.contains(&in_an_hour), "{script}");
-        }
+        assert!(include_str!("grant.lua").contains(&in_an_hour));
         for script in [include_str!("take_many.lua"), include_str!("prelude.lua")] {
             assert!(script.contains(&life), "{script}");
         }

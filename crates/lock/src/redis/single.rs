@@ -64,6 +64,7 @@ impl RedisLock {
         let scripts = LockScripts {
             acquire: RedisScript::new(&[
                 include_str!("take.lua"),
+                include_str!("grant.lua"),
                 RedisScript::PRELUDE,
                 PRELUDE,
                 include_str!("contested.lua"),
@@ -71,7 +72,7 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua"), TELL[0], TELL[1]]),
-            commands: &["get", "getex", "set", "pttl", "time", "del"],
+            commands: "get getex set pttl time del",
         };
         let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
         let release_many = RedisScript::new(&[include_str!("release_many.lua"), TELL[0], TELL[1]]);
@@ -94,7 +95,8 @@ impl SingleLock {
                 return Ok(granted);
             }
         }
-        self.lock.acquire(&request, vec![self.lock.name(key)], Vec::new()).await
+        let names = vec![self.lock.name(key)];
+        Arc::clone(&self.lock).acquire(request, names, Vec::new()).await
     }
 
     async fn release(&self, claim: Claim) -> Result<Released, LockError> {
@@ -108,13 +110,13 @@ impl SingleLock {
             }
         }
         let name = self.lock.name(claim.key());
-        self.lock.release(claim, vec![name]).await
+        Arc::clone(&self.lock).release(claim, vec![name]).await
     }
 }
 
 impl Lock for RedisLock {
     fn watch(&self, key: &Key) -> Watch {
-        self.0.lock.watch(key)
+        self.0.lock.client.watch(key.digest())
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
@@ -123,11 +125,11 @@ impl Lock for RedisLock {
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        self.0.lock.renew(claim, lease)
+        Box::pin(Arc::clone(&self.0.lock).renew(claim.clone(), lease))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        self.0.lock.verify(claim)
+        Some(Box::pin(Arc::clone(&self.0.lock).verify(claim.clone())))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
@@ -136,7 +138,7 @@ impl Lock for RedisLock {
     }
 
     fn local_queues(&self) -> LocalQueues {
-        self.0.lock.local_queues()
+        self.0.lock.queues.clone()
     }
 }
 
@@ -146,7 +148,7 @@ impl TakeOver for RedisLock {
     fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
         let names = vec![self.0.lock.name(request.claim.key())];
-        self.0.lock.acquire(&request, names, from)
+        Box::pin(Arc::clone(&self.0.lock).acquire(request, names, from))
     }
 }
 

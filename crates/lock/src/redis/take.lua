@@ -14,15 +14,4 @@
 -- One script, because fences have to grow in the order of the grants. A caller that gets `busy` is
 -- subscribed to the lock's next change by this script's GET. A caller to which the server reports none
 -- leaves a mark instead. A bare number takes the server less time than an array.
-local counter, time = KEYS[2] or ARGV[#ARGV], redis.call('TIME')
-local now, last = time[1] * 1000000 + time[2], nil
-local fence = struct.pack('>I8', now)
-local granted = redis.pcall('SET', KEYS[1], ARGV[1] .. fence .. '\0\0\0\0\0\0\0\0', 'NX', 'PX', ARGV[2])
-if granted and granted.ok then
-  last = redis.pcall('SET', counter, fence, 'KEEPTTL', 'GET')
-  local before = last and #last == 8 and struct.unpack('>I8', last)
-  -- The life of the counter is set once an hour, by the second part.
-  if before and before < now and before >= now - now % 3600000000 then return now end
-  redis.call('DEL', KEYS[1])
-end
-local from, mark = ARGV[4] and ARGV[3] or '', ARGV[4] or ''
+local lock, counter, is_free = KEYS[1], KEYS[2] or ARGV[#ARGV], true

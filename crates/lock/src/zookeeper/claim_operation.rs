@@ -26,15 +26,6 @@ pub(super) struct ClaimOperation<'a> {
     until: Instant,
 }
 
-/// The position of a node in the queue.
-enum QueuePosition {
-    First,
-    /// Behind this many nodes, of which the last one has this name.
-    Behind(u32, String),
-    /// The node is not in the queue.
-    Missing,
-}
-
 impl<'a> ClaimOperation<'a> {
     /// # Errors
     /// If the session has ended.
@@ -63,21 +54,20 @@ impl<'a> ClaimOperation<'a> {
         }
         loop {
             let node = self.ensure_node(state).await?;
-            match self.position(&node).await? {
-                QueuePosition::First => return self.grant(&node),
-                QueuePosition::Missing => state = self.note(NodeState::Absent),
-                QueuePosition::Behind(ahead, _) if is_try => {
-                    self.give_up().await;
-                    return Ok(Attempt::Busy(Busy { ahead: Some(ahead), ..Busy::new() }));
-                }
-                QueuePosition::Behind(ahead, _) if Instant::now() >= ends => {
-                    return Ok(Attempt::Busy(Busy { ahead: Some(ahead), ..Busy::new() }));
-                }
-                QueuePosition::Behind(_, last) => {
-                    self.wait_for(&last, ends).await?;
-                    state = NodeState::Present(node);
-                }
+            let Some(ahead) = self.ahead_of(&node).await? else {
+                state = self.note(NodeState::Absent);
+                continue;
+            };
+            let Some(last) = ahead.last() else { return self.grant(&node) };
+            let ahead = u32::try_from(ahead.len()).ok();
+            if is_try {
+                self.give_up().await;
             }
+            if is_try || Instant::now() >= ends {
+                return Ok(Attempt::Busy(Busy { ahead, ..Busy::new() }));
+            }
+            self.wait_for(last, ends).await?;
+            state = NodeState::Present(node);
         }
     }
 
@@ -207,19 +197,17 @@ impl<'a> ClaimOperation<'a> {
         Ok(found)
     }
 
-    async fn position(&self, node: &Node) -> Result<QueuePosition, ZooKeeperError> {
+    /// The nodes before this one. `None` if it is not in the queue.
+    async fn ahead_of(&self, node: &Node) -> Result<Option<Vec<String>>, ZooKeeperError> {
         let mut queue = self.queue().await?;
-        let Some(at) = queue.iter().position(|name| *name == node.name) else {
-            return Ok(QueuePosition::Missing);
-        };
+        let Some(at) = queue.iter().position(|name| *name == node.name) else { return Ok(None) };
         queue.truncate(at);
         // The claim must not wait for another node of its own, from an earlier session or made
         // twice.
         for stale in queue.extract_if(.., |name| name.starts_with(&self.prefix)) {
             self.delete(&stale).await?;
         }
-        let ahead = u32::try_from(queue.len()).unwrap_or(u32::MAX);
-        Ok(queue.pop().map_or(QueuePosition::First, |last| QueuePosition::Behind(ahead, last)))
+        Ok(Some(queue))
     }
 
     /// Waits until this node may be gone, or until `ends`.

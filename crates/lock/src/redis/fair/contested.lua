@@ -1,7 +1,7 @@
 -- contested: the second part of take.lua, for a lock that is held or has waiters, or whose fence is not
 -- simply the time.
 --
--- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
+-- KEYS, ARGV and replies: see take.lua. The script is take.lua, grant.lua, the preludes and this file, so that the
 -- common case ends before the functions of the preludes are created.
 local seen, silence = KEYS[4] or ARGV[7], tonumber(ARGV[3])
 -- The expiry of its name ends the tracking if a waiter dies, and costs a live one a request, so it is rare.

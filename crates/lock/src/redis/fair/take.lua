@@ -14,16 +14,5 @@
 --
 -- One script, because only the first waiter may take a lock that is free. A caller that waits is told
 -- when it is its turn. One that does not wait is told when the lock changes.
-local lock, queue = KEYS[2] or ARGV[5], KEYS[3] or ARGV[6]
-local counter, time = KEYS[5] or ARGV[8], redis.call('TIME')
-local now, last = time[1] * 1000000 + time[2], nil
-local fence = struct.pack('>I8', now)
-local granted = not redis.pcall('GETEX', queue)
-  and redis.pcall('SET', lock, ARGV[1] .. fence .. '\0\0\0\0\0\0\0\0', 'NX', 'PX', ARGV[2])
-if granted and granted.ok then
-  last = redis.pcall('SET', counter, fence, 'KEEPTTL', 'GET')
-  local before = last and #last == 8 and struct.unpack('>I8', last)
-  -- The life of the counter is set once an hour, by the second part.
-  if before and before < now and before >= now - now % 3600000000 then return now end
-  redis.call('DEL', lock)
-end
+local lock, queue, counter = KEYS[2] or ARGV[5], KEYS[3] or ARGV[6], KEYS[5] or ARGV[8]
+local is_free = not redis.pcall('GETEX', queue)

@@ -13,13 +13,9 @@ use bellwether_redis_client::RedisClientOptions;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::quorum::{NodeAnswer, NodeRenewal, QuorumOutcome};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::instants::dependable;
-use crate::{
-    Attempt, Claim, Grant, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request,
-    Term,
-};
+use crate::{Attempt, Claim, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request};
 use crate::{LocalQueues, Watch, Watchers};
 use bellwether_redis_client::{
     ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue as Value, Tracking,
@@ -80,7 +76,7 @@ impl Redlock {
 
     async fn proved(&self) -> Result<(), LockError> {
         let proved = self.0.nodes.iter().map(|node| async {
-            node.check_commands(&COMMANDS).await?;
+            node.check_commands(&["get", "getex", "set", "pttl", "del"]).await?;
             prove_single(node, &self.0.renew).await
         });
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
@@ -131,56 +127,55 @@ impl Redlock {
 }
 
 impl Inner {
-    async fn acquire(&self, claim: &Claim, lease: Duration) -> Result<Attempt, LockError> {
+    async fn acquire(self: Arc<Self>, claim: Claim, lease: Duration) -> Result<Attempt, LockError> {
         let began = Instant::now();
-        let answers = join_all(self.nodes.iter().map(|node| self.take(node, claim, lease))).await;
+        let answers = join_all(self.nodes.iter().map(|node| self.take(node, &claim, lease))).await;
         let in_time = began.elapsed() < dependable(lease);
         let attempted = quorum::attempted(&answers);
-        if in_time && matches!(attempted, QuorumOutcome::Granted) {
-            return Ok(Attempt::Granted(Grant { fence: None, term: Term::Lease }));
+        if in_time && let Some(granted @ Attempt::Granted(_)) = attempted {
+            return Ok(granted);
         }
         // Nodes that did not answer may have granted it.
         let nodes = self.nodes.iter().zip(&answers);
-        let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(NodeAnswer::Taken(_))));
-        join_all(ours.map(|(node, _)| self.free(node, claim))).await;
+        let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(Attempt::Busy(_))));
+        join_all(ours.map(|(node, _)| self.free(node, &claim))).await;
         match attempted {
-            QuorumOutcome::Granted => {
+            Some(Attempt::Granted(_)) => {
                 let message = format!("redlock, {TAKING} of `{}`: the lease was over", claim.key());
                 Err(LockError::new(LockErrorKind::NoReply, message))
             }
-            QuorumOutcome::Busy(busy) => Ok(Attempt::Busy(busy)),
-            QuorumOutcome::Failed => Err(self.failure(TAKING, claim, &answers)),
+            attempted => attempted.ok_or_else(|| self.failure(TAKING, &claim, &answers)),
         }
     }
 
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renew, LockError> {
+    async fn renew(self: Arc<Self>, claim: Claim, lease: Duration) -> Result<Renew, LockError> {
         let renew = |node| {
-            let args = vec![token(claim), millis(lease)];
-            ask(node, &self.renew, claim, args, RENEWING, renewed)
+            let args = vec![token(&claim), millis(lease)];
+            ask(node, &self.renew, &claim, args, RENEWING, reply::renew)
         };
         let answers = join_all(self.nodes.iter().map(renew)).await;
-        let Some(outcome) = quorum::renewed(&answers) else {
-            return Err(self.failure(RENEWING, claim, &answers));
-        };
-        if outcome == Renew::Held {
+        let outcome = quorum::renewed(&answers);
+        if outcome == Some(Renew::Held) {
             let nodes = self.nodes.iter().zip(&answers);
-            let free = nodes.filter(|(_, answer)| matches!(answer, Ok(NodeRenewal::Free)));
-            // Errors do not matter: a majority holds without these nodes.
-            join_all(free.map(|(node, _)| self.take(node, claim, lease))).await;
+            let lost = nodes.filter(|(_, answer)| matches!(answer, Ok(Renew::Lost)));
+            // Takes them again where they are free. Errors do not matter: a majority holds without
+            // these nodes.
+            join_all(lost.map(|(node, _)| self.take(node, &claim, lease))).await;
         }
-        Ok(outcome)
+        outcome.ok_or_else(|| self.failure(RENEWING, &claim, &answers))
     }
 
     /// Whether a majority still holds. Each node reports the next change of its name from then on.
-    async fn verify(&self, claim: &Claim) -> Result<Renew, LockError> {
-        let verify = |node| ask(node, &self.verify, claim, vec![token(claim)], VERIFYING, renewed);
+    async fn verify(self: Arc<Self>, claim: Claim) -> Result<Renew, LockError> {
+        let verify =
+            |node| ask(node, &self.verify, &claim, vec![token(&claim)], VERIFYING, reply::renew);
         let answers = join_all(self.nodes.iter().map(verify)).await;
-        quorum::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
+        quorum::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, &claim, &answers))
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
-        let answers = join_all(self.nodes.iter().map(|node| self.free(node, claim))).await;
-        quorum::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
+    async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, LockError> {
+        let answers = join_all(self.nodes.iter().map(|node| self.free(node, &claim))).await;
+        quorum::released(&answers).ok_or_else(|| self.failure(FREEING, &claim, &answers))
     }
 
     async fn take(
@@ -188,9 +183,9 @@ impl Inner {
         node: &RedisClient,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<NodeAnswer, LockError> {
+    ) -> Result<Attempt, LockError> {
         let args = vec![token(claim), millis(lease)];
-        ask(node, &self.acquire, claim, args, TAKING, asked).await
+        ask(node, &self.acquire, claim, args, TAKING, reply::attempt).await
     }
 
     async fn free(&self, node: &RedisClient, claim: &Claim) -> Result<Released, LockError> {
@@ -206,24 +201,20 @@ impl Inner {
         answers: &[Result<T, LockError>],
     ) -> LockError {
         let nodes = self.nodes.iter().zip(answers);
-        let failed: Vec<_> =
-            nodes.filter_map(|(node, answer)| Some((node, answer.as_ref().err()?))).collect();
-        let why: Vec<_> = failed
-            .iter()
-            .map(|(node, error)| format!("{}: {error}", node.options().address()))
-            .collect();
+        let failed = nodes.filter_map(|(node, answer)| Some((node, answer.as_ref().err()?)));
+        let (why, errors): (Vec<_>, Vec<_>) = failed
+            .map(|(node, error)| (format!("{}: {error}", node.options().address()), error))
+            .unzip();
         let message = format!(
             "redlock, {doing} of `{}`: {} of {} nodes did not answer: {}",
             claim.key(),
-            failed.len(),
+            errors.len(),
             answers.len(),
             why.join("; ")
         );
-        let kind = failed.first().map_or(LockErrorKind::Unreachable, |(_, error)| error.kind());
-        let error = LockError::new(kind, message);
-        match failed.first() {
-            Some((_, source)) => error.with_source(LockError::clone(source)),
-            None => error,
+        match errors.first() {
+            Some(&first) => LockError::new(first.kind(), message).with_source(first.clone()),
+            None => LockError::new(LockErrorKind::Unreachable, message),
         }
     }
 }
@@ -251,28 +242,6 @@ fn request<'a>(
     RedisRequest::script(script, names, args, doing).of(claim.key())
 }
 
-fn asked(reply: Value) -> Option<NodeAnswer> {
-    let Value::Array(fields) = reply else {
-        return None;
-    };
-    match fields.as_slice() {
-        [Value::Int(1)] => Some(NodeAnswer::Granted),
-        [Value::Int(2), Value::Int(left)] => {
-            Some(NodeAnswer::Taken(u64::try_from(*left).ok().map(Duration::from_millis)))
-        }
-        _ => None,
-    }
-}
-
-fn renewed(reply: Value) -> Option<NodeRenewal> {
-    match reply {
-        Value::Int(0) => Some(NodeRenewal::Free),
-        Value::Int(1) => Some(NodeRenewal::Held),
-        Value::Int(2) => Some(NodeRenewal::Taken),
-        _ => None,
-    }
-}
-
 impl Lock for Redlock {
     /// Reports what any of the nodes reports.
     fn watch(&self, key: &Key) -> Watch {
@@ -282,25 +251,19 @@ impl Lock for Redlock {
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.acquire(&request.claim, request.lease).await })
+        Box::pin(Arc::clone(&self.0).acquire(request.claim, request.lease))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        let inner = Arc::clone(&self.0);
-        let claim = claim.clone();
-        Box::pin(async move { inner.renew(&claim, lease).await })
+        Box::pin(Arc::clone(&self.0).renew(claim.clone(), lease))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let inner = Arc::clone(&self.0);
-        let claim = claim.clone();
-        Some(Box::pin(async move { inner.verify(&claim).await }))
+        Some(Box::pin(Arc::clone(&self.0).verify(claim.clone())))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.release(&claim).await })
+        Box::pin(Arc::clone(&self.0).release(claim))
     }
 
     fn local_queues(&self) -> LocalQueues {
@@ -314,9 +277,6 @@ impl fmt::Debug for Redlock {
         f.debug_tuple("Redlock").field(&self.0.nodes).finish()
     }
 }
-
-/// The commands of the scripts.
-const COMMANDS: [&str; 5] = ["get", "getex", "set", "pttl", "del"];
 
 const TAKING: &str = "taking the lock";
 const RENEWING: &str = "renewing the lock";

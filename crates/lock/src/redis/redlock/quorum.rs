@@ -2,75 +2,47 @@
 
 use std::time::Duration;
 
-use crate::{Busy, LockError, Released, Renew};
-
-/// The answer of a node to a request for the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NodeAnswer {
-    Granted,
-    /// Another claim has the node, for this time unless it renews.
-    Taken(Option<Duration>),
-}
-
-/// The answer of a node to a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeRenewal {
-    Held,
-    /// The node is free: the lease has ended, or the node has lost its data.
-    Free,
-    Taken,
-}
+use crate::{Attempt, Busy, Grant, LockError, Released, Renew};
 
 /// How many of the nodes decide: more than half.
-pub(super) fn quorum(nodes: usize) -> usize {
+fn quorum(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// The outcome of an attempt.
-#[derive(Debug)]
-pub(super) enum QuorumOutcome {
-    Granted,
-    Busy(Busy),
-    /// Too few nodes answered to grant the lock to any claim.
-    Failed,
-}
-
-pub(super) fn attempted(answers: &[Result<NodeAnswer, LockError>]) -> QuorumOutcome {
+/// The outcome of an attempt, unless too few nodes answered to grant the lock to any claim.
+pub(super) fn attempted(answers: &[Result<Attempt, LockError>]) -> Option<Attempt> {
     let quorum = quorum(answers.len());
-    let granted = answers.iter().filter(|answer| matches!(answer, Ok(NodeAnswer::Granted))).count();
+    let granted = answers.iter().filter(|answer| matches!(answer, Ok(Attempt::Granted(_)))).count();
     if granted >= quorum {
-        return QuorumOutcome::Granted;
+        return Some(Attempt::Granted(Grant::by_lease()));
     }
-    let mut ends: Vec<_> = answers
-        .iter()
-        .filter_map(|answer| match answer {
-            Ok(NodeAnswer::Taken(left)) => Some(left.unwrap_or(Duration::MAX)),
-            _ => None,
-        })
-        .collect();
+    let ends = answers.iter().filter_map(|answer| match answer {
+        Ok(Attempt::Busy(busy)) => Some(busy.remaining.unwrap_or(Duration::MAX)),
+        _ => None,
+    });
+    let mut ends: Vec<_> = ends.collect();
     if ends.is_empty() || granted + ends.len() < quorum {
-        return QuorumOutcome::Failed;
+        return None;
     }
     // When this many leases have ended, a quorum of nodes can be free.
     ends.sort();
     let remaining = ends.get(quorum - granted - 1).copied().filter(|left| *left < Duration::MAX);
-    QuorumOutcome::Busy(Busy { remaining, ..Busy::new() })
+    Some(Attempt::Busy(Busy { remaining, ..Busy::new() }))
 }
 
 /// The outcome of a renewal, if the answers decide it.
-pub(super) fn renewed(answers: &[Result<NodeRenewal, LockError>]) -> Option<Renew> {
-    let held = answers.iter().filter(|answer| matches!(answer, Ok(NodeRenewal::Held))).count();
-    decided(held, answers, Renew::Held, Renew::Lost)
+pub(super) fn renewed(answers: &[Result<Renew, LockError>]) -> Option<Renew> {
+    decided(answers, Renew::Held, Renew::Lost)
 }
 
 /// The outcome of a release, if the answers decide it.
 pub(super) fn released(answers: &[Result<Released, LockError>]) -> Option<Released> {
-    let freed = answers.iter().filter(|answer| matches!(answer, Ok(Released::Freed))).count();
-    decided(freed, answers, Released::Freed, Released::NotHeld)
+    decided(answers, Released::Freed, Released::NotHeld)
 }
 
-fn decided<A, V>(count: usize, answers: &[Result<A, LockError>], yes: V, no: V) -> Option<V> {
+fn decided<A: PartialEq>(answers: &[Result<A, LockError>], yes: A, no: A) -> Option<A> {
     let quorum = quorum(answers.len());
+    let count = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|it| *it == yes)).count();
     let unknown = answers.iter().filter(|answer| answer.is_err()).count();
     match count {
         count if count >= quorum => Some(yes),
@@ -90,14 +62,13 @@ mod tests {
 
     /// `g`: granted; a digit: taken for so many seconds; `t`: taken without a known end; `e`: an
     /// error.
-    fn outcome(answers: &str) -> QuorumOutcome {
-        let asked = |letter| match letter {
-            'g' => Ok(NodeAnswer::Granted),
-            't' => Ok(NodeAnswer::Taken(None)),
+    fn outcome(answers: &str) -> Option<Attempt> {
+        let busy = |remaining| Ok(Attempt::Busy(Busy { remaining, ..Busy::new() }));
+        let asked = |letter: char| match letter {
+            'g' => Ok(Attempt::Granted(Grant::by_lease())),
+            't' => busy(None),
             'e' => failed(),
-            digit => Ok(NodeAnswer::Taken(
-                digit.to_digit(10).map(|secs| Duration::from_secs(secs.into())),
-            )),
+            digit => busy(digit.to_digit(10).map(|secs| Duration::from_secs(secs.into()))),
         };
         attempted(&answers.chars().map(asked).collect::<Vec<_>>())
     }
@@ -106,27 +77,31 @@ mod tests {
     fn more_than_half_of_the_nodes_grant_it() {
         for granted in ["ggg", "gge", "gg1", "ggeet", "gggee", "ggg1"] {
             let expected = granted.matches('g').count() > granted.len() / 2;
-            assert_eq!(matches!(outcome(granted), QuorumOutcome::Granted), expected, "{granted}");
+            assert_eq!(
+                matches!(outcome(granted), Some(Attempt::Granted(_))),
+                expected,
+                "{granted}"
+            );
         }
     }
 
     #[test]
     fn a_split_vote_of_an_even_number_of_nodes_is_busy() {
-        assert!(matches!(outcome("gg11"), QuorumOutcome::Busy(_)));
+        assert!(matches!(outcome("gg11"), Some(Attempt::Busy(_))));
     }
 
     #[test]
     fn too_few_answers_are_an_error_and_not_busy() {
         for failed in ["gee", "eee", "1ee", "ggeee", "g1eee", "ge"] {
-            assert!(matches!(outcome(failed), QuorumOutcome::Failed), "{failed}");
+            assert!(outcome(failed).is_none(), "{failed}");
         }
-        assert!(matches!(outcome("g1e"), QuorumOutcome::Busy(_)));
+        assert!(matches!(outcome("g1e"), Some(Attempt::Busy(_))));
     }
 
     #[test]
     fn busy_tells_when_enough_leases_end_for_a_quorum() {
         let left = |answers| match outcome(answers) {
-            QuorumOutcome::Busy(busy) => busy.remaining.map(|left| left.as_secs()),
+            Some(Attempt::Busy(busy)) => busy.remaining.map(|left| left.as_secs()),
             other => panic!("{other:?}"),
         };
         assert_eq!(left("12345"), Some(3));
@@ -137,8 +112,8 @@ mod tests {
     #[test]
     fn a_renewal_is_lost_only_if_the_missing_answers_could_not_change_it() {
         let answers = |held: usize, free: usize, failures: usize| {
-            let held = vec![Ok(NodeRenewal::Held); held];
-            let free = vec![Ok(NodeRenewal::Free); free];
+            let held = vec![Ok(Renew::Held); held];
+            let free = vec![Ok(Renew::Lost); free];
             [held, free, (0..failures).map(|_| failed()).collect()].concat()
         };
         assert_eq!(renewed(&answers(3, 2, 0)), Some(Renew::Held));

@@ -53,7 +53,7 @@ impl ReentrantLock {
             renew: ours(include_str!("renew.lua")),
             verify: ours(include_str!("verify.lua")),
             release: ours(include_str!("release.lua")),
-            commands: &COMMANDS,
+            commands: "getex set pexpire pttl time del hgetall hset hdel",
         };
         let count = ours(include_str!("count.lua"));
         Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
@@ -72,38 +72,34 @@ impl ReentrantLock {
 
 impl Lock for ReentrantLock {
     fn watch(&self, key: &Key) -> Watch {
-        self.lock.watch(key)
+        self.lock.client.watch(key.digest())
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.lock.name(request.claim.key())];
         let mut owner = request.owner.as_bytes().to_vec();
         owner.extend(request.is_again.then_some(b'+'));
-        self.lock.acquire(&request, names, owner)
+        Box::pin(Arc::clone(&self.lock).acquire(request, names, owner))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        self.lock.renew(claim, lease)
+        Box::pin(Arc::clone(&self.lock).renew(claim.clone(), lease))
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        self.lock.verify(claim)
+        Some(Box::pin(Arc::clone(&self.lock).verify(claim.clone())))
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
         let names = vec![self.lock.name(claim.key())];
-        self.lock.release(claim, names)
+        Box::pin(Arc::clone(&self.lock).release(claim, names))
     }
 
     fn local_queues(&self) -> LocalQueues {
-        self.lock.local_queues()
+        self.lock.queues.clone()
     }
 }
 
 impl Fenced for ReentrantLock {}
 
 impl Reentrant for ReentrantLock {}
-
-/// The commands of the scripts.
-const COMMANDS: [&str; 9] =
-    ["getex", "set", "pexpire", "pttl", "time", "del", "hgetall", "hset", "hdel"];
