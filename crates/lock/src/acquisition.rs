@@ -108,7 +108,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         // Made before the first request, so that a release between its answer and the wait is seen.
         let mut watch = self.context.lock.watch(self.key);
         match self.granted(&mut watch).await {
-            Ok(grant) => self.hold(pending, grant, watch),
+            Ok(status) => self.hold(pending, status, watch),
             Err(error) => {
                 self.end(pending);
                 Err(error)
@@ -155,8 +155,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let pending = asks.pending(None, runtime.clone());
         let watch = self.context.lock.watch(self.key);
         match asks.ask(Duration::ZERO, true).await {
-            Ok(Attempt::Granted(grant)) => return asks.hold(pending, grant, watch).ok(),
-            Ok(Attempt::Busy(_)) => {}
+            Ok(Ok(status)) => return asks.hold(pending, status, watch).ok(),
+            Ok(Err(_)) => {}
             Err(error) => {
                 tracing::debug!(target: "bellwether::lock", key = %self.key, %error, "a lock was not taken again");
             }
@@ -190,25 +190,20 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     fn hold(
         &self,
         pending: ClaimGuard,
-        grant: Grant,
+        status: LockStatus,
         watch: Watch,
     ) -> Result<LockGuard<L>, LockError> {
-        let (session, until) = match grant.term {
-            Term::Lease => (None, Some(valid_until(self.asked_at, self.policy.lease))),
-            Term::Session(session) => (Some(session), None),
-        };
-        let status = LockStatus::new(self.claim.clone(), grant.fence, until, session);
         let duty = pending.take().ok_or_else(|| LockError::lost(self.key))?;
         Ok(LockGuard::new(ActiveHold::begin(status, duty, self.asked_at, watch)))
     }
 
     /// Asks until the key is granted.
-    async fn granted(&mut self, watch: &mut Watch) -> Result<Grant, LockError> {
+    async fn granted(&mut self, watch: &mut Watch) -> Result<LockStatus, LockError> {
         self.while_busy = Backoff::backing_off(!watch.is_silent());
         loop {
             let busy = match self.ask(self.patience(), false).await? {
-                Attempt::Granted(grant) => return Ok(grant),
-                Attempt::Busy(busy) => busy,
+                Ok(status) => return Ok(status),
+                Err(busy) => busy,
             };
             let Some(wake) = self.wake(&busy) else {
                 let is_try = matches!(self.limit, WaitLimit::Try);
@@ -224,7 +219,11 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// Asks once. `again` is for an owner that may hold the key.
-    async fn ask(&mut self, patience: Duration, again: bool) -> Result<Attempt, LockError> {
+    async fn ask(
+        &mut self,
+        patience: Duration,
+        again: bool,
+    ) -> Result<Result<LockStatus, Busy>, LockError> {
         let request = Request {
             claim: self.claim.clone(),
             owner: self.owner,
@@ -250,21 +249,25 @@ impl<'a, L: Lock> Acquisition<'a, L> {
             })?,
         };
         self.has_waited = !patience.is_zero() && self.asked_at.elapsed() >= patience;
-        match answer.and_then(|attempt| self.check(attempt)) {
-            Ok(Attempt::Granted(grant)) => Ok(Attempt::Granted(grant)),
+        let status = match answer {
+            Ok(Attempt::Granted(grant)) => self.status(grant),
             Ok(Attempt::Busy(busy)) => {
                 self.see(busy.holder);
                 self.is_answered = true;
                 self.last_error = None;
-                Ok(Attempt::Busy(busy))
+                return Ok(Err(busy));
             }
-            Err(error) => self.failed(error),
+            Err(error) => Err(error),
+        };
+        match status {
+            Ok(status) => Ok(Ok(status)),
+            Err(error) => self.failed(error).map(Err),
         }
     }
 
     /// A transient error counts as busy once the lock has answered that another holder has the key, or
     /// that its slot is moving, because that ends by itself.
-    fn failed(&mut self, error: LockError) -> Result<Attempt, LockError> {
+    fn failed(&mut self, error: LockError) -> Result<Busy, LockError> {
         self.is_unknown |= error.is_unknown();
         self.is_answered |= error.was_busy() || error.is_of_move();
         let is_waited_out =
@@ -274,23 +277,24 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
         self.last_error = Some(error);
         self.has_waited = false;
-        Ok(Attempt::Busy(Busy::new()))
+        Ok(Busy::new())
     }
 
-    /// Refuses a grant that has ended before its answer came.
-    fn check(&self, attempt: Attempt) -> Result<Attempt, LockError> {
-        let late = match &attempt {
-            Attempt::Granted(Grant { term: Term::Lease, .. }) => {
+    /// The status of a hold, unless it has ended before its grant arrived.
+    fn status(&self, grant: Grant) -> Result<LockStatus, LockError> {
+        let (kind, until, session) = match grant.term {
+            Term::Lease => {
                 let until = valid_until(self.asked_at, self.policy.lease);
-                (until <= Instant::now()).then_some((LockErrorKind::NoReply, "its lease had ended"))
+                (LockErrorKind::NoReply, Some(until), None)
             }
-            Attempt::Granted(Grant { term: Term::Session(session), .. }) => {
-                session.has_ended().then_some((LockErrorKind::Unreachable, "its session had ended"))
-            }
-            Attempt::Busy(_) => None,
+            Term::Session(session) => (LockErrorKind::Unreachable, None, Some(session)),
         };
-        let Some((kind, what)) = late else { return Ok(attempt) };
-        Err(LockError::new(kind, format!("{what} when its grant arrived")))
+        let status = LockStatus::new(self.claim.clone(), grant.fence, until, session);
+        if status.is_lost() {
+            let message = "its lease or session had ended when its grant arrived";
+            return Err(LockError::new(kind, message));
+        }
+        Ok(status)
     }
 
     /// How long the lock itself may wait: until the next counted try or the deadline, and for a

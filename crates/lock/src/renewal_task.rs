@@ -65,7 +65,7 @@ impl ActiveHold {
         let due = dues.fold(longest, Instant::min);
         let context = Arc::clone(&duty.context);
         let runtime = duty.runtime.clone();
-        context.counters.note_held();
+        context.counters.note(|stats| stats.held += 1);
         let is_due = due <= granted_at || status.session().is_some();
         let duty = Mutex::new(HolderDuty { release: Some(duty), watch });
         let ended = Notify::new();
@@ -111,7 +111,7 @@ impl ActiveHold {
 
     fn take_duty(&self) -> Option<ReleaseDuty> {
         let duty = self.duty().release.take()?;
-        self.context.counters.note_released();
+        self.context.counters.note(|stats| stats.held -= 1);
         Some(duty)
     }
 
@@ -168,14 +168,14 @@ impl ActiveHold {
             match context.lock.renew(status.claim(), *lease).await {
                 Ok(Renew::Lost) => return,
                 Ok(Renew::Held) => {
-                    context.counters.note_renewal(true);
+                    context.counters.note(|stats| stats.renewed += 1);
                     let until = status.until().map(|_| valid_until(asked_at, *lease));
                     status.set(HoldState::Held { until });
                     due = asked_at + *lease / 3;
                 }
                 // The lease has not ended: it is renewed again before it does.
                 Err(error) => {
-                    context.counters.note_renewal(false);
+                    context.counters.note(|stats| stats.renewals_failed += 1);
                     warn_throttled!(target: "bellwether::lock", key = %status.key(), %error, "a lock was not renewed");
                     due = Instant::now() + *lease / 12;
                 }
@@ -244,7 +244,7 @@ impl RenewalTask {
         if !active.lose() {
             return;
         }
-        active.context.counters.note_lost();
+        active.context.counters.note(|stats| stats.lost += 1);
         warn_throttled!(target: "bellwether::lock", key = %active.status.key(), "a lock was lost while it was held");
         tokio::select! {
             biased;

@@ -1,6 +1,6 @@
 //! `LockStats`: what a set of locks has done.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bellwether::stats::{HistogramStats, TimeHistogram};
@@ -87,33 +87,16 @@ impl LockCounters {
         CountedAttempt { counters: self, began: Instant::now(), result: |stats| &mut stats.left }
     }
 
-    pub(super) fn note_renewal(&self, is_renewed: bool) {
-        let mut counted = self.counted();
-        *(if is_renewed { &mut counted.renewed } else { &mut counted.renewals_failed }) += 1;
-    }
-
-    pub(super) fn note_lost(&self) {
-        self.counted().lost += 1;
-    }
-
-    /// A key is held from now on.
-    pub(super) fn note_held(&self) {
-        self.counted().held += 1;
-    }
-
-    /// A key that was held is released from now on.
-    pub(super) fn note_released(&self) {
-        self.counted().held -= 1;
+    /// Counts what happens.
+    pub(super) fn note(&self, event: impl FnOnce(&mut LockStats)) {
+        // A panic cannot leave it half changed: these are numbers.
+        event(&mut self.counted.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(super) fn read(&self, keys: usize) -> LockStats {
-        let counted = *self.counted();
-        LockStats { wait_times: self.wait_times.read(), keys: keys as u64, ..counted }
-    }
-
-    fn counted(&self) -> MutexGuard<'_, LockStats> {
-        // A panic cannot leave it half changed: these are numbers.
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut stats = LockStats::default();
+        self.note(|counted| stats = *counted);
+        LockStats { wait_times: self.wait_times.read(), keys: keys as u64, ..stats }
     }
 }
 
@@ -139,8 +122,9 @@ impl Drop for CountedAttempt<'_> {
     fn drop(&mut self) {
         let waited = self.began.elapsed();
         self.counters.wait_times.note(waited);
-        let mut counted = self.counters.counted();
-        *(self.result)(&mut counted) += 1;
-        counted.waited += waited;
+        self.counters.note(|stats| {
+            *(self.result)(stats) += 1;
+            stats.waited += waited;
+        });
     }
 }

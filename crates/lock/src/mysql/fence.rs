@@ -39,20 +39,18 @@ impl FenceCounter {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
-        if let Some(mut session) = idle {
-            match next(&mut session).await {
-                // The connection was idle for too long.
-                Err(error) if error.is_broken() => {}
-                counted => return self.give_back(session, counted),
-            }
+        let is_used = idle.is_some();
+        let mut session = match idle {
+            Some(session) => session,
+            None => MySqlSession::open(&self.options).await?,
+        };
+        let mut counted = next(&mut session).await;
+        // The connection was idle for too long.
+        if is_used && counted.as_ref().is_err_and(SessionError::is_broken) {
+            session = MySqlSession::open(&self.options).await?;
+            counted = next(&mut session).await;
         }
-        let mut session = MySqlSession::open(&self.options).await?;
-        let counted = next(&mut session).await;
-        self.give_back(session, counted)
-    }
-
-    /// Keeps the connection. After an error, a transaction may be open.
-    fn give_back<T, E>(&self, session: MySqlSession, counted: Result<T, E>) -> Result<T, E> {
+        // After an error, a transaction may be open.
         if counted.is_ok() {
             *self.idle() = Some(session);
         }

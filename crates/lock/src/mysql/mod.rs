@@ -7,6 +7,8 @@ mod options;
 mod row;
 mod session;
 
+use std::sync::Arc;
+
 pub use self::options::MySqlOptions;
 
 use self::named_locks::NamedLocks;
@@ -52,7 +54,7 @@ use super::session::{Sessions, by_sessions};
 /// - Tested with MariaDB 10.11. Oracle's MySQL 8 supports all the statements, but was not tested;
 ///   it rounds patience to whole seconds.
 #[derive(Clone, Debug)]
-pub struct MySqlLock(Sessions<NamedLocks>);
+pub struct MySqlLock(Arc<Sessions<NamedLocks>>);
 
 by_sessions!(MySqlLock, MySqlOptions, NamedLocks);
 
@@ -83,6 +85,6 @@ by_sessions!(MySqlLock, MySqlOptions, NamedLocks);
 /// # Limits
 /// It needs MariaDB 10.6 or MySQL 8, for `SKIP LOCKED`. Tested with MariaDB 10.11 only.
 #[derive(Clone, Debug)]
-pub struct MySqlRowLock(Sessions<Rows>);
+pub struct MySqlRowLock(Arc<Sessions<Rows>>);
 
 by_sessions!(MySqlRowLock, MySqlOptions, Rows);

@@ -5,6 +5,8 @@ mod classification;
 mod options;
 mod session;
 
+use std::sync::Arc;
+
 pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
@@ -52,6 +54,6 @@ use super::session::{Sessions, by_sessions};
 /// - Connections are not encrypted, and an address that asks for TLS is refused.
 /// - Tested with PostgreSQL 15.
 #[derive(Clone, Debug)]
-pub struct PostgresLock(Sessions<Advisory>);
+pub struct PostgresLock(Arc<Sessions<Advisory>>);
 
 by_sessions!(PostgresLock, PostgresOptions, Advisory);

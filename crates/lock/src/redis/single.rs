@@ -84,7 +84,7 @@ impl RedisLock {
 }
 
 impl SingleLock {
-    async fn acquire(&self, request: Request) -> Result<Attempt, LockError> {
+    async fn acquire(self: Arc<Self>, request: Request) -> Result<Attempt, LockError> {
         let caller = self.under_way.enter();
         let key = request.claim.key();
         if caller.others() >= LARGE && !request.is_repeated {
@@ -99,7 +99,7 @@ impl SingleLock {
         Arc::clone(&self.lock).acquire(request, names, Vec::new()).await
     }
 
-    async fn release(&self, claim: Claim) -> Result<Released, LockError> {
+    async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, LockError> {
         let caller = self.under_way.enter();
         if caller.others() >= LARGE {
             let name = self.lock.name(claim.key());
@@ -120,8 +120,7 @@ impl Lock for RedisLock {
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let ours = Arc::clone(&self.0);
-        Box::pin(async move { ours.acquire(request).await })
+        Box::pin(Arc::clone(&self.0).acquire(request))
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
@@ -133,8 +132,7 @@ impl Lock for RedisLock {
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let ours = Arc::clone(&self.0);
-        Box::pin(async move { ours.release(claim).await })
+        Box::pin(Arc::clone(&self.0).release(claim))
     }
 
     fn local_queues(&self) -> LocalQueues {

@@ -49,11 +49,11 @@ pub(super) struct Sessions<D: Database> {
 }
 
 impl<D: Database> Sessions<D> {
-    pub(super) fn new(options: AddressedOptions<D>) -> Self {
+    pub(super) fn new(options: AddressedOptions<D>) -> Arc<Self> {
         let pool = Arc::new(SessionPool::new(options));
         let (watchers, queues) = (Watchers::default(), LocalQueues::default());
         let context = Arc::new(SessionContext { pool, watchers, queues });
-        Self { claims: Arc::default(), context }
+        Arc::new(Self { claims: Arc::default(), context })
     }
 
     /// Connects and creates missing tables, so that an error shows before the first request.
@@ -72,7 +72,7 @@ impl<D: Database> Sessions<D> {
         self.context.queues.clone()
     }
 
-    pub(super) async fn acquire(self, request: Request) -> Result<Attempt, LockError> {
+    pub(super) async fn acquire(self: Arc<Self>, request: Request) -> Result<Attempt, LockError> {
         let token = request.claim.token();
         loop {
             match self.claims.join(token) {
@@ -95,14 +95,14 @@ impl<D: Database> Sessions<D> {
         }
     }
 
-    pub(super) async fn renew(self, claim: Claim) -> Result<Renew, LockError> {
+    pub(super) async fn renew(self: Arc<Self>, claim: Claim) -> Result<Renew, LockError> {
         let Some(task) = self.claims.find(claim.token()) else { return Ok(Renew::Lost) };
         let answered = timeout(self.longest(), task.request(ClaimRequest::Check)).await;
         let is_held = answered.map_err(|_| self.late("renewing", &claim))?.flatten().is_some();
         Ok(if is_held { Renew::Held } else { Renew::Lost })
     }
 
-    pub(super) async fn release(self, claim: Claim) -> Result<Released, LockError> {
+    pub(super) async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, LockError> {
         let Some(task) = self.claims.find(claim.token()) else { return Ok(Released::NotHeld) };
         task.leave.cancel();
         let answered = timeout(self.longest(), task.request(ClaimRequest::Free)).await;
@@ -182,12 +182,6 @@ macro_rules! by_sessions {
 }
 
 pub(super) use by_sessions;
-
-impl<D: Database> Clone for Sessions<D> {
-    fn clone(&self) -> Self {
-        Self { claims: Arc::clone(&self.claims), context: Arc::clone(&self.context) }
-    }
-}
 
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

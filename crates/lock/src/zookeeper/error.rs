@@ -1,6 +1,5 @@
 //! Errors of requests to ZooKeeper, and their kinds.
 
-use std::fmt;
 use std::time::Duration;
 
 use bellwether::Key;
@@ -27,25 +26,22 @@ pub(super) enum ZooKeeperError {
 
 impl ZooKeeperError {
     /// The public error, which says what was done with which key.
-    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> LockError {
-        if let Self::Unconnected(error) = self {
-            return error.clone();
-        }
+    pub(super) fn during(self, what: &str, key: Option<&Key>) -> LockError {
+        let (kind, why) = match &self {
+            Self::Unconnected(error) => return error.clone(),
+            Self::Ended => (LockErrorKind::Unreachable, "the session has ended".to_owned()),
+            Self::Released => (LockErrorKind::NotReady, "the claim is being released".to_owned()),
+            Self::TimedOut(limit) => {
+                (LockErrorKind::NoReply, format!("no answer within {limit:?}"))
+            }
+            Self::Lost(error) => (LockErrorKind::Unreachable, error.to_string()),
+            Self::Reported(error) => (kind_of(error), format!("{error}{}", advice(error))),
+        };
         let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        let error = LockError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"));
+        let error = LockError::new(kind, format!("zookeeper, {what}{of}: {why}"));
         match self {
-            Self::Lost(source) | Self::Reported(source) => error.with_source(source.clone()),
+            Self::Lost(source) | Self::Reported(source) => error.with_source(source),
             _ => error,
-        }
-    }
-
-    fn kind(&self) -> LockErrorKind {
-        match self {
-            Self::Ended | Self::Lost(_) => LockErrorKind::Unreachable,
-            Self::Released => LockErrorKind::NotReady,
-            Self::TimedOut(_) => LockErrorKind::NoReply,
-            Self::Unconnected(error) => error.kind(),
-            Self::Reported(error) => kind_of(error),
         }
     }
 }
@@ -69,19 +65,6 @@ impl From<Error> for ZooKeeperError {
             // A connection that breaks fails all requests on it with its error.
             Error::ConnectionLoss | Error::Custom(_) => Self::Lost(error),
             _ => Self::Reported(error),
-        }
-    }
-}
-
-impl fmt::Display for ZooKeeperError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => f.write_str("the session has ended"),
-            Self::Released => f.write_str("the claim is being released"),
-            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Lost(error) => error.fmt(f),
-            Self::Reported(error) => write!(f, "{error}{}", advice(error)),
-            Self::Unconnected(error) => error.fmt(f),
         }
     }
 }
