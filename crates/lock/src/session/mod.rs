@@ -9,7 +9,7 @@
 //! received nothing for the session timeout. The task sends a request three times as often, and
 //! gives the session up when its last answered request is almost as old as the timeout. So the task
 //! gives up first. The holder compares with the same instant
-//! ([`Session::alive_until`](super::Session::alive_until)), so it knows even if the task stood
+//! ([`Session`](super::Session)), so it knows even if the task stood
 //! still with the whole runtime.
 
 mod claim_task;
