@@ -53,7 +53,6 @@ pub use crate::jitter::jitter;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::policy::Backoff;
 pub use crate::read_through::client::CacheClient;
-pub use crate::read_through::future::AloneLoad;
 pub use crate::read_through::load::LoadTimedOut;
 pub use crate::read_through::lookup::RequestOptions;
 pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};

@@ -2,11 +2,12 @@
 //! when there is one more, or when its place is needed.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+
+use super::state::lock;
 
 /// The abandoned loads of one layer.
 pub(crate) struct AbandonedLoads {
@@ -23,7 +24,7 @@ struct ListedLoads {
     last: u64,
 }
 
-/// A load that all callers have left once. It is off the list while it has a waiter.
+/// The load of a flight, on the list while it goes on without callers.
 pub(super) struct AbandonedLoad {
     /// How many flights its table has. A load that is cancelled gives up its place at once.
     open: Arc<AtomicUsize>,
@@ -31,46 +32,38 @@ pub(super) struct AbandonedLoad {
     cancelled: Notify,
 }
 
-/// A load that was cancelled just now. Its task is woken by [`tell`](Self::tell), after all locks.
-#[must_use]
-pub(super) struct CancelledLoad(Arc<AbandonedLoad>);
-
 impl AbandonedLoads {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, listed: Mutex::default() })
     }
 
-    /// Lists a load, and cancels the oldest if there are too many.
-    pub(super) fn add(&self, load: Arc<AbandonedLoad>) -> (u64, Option<CancelledLoad>) {
-        let mut listed = self.lock();
+    /// Lists a load. Gives the oldest if there are too many: it is cancelled, and is
+    /// [told](AbandonedLoad::tell) after all locks.
+    pub(super) fn add(&self, load: &Arc<AbandonedLoad>) -> (u64, Option<Arc<AbandonedLoad>>) {
+        let mut listed = lock(&self.listed);
         listed.last += 1;
         let number = listed.last;
-        listed.loads.insert(number, load);
+        listed.loads.insert(number, Arc::clone(load));
         let over = (listed.loads.len() > self.most).then(|| listed.loads.pop_first()).flatten();
         (number, over.map(|(_, oldest)| oldest.cancel()))
     }
 
     pub(super) fn remove(&self, number: u64) {
-        self.lock().loads.remove(&number);
+        lock(&self.listed).loads.remove(&number);
     }
 
-    /// Cancels the oldest load of the table with these flights.
-    pub(super) fn cancel_one_of(&self, open: &Arc<AtomicUsize>) -> Option<CancelledLoad> {
-        let mut listed = self.lock();
+    /// Cancels the oldest load of the table with these flights. It is told after all locks.
+    pub(super) fn cancel_one_of(&self, open: &Arc<AtomicUsize>) -> Option<Arc<AbandonedLoad>> {
+        let mut listed = lock(&self.listed);
         let is_of = |(_, load): &(&u64, &Arc<AbandonedLoad>)| Arc::ptr_eq(&load.open, open);
         let oldest = *listed.loads.iter().find(is_of)?.0;
         Some(listed.loads.remove(&oldest)?.cancel())
     }
-
-    fn lock(&self) -> MutexGuard<'_, ListedLoads> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl AbandonedLoad {
-    pub(super) fn of(open: &Arc<AtomicUsize>) -> Arc<Self> {
-        let (is_cancelled, cancelled) = Default::default();
-        Arc::new(Self { open: Arc::clone(open), is_cancelled, cancelled })
+    pub(super) fn new(open: Arc<AtomicUsize>) -> Arc<Self> {
+        Arc::new(Self { open, is_cancelled: AtomicBool::default(), cancelled: Notify::new() })
     }
 
     /// Waits until it is cancelled.
@@ -79,25 +72,25 @@ impl AbandonedLoad {
     }
 
     /// Under the lock of the list, so that a load which is off it is either cancelled or not.
-    fn cancel(self: Arc<Self>) -> CancelledLoad {
+    fn cancel(self: Arc<Self>) -> Arc<Self> {
         self.is_cancelled.store(true, Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Relaxed);
-        CancelledLoad(self)
+        self
+    }
+
+    /// Wakes the task of a load that was cancelled just now. No lock may be held.
+    pub(super) fn tell(&self) {
+        self.cancelled.notify_one();
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
-}
 
-impl CancelledLoad {
-    pub(super) fn tell(self) {
-        self.0.cancelled.notify_one();
-    }
-}
-
-impl fmt::Debug for AbandonedLoads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AbandonedLoads").field("most", &self.most).finish_non_exhaustive()
+    /// Its flight is closed. A load that was cancelled has given up its place.
+    pub(super) fn close(&self) {
+        if !self.is_cancelled() {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

@@ -1,58 +1,57 @@
 //! The leader: begins generations, completes waiters, and closes its flight when dropped.
 
-use std::fmt;
+use std::any::TypeId;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::task::Id;
+use tokio::task::{Id, try_id};
 use tokio::time::Instant;
 
-use super::abandoned::CancelledLoad;
 use super::state::{
-    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
+    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, To, WaiterSlot, lock,
 };
-use super::table::Flights;
+use super::table::OpenedFlight;
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::trace::{CallerSpan, LoadTrace};
 
 /// The task's side of a flight. Dropping it closes the flight, and the remaining waiters ask again.
 pub(crate) struct Leader<L> {
-    flights: Arc<Flights<L>>,
-    key: Key,
-    flight: Arc<Flight<L>>,
+    opened: OpenedFlight<L>,
     listener: Option<PhaseListener>,
 }
 
 impl<L> Leader<L> {
-    pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
-        Self { flights, key, flight, listener: None }
+    /// The leader of a new flight, which tells its phases to a listener.
+    pub(crate) fn new(mut opened: OpenedFlight<L>, listener: Option<PhaseListener>) -> Self {
+        opened.cancelled.take().inspect(|load| load.tell());
+        Self { opened, listener }
     }
 
-    /// Sets what is called with each phase of the flight.
-    pub(crate) fn with_listener(mut self, listener: Option<PhaseListener>) -> Self {
-        self.listener = listener;
-        self
-    }
-
-    pub(super) fn flight(&self) -> &Flight<L> {
-        &self.flight
+    fn flight(&self) -> &Flight<L> {
+        &self.opened.flight
     }
 
     pub(crate) fn key(&self) -> &Key {
-        &self.key
+        &self.opened.key
+    }
+
+    /// The types of the loader, for whose callers the outcomes are.
+    pub(crate) fn types(&self) -> TypeId {
+        self.opened.id.1
     }
 
     /// Begins a new generation of waiters, right before a request to the store.
     pub(crate) fn generation(&self) -> Generation {
-        let mut state = lock(&self.flight.state);
-        state.generations += 1;
-        Generation(state.generations)
+        let mut state = lock(&self.flight().state);
+        state.generations.0 += 1;
+        state.generations
     }
 
     /// Enters the phase of waiting for another process, whose lease has `left` left.
     pub(crate) fn wait_for_lease(&self, left: Duration) {
-        let mut state = lock(&self.flight.state);
+        let mut state = lock(&self.flight().state);
         state.lease = Some(SeenLease::seen(state.lease, left));
         drop(state);
         self.enter(Phase::Waiting);
@@ -60,7 +59,7 @@ impl<L> Leader<L> {
 
     /// Sets the phase. It wakes the waiters that fail fast, and calls the listener.
     pub(crate) fn enter(&self, phase: Phase) {
-        let mut state = lock(&self.flight.state);
+        let mut state = lock(&self.flight().state);
         if state.phase != phase {
             state.phase = phase;
             state.since = Instant::now();
@@ -77,56 +76,12 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Completes the waiters that joined before a generation. Later ones may have begun after an
-    /// invalidation that the answer has missed.
-    pub(crate) fn complete_before(&self, generation: Generation, answer: &L)
-    where
-        L: Clone,
-    {
-        self.complete(answer, |slot| slot.joined < generation.0);
-    }
-
-    /// Completes the waiters that joined in a generation or later.
-    pub(crate) fn complete_late(&self, generation: Generation, answer: &L)
-    where
-        L: Clone,
-    {
-        self.complete(answer, |slot| slot.joined >= generation.0);
-    }
-
-    /// Completes every waiter but the one that opened the flight.
-    pub(crate) fn complete_others(&self, answer: &L)
-    where
-        L: Clone,
-    {
-        self.complete(answer, |slot| !slot.opener);
-    }
-
-    /// Completes the waiter that opened the flight, if it is still there.
-    pub(crate) fn complete_opener(&self, answer: &L)
-    where
-        L: Clone,
-    {
-        self.complete(answer, |slot| slot.opener);
-    }
-
-    /// Completes every waiter that has joined.
-    pub(crate) fn complete_all(&self, answer: &L)
-    where
-        L: Clone,
-    {
-        self.complete(answer, |_| true);
-    }
-
-    /// Completes the waiters that `of` picks. A waiter that has an outcome keeps it.
-    fn complete(&self, answer: &L, of: impl Fn(&WaiterSlot<L>) -> bool)
-    where
-        L: Clone,
-    {
-        let answer = Arc::new(answer.clone());
-        let mut state = lock(&self.flight.state);
+    /// Completes some waiters. A waiter that has an outcome keeps it.
+    pub(crate) fn complete(&self, to: To<Generation>, answer: L) {
+        let answer = Arc::new(answer);
+        let mut state = lock(&self.flight().state);
         let mut wakers = Vec::new();
-        for (_, slot) in state.slots.iter_mut().filter(|(_, slot)| of(slot)) {
+        for (_, slot) in state.slots.iter_mut().filter(|(_, it)| to.is_for(&it.joined, it.opener)) {
             slot.answer.get_or_insert_with(|| Arc::clone(&answer));
             wakers.extend(slot.waker.take());
         }
@@ -139,34 +94,32 @@ impl<L> Leader<L> {
     /// Whether there is a waiter that joined in a generation or later, and has no other tags.
     pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
         let is_late =
-            |slot: &WaiterSlot<L>| slot.joined >= generation.0 && slot.joined != OF_OTHER_TAGS;
-        lock(&self.flight.state).slots.iter().any(|(_, slot)| is_late(slot))
+            |slot: &WaiterSlot<L>| slot.joined >= generation && slot.joined != OF_OTHER_TAGS;
+        lock(&self.flight().state).slots.iter().any(|(_, slot)| is_late(slot))
     }
 
     /// Lets callers read the store themselves from now on. They join only if they find nothing
     /// usable.
     pub(crate) fn let_callers_look_up(&self) {
-        lock(&self.flight.state).callers_look_up = true;
+        lock(&self.flight().state).callers_look_up = true;
     }
 
     /// The same, and lets the flight go on without waiters.
     pub(crate) fn run_in_the_background(&self) {
-        let mut state = lock(&self.flight.state);
-        state.callers_look_up = true;
-        state.in_background = true;
+        self.flight().run_in_the_background();
     }
 
     /// Sets the outcome of the waiters that remain when the leader is dropped. The flight has left
     /// the table by then, so a waiter that asks again does not join it.
     pub(crate) fn close_with(&self, answer: L) {
-        let earlier = lock(&self.flight.state).closing.replace(Arc::new(answer));
+        let earlier = lock(&self.flight().state).closing.replace(Arc::new(answer));
         // After the lock: it may be of any type.
         drop(earlier);
     }
 
     /// Sets a stale fallback for the waiters that joined before a generation.
     pub(crate) fn set_fallback(&self, generation: Generation, answer: L) {
-        let earlier = lock(&self.flight.state).fallback.replace((generation, answer));
+        let earlier = lock(&self.flight().state).fallback.replace((generation, answer));
         // After the lock: it may be of any type.
         drop(earlier);
     }
@@ -181,14 +134,14 @@ impl<L> Leader<L> {
             let has_none = with_stale && slot.joined == OF_OTHER_TAGS;
             slot.opener || slot.answer.is_some() || has_none
         };
-        while lock(&self.flight.state).slots.iter().all(|(_, slot)| is_served(slot)) {
-            self.flight.joined.notified().await;
+        while lock(&self.flight().state).slots.iter().all(|(_, slot)| is_served(slot)) {
+            self.flight().joined.notified().await;
         }
     }
 
     /// Whether there is no waiter right now.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.flight.state).slots.is_empty()
+        lock(&self.flight().state).slots.is_empty()
     }
 
     /// Waits until the last waiter has left. For a flight in the background it never returns.
@@ -197,7 +150,7 @@ impl<L> Leader<L> {
     /// Dropping it loses nothing; each call checks whether there is a waiter.
     pub(crate) async fn abandoned(&self) {
         loop {
-            let notified = self.flight.abandoned.notified();
+            let notified = self.flight().abandoned.notified();
             if self.is_abandoned() {
                 return;
             }
@@ -205,20 +158,49 @@ impl<L> Leader<L> {
         }
     }
 
+    /// The waiters wait for this load from now on: links their spans to it, and those of later ones
+    /// as they join.
+    pub(crate) fn wait_for_load(&self, load: LoadTrace) {
+        let mut state = lock(&self.flight().state);
+        if state.load.as_ref().is_some_and(|known| known.is_same(&load)) {
+            return;
+        }
+        let earlier = state.load.replace(load.clone());
+        let waits = state.slots.iter().map(|(_, slot)| slot).filter(|slot| {
+            let is_its_own = slot.opener && !load.is_for_the_opener();
+            slot.answer.is_none() && !is_its_own && !slot.span.is_none()
+        });
+        let waiters: Vec<CallerSpan> = waits.map(|slot| slot.span.clone()).collect();
+        drop(state);
+        // After the lock: these run code of the subscriber.
+        drop(earlier);
+        waiters.iter().for_each(|waiter| load.link(waiter));
+    }
+
+    /// A load of this process runs, until the returned value is dropped. If it goes on without
+    /// waiters, it counts as abandoned then.
+    pub(crate) fn announce_load(
+        &self,
+        span: &tracing::Span,
+        goes_on: bool,
+    ) -> AnnouncedLoad<'_, L> {
+        self.set_load(try_id(), goes_on);
+        let load = CallerSpan::of(span.clone());
+        if !load.is_none() {
+            self.wait_for_load(LoadTrace::Local(load));
+        }
+        AnnouncedLoad(self)
+    }
+
     /// Sets the task of the load that runs, and whether the load goes on without callers. Wakes what
     /// is cancelled for it.
-    pub(super) fn set_load(&self, task: Option<Id>, goes_on: bool) {
-        let flight = &self.flight;
-        let mut state = lock(&flight.state);
+    fn set_load(&self, task: Option<Id>, goes_on: bool) {
+        let mut state = lock(&self.flight().state);
         state.load_goes_on = goes_on;
         state.task = task;
-        let over = flight.relist(&mut state);
-        let is_listed = state.listed.is_some();
+        let over = self.flight().relist(&mut state);
         drop(state);
-        over.into_iter().for_each(CancelledLoad::tell);
-        if is_listed {
-            flight.abandoned.notify_waiters();
-        }
+        over.inspect(|load| load.tell());
     }
 
     /// Waits until the load is cancelled, because all callers have left it and its place is needed.
@@ -226,18 +208,16 @@ impl<L> Leader<L> {
     /// # Cancel safety
     /// Dropping it before it returns loses nothing.
     pub(crate) async fn cancelled(&self) {
-        loop {
-            let left = self.flight.abandoned.notified();
-            let abandoned = lock(&self.flight.state).abandoned.clone();
-            match abandoned {
-                Some(load) => return load.cancelled().await,
-                None => left.await,
-            }
-        }
+        self.flight().load.cancelled().await;
+    }
+
+    /// How many callers have joined so far.
+    pub(crate) fn callers(&self) -> u64 {
+        lock(&self.flight().state).callers
     }
 
     fn is_abandoned(&self) -> bool {
-        let state = lock(&self.flight.state);
+        let state = lock(&self.flight().state);
         state.slots.is_empty() && !state.in_background
     }
 }
@@ -245,8 +225,8 @@ impl<L> Leader<L> {
 impl<L> Drop for Leader<L> {
     fn drop(&mut self) {
         // Out of the table first: from then on no caller can join, and every waiter is told below.
-        self.flights.close(&self.key.digest(), &self.flight);
-        let mut state = lock(&self.flight.state);
+        self.opened.close();
+        let mut state = lock(&self.flight().state);
         state.closed = true;
         let left = (state.fallback.take(), state.load.take());
         let mut wakers = state.take_wakers(|_| true);
@@ -263,9 +243,15 @@ impl<L> Drop for Leader<L> {
     }
 }
 
-impl<L> fmt::Debug for Leader<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Leader").field(&self.key).finish()
+/// A load that runs. Dropping it ends its span, unless the loader keeps that.
+pub(crate) struct AnnouncedLoad<'a, L>(&'a Leader<L>);
+
+impl<L> Drop for AnnouncedLoad<'_, L> {
+    fn drop(&mut self) {
+        self.0.set_load(None, false);
+        let ended = lock(&self.0.flight().state).load.take();
+        // After the lock: it may be the last handle to its span.
+        drop(ended);
     }
 }
 

@@ -13,7 +13,7 @@
 //! 1. A flight in the table has a leader. Dropping the leader removes the flight.
 //! 2. A waiter joins under the table's lock, so none joins a flight that has left the table.
 //! 3. An outcome wakes its waiter. When the leader is dropped, each remaining waiter gets
-//!    [`Again`](Completion::Again), or the outcome that the leader left. No waiter waits for ever.
+//!    `None`, or the outcome that the leader left. No waiter waits for ever.
 //! 4. Dropping a waiter frees its slot and nothing else.
 //!
 //! # Locks
@@ -21,23 +21,18 @@
 //! operations, never across an `.await`, and no waker is called while one is held.
 //!
 //! # Files
-//! `state` is one flight, `table` maps keys to flights, `leader` and `waiter` are the two sides of
-//! a flight, `join` gives them to callers, `abandoned` bounds the loads that all callers have left,
-//! `awaited` names what a waiter waits for, and `traces` links their spans to the load.
+//! `state` is one flight, `table` maps keys to flights and gives callers their part in one, `leader`
+//! and `waiter` are the two sides of a flight, and `abandoned` bounds the loads that all callers
+//! have left.
 
 mod abandoned;
-mod awaited;
-mod join;
 mod leader;
 mod state;
 mod table;
-mod traces;
 mod waiter;
 
 pub(crate) use abandoned::AbandonedLoads;
-pub(crate) use awaited::Awaited;
-pub(crate) use join::{LoneLookup, Role};
 pub(crate) use leader::Leader;
-pub(crate) use state::{Generation, Phase, PhaseListener};
-pub(crate) use table::{FlightBounds, FlightCounts, Flights, Full};
-pub(crate) use waiter::{Completion, Waiter};
+pub(crate) use state::{Generation, Phase, PhaseListener, To};
+pub(crate) use table::{Flights, Full, LoneLookup, OpenedFlight};
+pub(crate) use waiter::{Awaited, Waiter};

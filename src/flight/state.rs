@@ -1,6 +1,5 @@
 //! One flight: its waiters, their answers, and what its leader says of itself.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use super::abandoned::{AbandonedLoad, AbandonedLoads, CancelledLoad};
+use super::abandoned::{AbandonedLoad, AbandonedLoads};
 use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
 
@@ -23,8 +22,8 @@ pub(super) struct Flight<L> {
     pub(super) abandoned: Notify,
     /// Notified when a waiter joins: the leader may have an answer for it.
     pub(super) joined: Notify,
-    /// How many flights its table has.
-    pub(super) open: Arc<AtomicUsize>,
+    /// Its load, which may be cancelled when all callers have left it.
+    pub(super) load: Arc<AbandonedLoad>,
     pub(super) abandoned_loads: Arc<AbandonedLoads>,
     /// What its requests to the store name.
     pub(super) tags: Tags,
@@ -35,7 +34,7 @@ pub(super) struct Flight<L> {
 /// What the lock of a flight guards.
 pub(super) struct FlightState<L> {
     /// How many generations have begun.
-    pub(super) generations: u64,
+    pub(super) generations: Generation,
     /// What the leader is doing. Waiters that fail fast need it.
     pub(super) phase: Phase,
     /// The leader was dropped: it completes no waiter any more.
@@ -50,8 +49,6 @@ pub(super) struct FlightState<L> {
     pub(super) load_goes_on: bool,
     /// The task of the load that runs.
     pub(super) task: Option<Id>,
-    /// Set once all callers have left that load.
-    pub(super) abandoned: Option<Arc<AbandonedLoad>>,
     /// The number of that load on the list of abandoned ones.
     pub(super) listed: Option<u64>,
     /// What the waiters that joined before a generation may have instead of waiting longer.
@@ -93,14 +90,44 @@ impl SeenLease {
 const TOLERANCE: Duration = Duration::from_millis(250);
 
 /// Separates the waiters that had joined before a request to the store from later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(super) u64);
+
+/// Which waiters are completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum To<G> {
+    /// The waiters that had joined before a generation. Later ones may have begun after an
+    /// invalidation that the value has missed.
+    Before(G),
+    /// The waiters that joined in a generation or later.
+    Since(G),
+    /// All waiters. For errors, which cannot be out of date.
+    All,
+    /// The opener of the flight: for a private answer, or for an error that its request may have
+    /// caused.
+    Opener,
+    /// All but the opener.
+    Others,
+}
+
+impl<G: PartialOrd> To<G> {
+    /// Whether a waiter that joined in this generation is one of them.
+    pub(crate) fn is_for(&self, joined: &G, opener: bool) -> bool {
+        match self {
+            Self::Before(generation) => joined < generation,
+            Self::Since(generation) => joined >= generation,
+            Self::All => true,
+            Self::Opener => opener,
+            Self::Others => !opener,
+        }
+    }
+}
 
 /// What a flight knows of one waiter.
 pub(super) struct WaiterSlot<L> {
     /// How many generations had begun when it joined. [`OF_OTHER_TAGS`] if its request has a tag
     /// that the flight has not: the flight misses invalidations of that tag, so no answer is for it.
-    pub(super) joined: u64,
+    pub(super) joined: Generation,
     /// It is also woken when the phase changes.
     pub(super) fails_fast: bool,
     /// It opened the flight.
@@ -114,7 +141,7 @@ pub(super) struct WaiterSlot<L> {
 }
 
 /// No generation: such a waiter asks again when the flight has ended.
-pub(super) const OF_OTHER_TAGS: u64 = u64::MAX;
+pub(super) const OF_OTHER_TAGS: Generation = Generation(u64::MAX);
 
 /// Called with each phase of a flight, while no lock is held.
 pub(crate) type PhaseListener = Arc<dyn Fn(Phase) + Send + Sync>;
@@ -135,57 +162,24 @@ pub(crate) enum Phase {
 }
 
 impl<L> Flight<L> {
-    pub(super) fn new(
-        open: Arc<AtomicUsize>,
-        abandoned_loads: Arc<AbandonedLoads>,
-        tags: Tags,
-        opened_after: u64,
-    ) -> Self {
-        let state = FlightState {
-            generations: 0,
-            phase: Phase::Asking,
-            closed: false,
-            closing: None,
-            callers_look_up: false,
-            in_background: false,
-            load_goes_on: false,
-            task: None,
-            abandoned: None,
-            listed: None,
-            fallback: None,
-            since: Instant::now(),
-            lease: None,
-            load: None,
-            callers: 0,
-            slots: Slab::new(),
-        };
-        let (abandoned, joined) = Default::default();
-        Self {
-            state: Mutex::new(state),
-            abandoned,
-            joined,
-            open,
-            abandoned_loads,
-            tags,
-            opened_after,
-        }
+    /// Lets callers look up, and the flight go on without waiters.
+    pub(super) fn run_in_the_background(&self) {
+        let mut state = lock(&self.state);
+        state.callers_look_up = true;
+        state.in_background = true;
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.
     /// Gives the load that is cancelled instead.
-    pub(super) fn relist(&self, state: &mut FlightState<L>) -> Option<CancelledLoad> {
+    pub(super) fn relist(&self, state: &mut FlightState<L>) -> Option<Arc<AbandonedLoad>> {
         let is_abandoned = state.load_goes_on && state.slots.is_empty() && !state.in_background;
-        match (is_abandoned, state.listed) {
-            (true, None) => {
-                let load = state.abandoned.get_or_insert_with(|| AbandonedLoad::of(&self.open));
-                if load.is_cancelled() {
-                    return None;
-                }
-                let (number, over) = self.abandoned_loads.add(Arc::clone(load));
+        match state.listed {
+            None if is_abandoned && !self.load.is_cancelled() => {
+                let (number, over) = self.abandoned_loads.add(&self.load);
                 state.listed = Some(number);
                 over
             }
-            (false, Some(number)) => {
+            Some(number) if !is_abandoned => {
                 self.abandoned_loads.remove(number);
                 state.listed = None;
                 None
@@ -196,6 +190,26 @@ impl<L> Flight<L> {
 }
 
 impl<L> FlightState<L> {
+    pub(super) fn new() -> Self {
+        Self {
+            generations: Generation::default(),
+            phase: Phase::Asking,
+            closed: false,
+            closing: None,
+            callers_look_up: false,
+            in_background: false,
+            load_goes_on: false,
+            task: None,
+            listed: None,
+            fallback: None,
+            since: Instant::now(),
+            lease: None,
+            load: None,
+            callers: 0,
+            slots: Slab::new(),
+        }
+    }
+
     /// The wakers of the slots that `of` picks.
     pub(super) fn take_wakers(&mut self, of: impl Fn(&WaiterSlot<L>) -> bool) -> Vec<Waker> {
         let slots = self.slots.iter_mut().map(|(_, slot)| slot);

@@ -1,15 +1,20 @@
-//! The table of flights: which keys have a flight or a lone lookup in this process.
+//! The table of flights: which keys have a flight or a lone lookup in this process, and how callers
+//! get their part in one: they look up alone, join, or open one.
 
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::abandoned::{AbandonedLoads, CancelledLoad};
-use super::state::{Flight, lock};
-use crate::key::Digest;
+use tokio::sync::Notify;
+
+use super::abandoned::{AbandonedLoad, AbandonedLoads};
+use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS, lock};
+use super::waiter::Waiter;
+use crate::key::{Digest, Key};
 use crate::tag::Tags;
+use crate::trace::CallerSpan;
 
 /// The open flights of one layer in this process. `L` is an outcome.
 pub(crate) struct Flights<L> {
@@ -17,23 +22,8 @@ pub(crate) struct Flights<L> {
     /// How many flights there are.
     open: Arc<AtomicUsize>,
     abandoned_loads: Arc<AbandonedLoads>,
-    pub(super) bounds: FlightBounds,
-}
-
-/// How many flights and waiters there may be at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FlightBounds {
-    pub(crate) flights: usize,
-    /// Waiters in one flight.
-    pub(crate) waiters: usize,
-}
-
-/// How many flights and waiters there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FlightCounts {
-    pub(crate) flights: u64,
-    /// In all flights together.
-    pub(crate) waiters: u64,
+    /// How many flights there may be at once, and how many waiters in one.
+    bounds: (usize, usize),
 }
 
 /// Which bound is reached.
@@ -50,25 +40,36 @@ pub(crate) enum Full {
 struct PaddedShard<L>(Mutex<Shard<L>>);
 
 /// What a lock of the table guards.
-pub(super) struct Shard<L> {
-    pub(super) slots: HashMap<Digest, Slot<L>>,
+struct Shard<L> {
+    slots: HashMap<FlightId, Slot<L>>,
     /// Numbers the lone lookups.
-    pub(super) lookups: u64,
+    lookups: u64,
 }
 
+/// What a flight is for: a key, and the types of the loader, since an outcome can be shared only with
+/// callers of its types.
+type FlightId = (Digest, TypeId);
+
 /// What the table has for a key.
-pub(super) enum Slot<L> {
+enum Slot<L> {
     /// A caller reads the store alone. The next caller does not wait for it, but opens a flight
     /// here.
     Lookup(u64),
     Flight(Arc<Flight<L>>),
 }
 
-/// A new flight, and the load whose place it takes.
-type OpenedFlight<L> = (Arc<Flight<L>>, Option<CancelledLoad>);
+/// A flight in its table, for the leader that it gets at once.
+pub(crate) struct OpenedFlight<L> {
+    flights: Arc<Flights<L>>,
+    pub(super) key: Key,
+    pub(super) id: FlightId,
+    pub(super) flight: Arc<Flight<L>>,
+    /// The load whose place it takes: it is told after all locks.
+    pub(super) cancelled: Option<Arc<AbandonedLoad>>,
+}
 
 impl<L> Flights<L> {
-    pub(crate) fn new(bounds: FlightBounds, abandoned_loads: Arc<AbandonedLoads>) -> Arc<Self> {
+    pub(crate) fn new(bounds: (usize, usize), abandoned_loads: Arc<AbandonedLoads>) -> Arc<Self> {
         let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
         let shards = (0..SHARDS).map(shard).collect();
         Arc::new(Self { shards, open: Arc::default(), abandoned_loads, bounds })
@@ -79,71 +80,164 @@ impl<L> Flights<L> {
         self.shards.iter().map(|shard| lock(&shard.0).slots.len()).sum()
     }
 
-    /// How many flights there are, and callers in them.
-    pub(crate) fn counts(&self) -> FlightCounts {
-        let mut counts = FlightCounts::default();
+    /// How many flights there are, and waiters in all of them together.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let mut counts = (0, 0);
         for shard in &self.shards {
             for slot in lock(&shard.0).slots.values() {
                 if let Slot::Flight(flight) = slot {
-                    counts.flights += 1;
-                    counts.waiters += lock(&flight.state).slots.len() as u64;
+                    counts.0 += 1;
+                    counts.1 += lock(&flight.state).slots.len() as u64;
                 }
             }
         }
         counts
     }
 
-    /// Puts a new flight into its shard. If there are as many as there may be, it takes the place
-    /// of one whose load all callers have left. `None` if there is no such load either.
-    pub(super) fn open(
-        &self,
-        shard: &mut Shard<L>,
-        digest: Digest,
+    /// Lets a caller read the store itself, without a task, if no other caller asks for this key.
+    /// `None` if another one does: then the caller joins, so that a burst is one request.
+    pub(crate) fn look_up_alone(
+        self: &Arc<Self>,
+        key: &Key,
+        types: TypeId,
+    ) -> Option<LoneLookup<L>> {
+        let id = (key.digest(), types);
+        let mut shard = self.shard(id);
+        let Shard { slots, lookups } = &mut *shard;
+        let number = match slots.entry(id) {
+            Entry::Occupied(slot) => match slot.get() {
+                // No caller has to wait for it.
+                Slot::Flight(flight) if lock(&flight.state).callers_look_up => None,
+                _ => return None,
+            },
+            Entry::Vacant(slot) => {
+                *lookups += 1;
+                slot.insert(Slot::Lookup(*lookups));
+                Some(*lookups)
+            }
+        };
+        Some(LoneLookup { flights: Arc::clone(self), id, number })
+    }
+
+    /// Joins the flight of this key, or opens one for requests with these tags: then the caller
+    /// spawns a task with its leader. A waiter that `fails_fast` is also woken when the phase of the
+    /// flight changes. The span of a waiter is linked to the load that it waits for.
+    ///
+    /// A caller that has looked up alone gives the [number](LoneLookup::number) of that. It has asked
+    /// before a flight that was opened since, so each answer of that flight is for it.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        (key, types): (&Key, TypeId),
+        tags: &Tags,
+        looked_up: Option<u64>,
+        fails_fast: bool,
+        span: &CallerSpan,
+    ) -> Result<(Waiter<L>, Option<OpenedFlight<L>>), Full> {
+        let id = (key.digest(), types);
+        let mut shard = self.shard(id);
+        let (flight, opened) = match shard.slots.get(&id) {
+            Some(Slot::Flight(flight)) => (Arc::clone(flight), None),
+            _ => {
+                let opened = self.open(&mut shard, key, id, tags).ok_or(Full::Flights)?;
+                (Arc::clone(&opened.flight), Some(opened))
+            }
+        };
+        let opener = opened.is_some();
+        let is_first = looked_up.is_some_and(|lookup| lookup <= flight.opened_after);
+        let joined = match opener || is_first {
+            _ if !tags.are_among(&flight.tags) => Some(OF_OTHER_TAGS),
+            first => first.then(Generation::default),
+        };
+        // A new flight has room for one.
+        let most = self.bounds.1;
+        let waiter = Waiter::register(flight, joined, opener, fails_fast, most, span);
+        drop(shard);
+        let (waiter, load) = waiter.ok_or(Full::Waiters)?;
+        load.inspect(|load| load.link(span));
+        Ok((waiter, opened))
+    }
+
+    /// Opens a flight in the background, without a waiter. `None` if the key has a flight, or if
+    /// there are as many flights as there may be.
+    pub(crate) fn open_in_background(
+        self: &Arc<Self>,
+        (key, types): (&Key, TypeId),
         tags: &Tags,
     ) -> Option<OpenedFlight<L>> {
-        let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.flights;
+        let id = (key.digest(), types);
+        let mut shard = self.shard(id);
+        if matches!(shard.slots.get(&id), Some(Slot::Flight(_))) {
+            return None;
+        }
+        let opened = self.open(&mut shard, key, id, tags)?;
+        opened.flight.run_in_the_background();
+        Some(opened)
+    }
+
+    /// Puts a new flight into its shard. If there are as many as there may be, it takes the place
+    /// of one whose load all callers have left. `None` if there is no such load either.
+    fn open(
+        self: &Arc<Self>,
+        shard: &mut Shard<L>,
+        key: &Key,
+        id: FlightId,
+        tags: &Tags,
+    ) -> Option<OpenedFlight<L>> {
+        let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.0;
         let cancelled = is_full.then(|| self.abandoned_loads.cancel_one_of(&self.open)).flatten();
         if is_full && cancelled.is_none() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let (open, abandoned) = (Arc::clone(&self.open), Arc::clone(&self.abandoned_loads));
-        let flight = Arc::new(Flight::new(open, abandoned, tags.clone(), shard.lookups));
-        shard.slots.insert(digest, Slot::Flight(Arc::clone(&flight)));
-        Some((flight, cancelled))
-    }
-
-    /// Removes a flight that [`open`](Self::open) gave.
-    pub(super) fn close(&self, digest: &Digest, ours: &Arc<Flight<L>>) {
-        self.remove(
-            digest,
-            |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, ours)),
-        );
-        // A load that was cancelled has given up its place.
-        let abandoned = lock(&ours.state).abandoned.take();
-        if !abandoned.is_some_and(|load| load.is_cancelled()) {
-            self.open.fetch_sub(1, Ordering::Relaxed);
-        }
+        let flight = Arc::new(Flight {
+            state: Mutex::new(FlightState::new()),
+            abandoned: Notify::new(),
+            joined: Notify::new(),
+            load: AbandonedLoad::new(Arc::clone(&self.open)),
+            abandoned_loads: Arc::clone(&self.abandoned_loads),
+            tags: tags.clone(),
+            opened_after: shard.lookups,
+        });
+        shard.slots.insert(id, Slot::Flight(Arc::clone(&flight)));
+        Some(OpenedFlight { flights: Arc::clone(self), key: key.clone(), id, flight, cancelled })
     }
 
     /// Removes a slot if `is_ours` still knows it: a later one may be there by now.
-    pub(super) fn remove(&self, digest: &Digest, is_ours: impl Fn(&Slot<L>) -> bool) {
-        let mut shard = self.shard(digest);
-        if let Entry::Occupied(slot) = shard.slots.entry(*digest)
-            && is_ours(slot.get())
-        {
-            slot.remove();
+    fn remove(&self, id: FlightId, is_ours: impl Fn(&Slot<L>) -> bool) {
+        let mut shard = self.shard(id);
+        if shard.slots.get(&id).is_some_and(is_ours) {
+            shard.slots.remove(&id);
         }
     }
 
-    pub(super) fn shard(&self, digest: &Digest) -> MutexGuard<'_, Shard<L>> {
+    fn shard(&self, (digest, _): FlightId) -> MutexGuard<'_, Shard<L>> {
         lock(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS].0)
     }
 }
 
-impl<L> fmt::Debug for Flights<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").field("open", &self.len()).finish()
+impl<L> OpenedFlight<L> {
+    /// Removes it from its table: no caller can join it any more.
+    pub(super) fn close(&self) {
+        let is_ours =
+            |slot: &Slot<L>| matches!(slot, Slot::Flight(at) if Arc::ptr_eq(at, &self.flight));
+        self.flights.remove(self.id, is_ours);
+        self.flight.load.close();
+    }
+}
+
+/// A caller that reads the store alone. Dropping it frees its slot in the table.
+pub(crate) struct LoneLookup<L> {
+    flights: Arc<Flights<L>>,
+    id: FlightId,
+    /// Its number. `None`: a flight has the slot.
+    pub(crate) number: Option<u64>,
+}
+
+impl<L> Drop for LoneLookup<L> {
+    fn drop(&mut self) {
+        if let Some(ours) = self.number {
+            self.flights.remove(self.id, |slot| matches!(slot, Slot::Lookup(it) if *it == ours));
+        }
     }
 }
 

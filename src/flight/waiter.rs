@@ -3,13 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::task::try_id;
 
-use super::abandoned::CancelledLoad;
-use super::awaited::Awaited;
-use super::state::{Flight, OF_OTHER_TAGS, Phase, WaiterSlot, lock};
-use crate::tag::Tags;
+use super::state::{Flight, Generation, Phase, WaiterSlot, lock};
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// A caller in a flight. Dropping it leaves the flight.
@@ -20,33 +18,15 @@ pub(crate) struct Waiter<L> {
     opener: bool,
 }
 
-/// How a caller comes to a flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joining {
-    /// It opens the flight.
-    Opener,
-    /// It had asked before the flight was opened.
-    Before,
-    Now,
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Completion<L> {
-    /// An outcome that is not older than this waiter.
-    Outcome(L),
-    /// The leader was dropped and left no outcome: read the store again, and join or open a flight.
-    Again,
-}
-
 impl<L> Waiter<L> {
-    /// Joins a flight, under the lock of the flight's shard. Gives the load that it waits for now, if
-    /// that is traced. `None` if the flight has `most` waiters.
+    /// Joins a flight, under the lock of the flight's shard: in this generation, or else in the one
+    /// that has begun last. Gives the load that it waits for now, if that is traced. `None` if the
+    /// flight has `most` waiters.
     pub(super) fn register(
-        flight: &Arc<Flight<L>>,
-        tags: &Tags,
+        flight: Arc<Flight<L>>,
+        joined: Option<Generation>,
+        opener: bool,
         fails_fast: bool,
-        joining: Joining,
         most: usize,
         span: &CallerSpan,
     ) -> Option<(Self, Option<LoadTrace>)> {
@@ -54,12 +34,7 @@ impl<L> Waiter<L> {
         if state.slots.len() >= most {
             return None;
         }
-        let joined = match joining {
-            _ if !tags.are_among(&flight.tags) => OF_OTHER_TAGS,
-            Joining::Opener | Joining::Before => 0,
-            Joining::Now => state.generations,
-        };
-        let opener = joining == Joining::Opener;
+        let joined = joined.unwrap_or(state.generations);
         let span = span.clone();
         let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None, span };
         let slot = state.slots.insert(slot);
@@ -70,11 +45,13 @@ impl<L> Waiter<L> {
         let load = state.load.clone();
         drop(state);
         flight.joined.notify_one();
-        Some((Self { flight: Arc::clone(flight), slot, opener }, load))
+        Some((Self { flight, slot, opener }, load))
     }
 
-    /// Waits for an outcome. The task that polled last is woken.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Completion<L>>
+    /// Waits for an outcome, which is not older than this waiter. `None` if the leader was dropped and
+    /// left none: then it reads the store again, and joins or opens a flight. The task that polled
+    /// last is woken.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<L>>
     where
         L: Clone,
     {
@@ -84,10 +61,10 @@ impl<L> Waiter<L> {
         let slot = &mut state.slots[self.slot];
         if let Some(answer) = slot.answer.take().or(closing) {
             drop(state);
-            return Poll::Ready(Completion::Outcome(Arc::unwrap_or_clone(answer)));
+            return Poll::Ready(Some(Arc::unwrap_or_clone(answer)));
         }
         if closed {
-            return Poll::Ready(Completion::Again);
+            return Poll::Ready(None);
         }
         match &mut slot.waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -103,7 +80,7 @@ impl<L> Waiter<L> {
     {
         let state = lock(&self.flight.state);
         let joined = state.slots[self.slot].joined;
-        let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < before.0)?;
+        let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < *before)?;
         Some(answer.clone())
     }
 
@@ -130,28 +107,18 @@ impl<L> Waiter<L> {
         }
     }
 
-    /// Whether its load waits for a permit.
-    pub(crate) fn waits_for_permit(&self) -> bool {
-        lock(&self.flight.state).phase == Phase::Queueing
+    /// What its flight is doing.
+    pub(crate) fn phase(&self) -> Phase {
+        lock(&self.flight.state).phase
     }
 
     /// Whether it waits for the load of another caller, in this process or in another one.
     pub(crate) fn waits_for_other_load(&self) -> bool {
-        match lock(&self.flight.state).phase {
+        match self.phase() {
             Phase::Asking | Phase::CoolingDown => false,
             Phase::Waiting | Phase::Queueing => true,
             Phase::Loading => !self.opener,
         }
-    }
-
-    /// Whether the load that runs is its own.
-    pub(crate) fn runs_its_own_load(&self) -> bool {
-        self.opener && lock(&self.flight.state).phase == Phase::Loading
-    }
-
-    /// Whether a load runs in this process, its own or another caller's.
-    pub(crate) fn waits_for_local_load(&self) -> bool {
-        lock(&self.flight.state).phase == Phase::Loading
     }
 
     pub(crate) fn is_opener(&self) -> bool {
@@ -166,7 +133,7 @@ impl<L> Drop for Waiter<L> {
         let abandoned = state.slots.is_empty();
         let over = self.flight.relist(&mut state);
         drop(state);
-        over.into_iter().for_each(CancelledLoad::tell);
+        over.inspect(|load| load.tell());
         // The answer is dropped after the lock: it may be of any type.
         drop(left);
         if abandoned {
@@ -175,8 +142,39 @@ impl<L> Drop for Waiter<L> {
     }
 }
 
-impl<L> fmt::Debug for Waiter<L> {
+/// What a waiter waits for, and how long that has lasted: as text for error messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// An answer of the store.
+    Store,
+    /// Its own load.
+    OwnLoad(Duration),
+    /// The load that asks for its own key.
+    ThisLoad(Duration),
+    /// A load of another caller of this process.
+    Load(Duration),
+    /// A permit to call the loader without a lease.
+    Permit,
+    /// A lease of another process, or of another cache or type in this one, as far as this process
+    /// has seen it.
+    Lease { held_for: Duration, is_renewed: bool },
+}
+
+impl fmt::Display for Awaited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("opener", &self.opener).finish_non_exhaustive()
+        match self {
+            Self::Store => f.write_str("the store has not answered"),
+            Self::OwnLoad(ran_for) => write!(f, "its load has run for {ran_for:?}"),
+            Self::ThisLoad(ran_for) => {
+                write!(f, "the load that asks is its own: it has run for {ran_for:?}")
+            }
+            Self::Load(ran_for) => write!(f, "a load in this process has run for {ran_for:?}"),
+            Self::Permit => f.write_str("as many loads without a lease are running as may run"),
+            Self::Lease { held_for, is_renewed } => {
+                let renewal = if *is_renewed { "and renews it" } else { "and has not renewed it" };
+                let other = "another load, here or in another process";
+                write!(f, "{other}, has had the lease for {held_for:?} at least, {renewal}")
+            }
+        }
     }
 }

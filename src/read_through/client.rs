@@ -1,26 +1,28 @@
 //! `CacheClient`: the cache of a layer, for adapters that make their own keys.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower::Service;
 
 use super::core::{self, Core, Peeked};
-use super::future::{AloneLoad, ResponseFuture};
+use super::future::ResponseFuture;
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
+use super::load;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
-use crate::codec::{Codec, EncodeBuffer};
-use crate::error::{BoxError, CacheError};
+use super::verdict::Said;
+use crate::box_future::BoxFuture;
+use crate::codec::Codec;
+use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, RequestEvent, RequestRecord, StoreFailure};
+use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord, StoreFailure};
 use crate::status::CacheStatus;
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Store, Value};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -106,17 +108,21 @@ impl<C> CacheClient<C> {
 
     /// Calls a loader for one request past the cache: counts the load, and runs it in a span. It
     /// counts as a load without a lease, of a request without a key or for a key whose answers are
-    /// not kept.
+    /// not kept. It starts with the first poll. The outer error is a panic of the loader.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the call.
     pub fn load_alone<S, Req>(
         &self,
         key: Option<&Key>,
         loader: S,
         request: Req,
-    ) -> AloneLoad<S, Req>
+    ) -> BoxFuture<'static, Result<Result<S::Response, S::Error>, CacheError>>
     where
-        S: Service<Req>,
+        S: Service<Req, Future: Send> + Send + 'static,
+        Req: Send + 'static,
     {
-        AloneLoad::new(loader, request, key, &self.0.statistics)
+        load::load_alone(loader, request, key, &self.0.statistics)
     }
 
     /// Answers a request with the entry of a key, or by the one load of that key.
@@ -213,10 +219,6 @@ impl<C> CacheClient<C> {
         self.0.loads.len()
     }
 
-    pub(super) fn core(&self) -> &Core<C> {
-        &self.0
-    }
-
     /// What is stored for a key, fresh or stale. `None` also if the store fails, which is logged.
     pub async fn lookup(&self, key: &Key) -> Option<Entry> {
         match self.0.store.peek(key) {
@@ -259,85 +261,114 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let mut tags = Tags::none();
-        let with_tags = |stored: Option<&Entry>| {
-            tags = stored.map_or(Tags::none(), Entry::tags);
-            replaces(stored)
+        let draft = |stored: Option<&Entry>| {
+            if !replaces(stored) {
+                return None;
+            }
+            let tags = Tags::new(self.0.codec.tags(&answer));
+            let tags = stored.map_or(Tags::none(), Entry::tags).union(&tags.ok()?).ok()?;
+            let (value, _) = load::encoded(&self.0, &key, answer).ok()?;
+            let draft = Draft::new(value, self.0.codec.id(), lifetimes);
+            Some(draft.tagged(self.0.tags.and_everything(&tags)))
         };
-        let Some(lease) = self.lease(key, with_tags).await else { return false };
-        let of_answer = Tags::new(self.0.codec.tags(&answer));
-        let tags = of_answer.and_then(|of_answer| tags.union(&of_answer));
-        let tags = tags.map(|tags| self.0.tags.and_everything(&tags));
-        let (Some(value), Ok(tags)) = (self.encode(answer), tags) else {
-            self.abandon(lease).await;
-            return false;
-        };
-        self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
+        match self.under_lease(&key, draft).await {
+            Ok(stored) => stored == Some(true),
+            Err(error) => {
+                self.0.statistics.store_failed(StoreFailure::Replacement, &error);
+                false
+            }
+        }
     }
 
     /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
     ///
     /// It has the lease for a moment, and leaves nothing in the store.
     pub async fn is_in_use(&self, key: &Key) -> bool {
-        match self.0.store.acquire(Claim::new(key.clone()), TERM, Accept::Nothing).await {
-            Ok(Acquire::Lead { lease, stale, .. }) => {
-                self.abandon(lease).await;
-                stale.is_some()
-            }
-            _ => true,
-        }
+        let mut is_stored = true;
+        let look = |stored: Option<&Entry>| {
+            is_stored = stored.is_some();
+            None
+        };
+        _ = self.under_lease(key, look).await;
+        is_stored
     }
 
-    /// The lease of a key, if no other caller has it and `is_wanted` accepts the stored entry.
-    async fn lease(
-        &self,
-        key: Key,
-        is_wanted: impl FnOnce(Option<&Entry>) -> bool,
-    ) -> Option<Lease> {
-        match self.0.store.acquire(Claim::new(key), TERM, Accept::Nothing).await {
-            Ok(Acquire::Lead { lease, stale, .. }) if is_wanted(stale.as_ref()) => Some(lease),
-            Ok(Acquire::Lead { lease, .. }) => {
-                self.abandon(lease).await;
-                None
-            }
-            Ok(_) => None,
-            Err(error) => {
-                self.0.statistics.store_failed(StoreFailure::Replacement, &error);
-                None
-            }
-        }
-    }
-
-    fn encode<R>(&self, answer: C::Kept) -> Option<Value>
+    /// Stores an answer that was just written to the source, with these tags and its own. Returns
+    /// whether it was stored.
+    ///
+    /// When it has returned `Ok`, no answer of a load that began before is stored or served any
+    /// more. See [`Cache::put`](crate::Cache::put) for the races of writers.
+    ///
+    /// # Errors
+    /// If the store fails, or the key is too long. Then an older answer may still be stored. If the
+    /// store failed, the key is invalidated, and the error is [kept](CacheError::is_kept) if the store
+    /// repeats that.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it returns, the answer may be stored or not, and an older one may
+    /// still be there. The lease lapses after two seconds.
+    pub async fn put<R>(&self, key: Key, tags: &Tags, answer: R) -> Result<bool, CacheError>
     where
         C: Codec<R>,
     {
-        let mut buffer = EncodeBuffer::new(self.max_entry_bytes());
-        self.0.codec.encode(&answer, &mut buffer).ok()?;
-        let encoded = buffer.into_bytes();
-        let settled = self.0.codec.settle(answer, &encoded);
-        let extra_bytes = self.0.codec.weight(&settled, &encoded);
-        Some(Value::of(encoded, Arc::new(settled), extra_bytes))
-    }
-
-    fn commit(&self, lease: Lease, draft: Draft) -> impl Future<Output = bool> + use<C> {
-        let committed = self.0.store.commit(lease, draft);
-        let statistics = Arc::clone(&self.0.statistics);
-        async move {
-            match committed.await {
-                Ok(outcome) => outcome == Commit::Stored,
-                Err(error) => {
-                    statistics.store_failed(StoreFailure::Replacement, &error);
-                    false
-                }
+        if key.byte_len() > Key::MAX_BYTES {
+            return Err(CacheError::key_too_long(&key));
+        }
+        let core = &self.0;
+        let answer = load::classified(core, &key, tags, core.codec.keep(answer), None);
+        let draft = answer.draft.filter(|it| answer.said == Said::Value && it.is_value());
+        let tagged = |draft: Draft| {
+            let tags = tags.union(draft.tags()).ok()?;
+            Some(draft.tagged(core.tags.and_everything(&tags)))
+        };
+        let invalidated = || core.store.invalidate(key.clone());
+        let put = match self.replace_older(&key, draft.and_then(tagged)).await {
+            Ok(true) => {
+                core.loads.note_shared(&key);
+                Ok(true)
             }
-        }
+            // What is stored may be older, or written by a caller that came before.
+            Ok(false) => invalidated().await.map(|_| false),
+            // The error of that, if the store keeps and repeats it.
+            Err(error) => {
+                Err(invalidated().await.err().filter(StoreError::is_kept).unwrap_or(error))
+            }
+        };
+        let counted = core.statistics.changed(InvalidationEvent::Put, put);
+        counted.map_err(|error| CacheError::store(&key, &error))
     }
 
-    async fn abandon(&self, lease: Lease) {
-        if let Err(error) = self.0.store.abandon(lease.into_claim()).await {
-            tracing::debug!(target: "bellwether::load", cache = &**self.0.statistics.name(), %error, "a lease is not released: it ends when it lapses");
+    /// Commits under a lease, and takes the lease from a load that began before. Returns whether it
+    /// was stored: there was something to store, and no other caller changed the key at the same time.
+    async fn replace_older(&self, key: &Key, draft: Option<Draft>) -> Result<bool, StoreError> {
+        let Some(draft) = draft else { return Ok(false) };
+        if let Some(stored) = self.under_lease(key, |_| Some(draft.clone())).await? {
+            return Ok(stored);
         }
+        // A load may have read the source before it changed. Ending its lease refuses its answer.
+        self.0.store.invalidate(key.clone()).await?;
+        Ok(self.under_lease(key, |_| Some(draft)).await? == Some(true))
+    }
+
+    /// Takes the lease of a key, and stores under it what is made of the entry that is there. Returns
+    /// whether that was stored. `None` if another caller has the lease.
+    async fn under_lease(
+        &self,
+        key: &Key,
+        draft: impl FnOnce(Option<&Entry>) -> Option<Draft>,
+    ) -> Result<Option<bool>, StoreError> {
+        let store = &self.0.store;
+        let claim = Claim::new(key.clone());
+        let Acquire::Lead { lease, stale, .. } =
+            store.acquire(claim, TERM, Accept::Nothing).await?
+        else {
+            return Ok(None);
+        };
+        let Some(draft) = draft(stale.as_ref()) else {
+            self.0.abandon(lease.into_claim()).await;
+            return Ok(Some(false));
+        };
+        Ok(Some(store.commit(lease, draft).await? == Commit::Stored))
     }
 }
 
@@ -348,4 +379,4 @@ impl<C> Clone for CacheClient<C> {
 }
 
 /// The term of a lease that is taken only to store an answer.
-pub(super) const TERM: Duration = Duration::from_secs(2);
+const TERM: Duration = Duration::from_secs(2);

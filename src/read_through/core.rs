@@ -1,11 +1,10 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
-use std::any::{TypeId, type_name};
-use std::collections::HashMap;
+use std::any::type_name;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::error_rules::ErrorRules;
@@ -19,12 +18,12 @@ use super::request_tags::TagRules;
 use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
-use crate::flight::{AbandonedLoads, FlightBounds, FlightCounts, Flights};
+use crate::flight::{AbandonedLoads, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, Statistics};
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Decoded, Entry, Peek, Store, Value};
+use crate::store::{Claim, Decoded, Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
@@ -46,13 +45,12 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
             .field("store", &self.store)
             .field("policy", &self.policy)
             .field("codec", &self.codec)
-            .field("loads", &self.loads)
             .finish_non_exhaustive()
     }
 }
 
 /// What is under way in this process, for all services of one layer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Loads {
     /// The flights that load under a lease, one per key.
     pub(crate) flights: Arc<Flights<Outcome>>,
@@ -62,73 +60,42 @@ pub(crate) struct Loads {
     pub(crate) forced: Arc<Flights<Outcome>>,
     /// Permits to load without a lease.
     pub(crate) uncached_permits: Arc<UncachedPermits>,
-    /// Failures of a moment ago, shared with later callers.
+    /// Failures of a moment ago.
     pub(crate) failures: Arc<FailureCache>,
-    /// Failures of uncached loads and forced refreshes. They confirm each other, but put no key
-    /// into cooldown.
-    pub(crate) unshared_failures: Arc<FailureCache>,
     /// Keys with private answers.
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// Claims of flights that their runtime has dropped.
     pub(crate) orphaned: Arc<OrphanedClaims>,
-    /// The loads that all callers have left.
-    abandoned: Arc<AbandonedLoads>,
-    bounds: ConcurrencyBounds,
-    of_other_types: Arc<LoadsByType>,
     /// A warning has said that the layer stores nothing.
     has_warned: Arc<AtomicBool>,
     /// A warning has said that another cache stores values under the same keys.
     has_warned_of_types: Arc<AtomicBool>,
 }
 
-/// The loads of services of one layer whose answers or errors have other types than those of the
-/// first service that has loaded. An outcome can be shared only with callers of its type.
-#[derive(Debug, Default)]
-struct LoadsByType {
-    /// The type of the first.
-    first: OnceLock<TypeId>,
-    /// Held to find or to insert, never across an `.await`.
-    others: Mutex<HashMap<TypeId, Loads>>,
-}
-
 impl Loads {
     /// None yet. These statistics show what is under way.
     pub(crate) fn shown_in(statistics: &Statistics, bounds: ConcurrencyBounds) -> Self {
-        let uncached_permits = Arc::new(UncachedPermits::new(bounds.uncached_loads));
         let abandoned = AbandonedLoads::new(bounds.abandoned_loads);
-        let loads = Self::sharing(bounds, uncached_permits, abandoned);
+        let ConcurrencyBounds { waiters, flights, .. } = bounds;
+        let flights = || Flights::new((flights, waiters), Arc::clone(&abandoned));
+        let loads = Self {
+            flights: flights(),
+            uncached: flights(),
+            forced: flights(),
+            uncached_permits: Arc::new(UncachedPermits::new(bounds.uncached_loads)),
+            failures: Arc::default(),
+            private_keys: Arc::default(),
+            orphaned: Arc::default(),
+            has_warned: Arc::default(),
+            has_warned_of_types: Arc::default(),
+        };
         loads.show_in(statistics);
         loads
     }
 
-    fn sharing(
-        bounds: ConcurrencyBounds,
-        uncached_permits: Arc<UncachedPermits>,
-        abandoned: Arc<AbandonedLoads>,
-    ) -> Self {
-        let ConcurrencyBounds { waiters, flights, .. } = bounds;
-        let flights = || Flights::new(FlightBounds { flights, waiters }, Arc::clone(&abandoned));
-        Self {
-            flights: flights(),
-            uncached: flights(),
-            forced: flights(),
-            uncached_permits,
-            failures: Arc::default(),
-            unshared_failures: Arc::default(),
-            private_keys: Arc::default(),
-            orphaned: Arc::default(),
-            abandoned,
-            bounds,
-            of_other_types: Arc::default(),
-            has_warned: Arc::default(),
-            has_warned_of_types: Arc::default(),
-        }
-    }
-
     /// How many keys are under way.
     pub(crate) fn len(&self) -> usize {
-        let others: usize = self.of_other_types.others().values().map(Self::len).sum();
-        self.flights.len() + self.uncached.len() + self.forced.len() + others
+        self.flights.len() + self.uncached.len() + self.forced.len()
     }
 
     /// Shows in these statistics what is under way from now on.
@@ -140,59 +107,21 @@ impl Loads {
         statistics.observe(&(Arc::clone(&self.failures) as Arc<dyn Activity>));
     }
 
-    /// The loads with this type of outcome, unless these are the ones. All share the permits and the
-    /// list of abandoned loads.
-    fn of_other_type(&self, outcome: TypeId, statistics: &Statistics) -> Option<Self> {
-        if *self.of_other_types.first.get_or_init(|| outcome) == outcome {
-            return None;
-        }
-        let mut others = self.of_other_types.others();
-        let loads = others.entry(outcome).or_insert_with(|| {
-            let uncached_permits = Arc::clone(&self.uncached_permits);
-            let abandoned = Arc::clone(&self.abandoned);
-            let loads = Self::sharing(self.bounds, uncached_permits, abandoned);
-            loads.show_in(statistics);
-            loads
-        });
-        Some(loads.clone())
+    /// A key has an answer that can be shared, so what is remembered against it is over.
+    pub(crate) fn note_shared(&self, key: &Key) {
+        self.failures.forget(key.digest());
+        self.private_keys.note_shared(&key.digest());
     }
 }
 
 impl Activity for Flights<Outcome> {
     fn read(&self) -> CurrentStats {
-        let FlightCounts { flights, waiters } = self.counts();
+        let (flights, waiters) = self.counts();
         CurrentStats { flights, waiters, ..CurrentStats::default() }
     }
 }
 
-impl LoadsByType {
-    fn others(&self) -> MutexGuard<'_, HashMap<TypeId, Loads>> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<C> Core<C> {
-    /// This state, with the loads for answers and errors of these types.
-    pub(crate) fn of_types<R, E>(self: &Arc<Self>) -> Arc<Self>
-    where
-        C: Codec<R>,
-        E: 'static,
-    {
-        let types = TypeId::of::<(C::Kept, E)>();
-        let Some(loads) = self.loads.of_other_type(types, &self.statistics) else {
-            return Arc::clone(self);
-        };
-        Arc::new(Self {
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            codec: Arc::clone(&self.codec),
-            errors: self.errors.clone(),
-            tags: self.tags.clone(),
-            loads,
-            statistics: Arc::clone(&self.statistics),
-        })
-    }
-
     /// What this process knows of a key without asking the store: an entry with these tags, or that
     /// there is none. Of an entry without one of them it is not known what the store has.
     #[inline]
@@ -246,6 +175,15 @@ impl<C> Core<C> {
             let key = self.statistics.shown(key);
             let why = "two types of values have one name: each replaces the other";
             tracing::warn!(target: "bellwether::load", cache, %key, expected, "{why}");
+        }
+    }
+
+    /// Gives up the lease of a claim, if it was granted and still holds.
+    pub(crate) async fn abandon(&self, claim: Claim) {
+        if let Err(error) = self.store.abandon(claim).await {
+            let cache = &**self.statistics.name();
+            let why = "a lease is not released: it ends when it lapses";
+            tracing::debug!(target: "bellwether::load", cache, %error, "{why}");
         }
     }
 
@@ -378,9 +316,4 @@ pub(crate) fn hit(entry: &Entry) -> CacheStatus {
 /// The status of a stale answer.
 pub(crate) fn stale(entry: &Entry, why: StaleReason) -> CacheStatus {
     CacheStatus::Stale { why, stale_for: entry.stale_for().unwrap_or_default() }
-}
-
-/// An empty value, for drafts that store none.
-pub(crate) fn empty_value() -> Value {
-    Value::new(bytes::Bytes::new())
 }

@@ -1,7 +1,7 @@
 //! The failure cache: loads that failed in this process a moment ago, with the loader's own error.
 
+use std::any::TypeId;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,9 +20,17 @@ use crate::store::Failure;
 #[derive(Default)]
 pub(crate) struct FailureCache(Mutex<FailureTable>);
 
+/// Which failures of a key. Those of uncached loads and forced refreshes confirm each other, but put
+/// no key into cooldown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FailureKind {
+    Shared,
+    Unshared,
+}
+
 #[derive(Default)]
 struct FailureTable {
-    failed: HashMap<Digest, CachedFailure>,
+    failed: HashMap<(Digest, FailureKind), CachedFailure>,
     /// How many bytes they take together.
     bytes: usize,
     /// From when on the next addition removes the expired ones.
@@ -32,113 +40,108 @@ struct FailureTable {
 struct CachedFailure {
     /// `None`: it is too large, or no later caller shares it.
     outcome: Option<Outcome>,
+    /// The types of the loader, for whose callers the outcome is.
+    types: TypeId,
     bytes: usize,
-    /// How many loads in a row have failed.
-    times: u32,
     /// The store knows it.
     is_reported: bool,
-    /// When its cooldown ends, so that one caller may probe.
-    due: Instant,
-    /// When its failure window ends.
-    until: Instant,
-    /// Until when a further failure is one in a row.
-    counts_until: Instant,
-    /// When it is forgotten.
-    gone_at: Instant,
+    noted_at: Instant,
+    failure: Failure,
 }
 
-/// A failure within its window.
+/// What is remembered of a failure.
 pub(crate) struct RememberedFailure {
-    /// `None`: it was too large.
+    /// `None`: it was too large, or is one of a loader of other types.
     pub(crate) outcome: Option<Outcome>,
-    /// What is left of its cooldown. At zero, one caller may probe.
-    pub(crate) left: Duration,
+    /// How many loads in a row have failed, as far as this process knows.
+    pub(crate) times: u32,
+    /// The store knows it.
+    pub(crate) is_reported: bool,
+    /// What is left of its cooldown: at zero, one caller may probe. `None` after its window.
+    pub(crate) cooldown: Option<Duration>,
 }
 
 impl FailureCache {
     /// How many bytes one failure may take.
     pub(crate) const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
-    /// Remembers a failure that takes so many bytes.
-    pub(crate) fn note(&self, key: Digest, outcome: Outcome, bytes: usize, failure: &Failure) {
+    /// Remembers a failure of a loader of these types, which takes so many bytes.
+    pub(crate) fn note(
+        &self,
+        key: Digest,
+        kind: FailureKind,
+        types: TypeId,
+        (outcome, bytes): (Outcome, usize),
+        failure: Failure,
+    ) {
         let now = Instant::now();
-        let mut expired = Vec::new();
-        let mut left_out = None;
-        let earlier = {
-            let mut table = self.table();
-            let earlier = table.remove(&key);
-            if table.sweep_at.is_none_or(|at| at <= now) {
-                expired.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
-                table.bytes -= expired.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
-                table.sweep_at = Some(now + BETWEEN_SWEEPS);
-            }
-            let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
-            let mut outcome = Some(outcome);
-            if !fits || failure.window().is_zero() {
-                left_out = outcome.take();
-            }
-            let bytes = if outcome.is_some() { bytes } else { 0 };
-            if table.failed.len() < MAX_FAILURES {
-                table.bytes += bytes;
-                table.failed.insert(key, CachedFailure::new(outcome, bytes, failure, now));
-            } else {
-                left_out = left_out.or(outcome);
-            }
-            earlier
+        let mut table = self.table();
+        let mut removed: Vec<_> = table.remove(key, kind).into_iter().collect();
+        if table.sweep_at.is_none_or(|at| at <= now) {
+            let is_over = |failed: &CachedFailure| failed.noted_at + failed.failure.life() <= now;
+            let expired = table.failed.extract_if(|_, failed| is_over(failed));
+            let expired: Vec<_> = expired.map(|(_, failed)| failed).collect();
+            table.bytes -= expired.iter().map(|failed| failed.bytes).sum::<usize>();
+            table.sweep_at = Some(now + BETWEEN_SWEEPS);
+            removed.extend(expired);
+        }
+        let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
+        let (kept, left_out) = match fits && !failure.window().is_zero() {
+            true => (Some(outcome), None),
+            false => (None, Some(outcome)),
         };
+        let bytes = if kept.is_some() { bytes } else { 0 };
+        let failed = CachedFailure {
+            outcome: kept,
+            types,
+            bytes,
+            is_reported: false,
+            noted_at: now,
+            failure,
+        };
+        if table.failed.len() < MAX_FAILURES {
+            table.bytes += bytes;
+            table.failed.insert((key, kind), failed);
+        } else {
+            removed.push(failed);
+        }
+        drop(table);
         // After the lock: they may be of any type.
-        drop((expired, left_out, earlier));
+        drop((removed, left_out));
     }
 
-    /// The failure of a key, if its window is not over.
-    pub(crate) fn of(&self, key: &Digest) -> Option<RememberedFailure> {
+    /// What is remembered of a failure of a key, for callers of these types.
+    pub(crate) fn get(
+        &self,
+        key: Digest,
+        kind: FailureKind,
+        types: TypeId,
+    ) -> Option<RememberedFailure> {
         let table = self.table();
-        let now = Instant::now();
-        let failed = table.failed.get(key).filter(|failed| failed.until > now)?;
-        let left = failed.due.saturating_duration_since(now);
-        Some(RememberedFailure { outcome: failed.outcome.clone(), left })
-    }
-
-    /// The error itself, for as long as it is remembered.
-    pub(crate) fn outcome(&self, key: &Digest) -> Option<Outcome> {
-        let table = self.table();
-        let failed = table.failed.get(key).filter(|failed| failed.gone_at > Instant::now())?;
-        failed.outcome.clone()
-    }
-
-    /// How many loads of a key have failed in a row, as far as this process knows.
-    pub(crate) fn times(&self, key: &Digest) -> u32 {
-        self.count(key, |_| true)
-    }
-
-    /// The same, but zero if the store knows of it.
-    pub(crate) fn unreported(&self, key: &Digest) -> u32 {
-        self.count(key, |failed| !failed.is_reported)
-    }
-
-    fn count(&self, key: &Digest, matters: impl Fn(&CachedFailure) -> bool) -> u32 {
-        let table = self.table();
-        let now = Instant::now();
-        let failed = table.failed.get(key).filter(|failed| failed.counts_until > now);
-        failed.filter(|failed| matters(failed)).map_or(0, |failed| failed.times)
-    }
-
-    /// How many keys have a failure whose window is not over.
-    fn len(&self) -> usize {
-        let now = Instant::now();
-        self.table().failed.values().filter(|failed| failed.until > now).count()
+        let failed = table.failed.get(&(key, kind))?;
+        let (age, failure) = (failed.noted_at.elapsed(), &failed.failure);
+        (age < failure.life()).then(|| RememberedFailure {
+            outcome: failed.outcome.clone().filter(|_| failed.types == types),
+            times: if age < failure.counts_for() { failure.times() } else { 0 },
+            is_reported: failed.is_reported,
+            cooldown: (age < failure.window()).then(|| failure.cooldown().saturating_sub(age)),
+        })
     }
 
     /// Notes that the store knows of the failure.
-    pub(crate) fn note_reported(&self, key: &Digest) {
-        if let Some(failed) = self.table().failed.get_mut(key) {
+    pub(crate) fn note_reported(&self, key: Digest) {
+        if let Some(failed) = self.table().failed.get_mut(&(key, FailureKind::Shared)) {
             failed.is_reported = true;
         }
     }
 
-    /// Forgets the failure, since a load has succeeded.
-    pub(crate) fn forget(&self, key: &Digest) {
-        let earlier = self.table().remove(key);
+    /// Forgets the failures of a key, since a load has succeeded.
+    pub(crate) fn forget(&self, key: Digest) {
+        let kinds = [FailureKind::Shared, FailureKind::Unshared];
+        let earlier = {
+            let mut table = self.table();
+            kinds.map(|kind| table.remove(key, kind))
+        };
         drop(earlier);
     }
 
@@ -149,41 +152,20 @@ impl FailureCache {
 }
 
 impl Activity for FailureCache {
+    /// How many keys have a failure whose window is not over.
     fn read(&self) -> CurrentStats {
-        CurrentStats { failing_keys: self.len() as u64, ..CurrentStats::default() }
-    }
-}
-
-impl CachedFailure {
-    fn new(outcome: Option<Outcome>, bytes: usize, failure: &Failure, now: Instant) -> Self {
-        Self {
-            outcome,
-            bytes,
-            times: failure.times(),
-            is_reported: false,
-            due: now + failure.cooldown(),
-            until: now + failure.window(),
-            counts_until: now + failure.counts_for(),
-            gone_at: now + failure.life(),
-        }
+        let table = self.table();
+        let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window();
+        let failing_keys = table.failed.values().filter(is_failing).count() as u64;
+        CurrentStats { failing_keys, ..CurrentStats::default() }
     }
 }
 
 impl FailureTable {
-    fn remove(&mut self, key: &Digest) -> Option<CachedFailure> {
-        let earlier = self.failed.remove(key)?;
+    fn remove(&mut self, key: Digest, kind: FailureKind) -> Option<CachedFailure> {
+        let earlier = self.failed.remove(&(key, kind))?;
         self.bytes -= earlier.bytes;
         Some(earlier)
-    }
-}
-
-impl fmt::Debug for FailureCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table();
-        f.debug_struct("FailureCache")
-            .field("failed", &table.failed.len())
-            .field("bytes", &table.bytes)
-            .finish()
     }
 }
 
@@ -197,6 +179,7 @@ const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::sync::Arc;
 
     use super::*;
@@ -211,11 +194,15 @@ mod tests {
 
     fn note(failures: &FailureCache, nth: usize, bytes: usize) {
         let failure = Failure::new(FailureCause::Error, 1, WINDOW);
-        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(fmt::Error)), bytes, &failure);
+        let outcome = Outcome::LoadFailed(Arc::new(fmt::Error));
+        let types = TypeId::of::<fmt::Error>();
+        failures.note(digest(nth), FailureKind::Shared, types, (outcome, bytes), failure);
     }
 
     fn is_whole(failures: &FailureCache, nth: usize) -> Option<bool> {
-        failures.of(&digest(nth)).map(|remembered| remembered.outcome.is_some())
+        let types = TypeId::of::<fmt::Error>();
+        let remembered = failures.get(digest(nth), FailureKind::Shared, types);
+        remembered.map(|remembered| remembered.outcome.is_some())
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,7 +219,7 @@ mod tests {
         (0..MAX_FAILURES).for_each(|nth| note(&failures, nth, FailureCache::MAX_FAILURE_BYTES));
         let whole = (0..MAX_FAILURES).filter(|nth| is_whole(&failures, *nth) == Some(true)).count();
         assert_eq!(whole, MAX_BYTES / FailureCache::MAX_FAILURE_BYTES);
-        (0..MAX_FAILURES).for_each(|nth| failures.forget(&digest(nth)));
+        (0..MAX_FAILURES).for_each(|nth| failures.forget(digest(nth)));
         assert_eq!(failures.table().bytes, 0);
     }
 

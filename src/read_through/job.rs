@@ -1,7 +1,24 @@
 //! Jobs: what a load needs.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tower::Service;
+
+use crate::error::BoxError;
+
+/// A service that a cache can call for a request, also after its caller has left.
+pub(crate) trait Loader<Req>:
+    Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S, Req> Loader<Req> for S
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
+{
+}
 
 /// What a load needs: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -35,11 +52,5 @@ impl<S, Req> LentJob<S, Req> {
 impl<S, Req> Clone for LentJob<S, Req> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
-    }
-}
-
-impl<S, Req> fmt::Debug for LentJob<S, Req> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LentJob").field("is_there", &self.is_there()).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! One call of the loader, and what becomes of its answer.
+//! One call of the loader, and what its answer says.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -7,7 +7,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::timeout;
 use tower::{Service, ServiceExt};
@@ -16,10 +15,12 @@ use tracing::Instrument;
 use super::core::Core;
 use super::error_rules::ErrorFacts;
 use super::failure_cache::FailureCache;
-use super::job::Job;
+use super::job::{Job, Loader};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
 use super::outcome::{Outcome, ValueOrigin};
+use super::verdict::Said;
+use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
 use crate::error_class::ErrorClass;
@@ -28,109 +29,52 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
-use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::policy::WhenAbandoned;
 use crate::shared_error::SharedError;
-use crate::stats::{LoadReason, RunningLoad};
-use crate::store::Failure;
-use crate::tag::{Tags, TooManyTags};
+use crate::stats::{LoadReason, LoadResult, RunningLoad, Statistics};
+use crate::store::{Draft, Marker, Value};
+use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
-/// How a load ended.
-#[derive(Debug)]
-pub(crate) enum LoaderAnswer {
-    /// With a value, what becomes of it, and its tags.
-    Loaded(Arc<dyn Any + Send + Sync>, AnswerStorage, Tags),
-    /// Without a value.
-    Failed(FailedLoad),
-    /// All waiters had left, and it was cancelled.
-    Abandoned,
-}
-
-/// What becomes of a loaded value.
-#[derive(Clone, Debug)]
-pub(crate) enum AnswerStorage {
-    /// It is stored: its encoded bytes, how many bytes of memory it takes besides, and its
-    /// lifetimes.
-    Store(Bytes, usize, Lifetimes),
-    /// The same, for an error that says "there is none".
-    StoreNotFound(Arc<NotFound>, Lifetimes),
-    /// The waiters share it, and it is not stored.
-    Share,
-    /// The same, because it cannot be stored. Other processes are told, and load individually.
-    Uncacheable,
-    /// It is private to the caller that loaded it, and so are the next ones.
-    PrivateKey,
-    /// It is private to the caller that loaded it this once.
-    PrivateOnce,
-}
-
-/// How a load failed.
-#[derive(Debug)]
-pub(crate) struct FailedLoad {
+/// An answer of the loader.
+pub(crate) struct LoaderAnswer {
+    pub(crate) said: Said,
     pub(crate) outcome: Outcome,
-    /// How many bytes it takes to remember it, as far as that is known.
+    /// What the store gets of a value: that value, a marker, or nothing.
+    pub(crate) draft: Option<Draft>,
+    /// How many bytes it takes to remember a failure, as far as that is known.
     pub(crate) bytes: usize,
     pub(crate) cause: FailureCause,
-    pub(crate) scope: FailureScope,
-    /// The text for other processes. Empty unless the layer describes failures.
+    /// The text of a failure for other processes. Empty unless the layer describes failures.
     pub(crate) message: String,
 }
 
-/// Which requests a failure concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureScope {
-    /// Every request: the source has failed.
-    Source,
-    /// Every request or only this one. A load of another request can tell.
-    Unknown,
-    /// Only this one, or only for a moment. Other requests load at once.
-    Request,
-    /// Every request that waits for this load, and no later one.
-    Load,
-    /// The same, and the loader gave an answer. So it is not remembered, and no stale answer
-    /// replaces it.
-    Answer,
-}
-
-impl FailedLoad {
-    fn by(outcome: Outcome, bytes: usize, scope: FailureScope) -> Self {
-        Self { outcome, bytes, cause: FailureCause::Error, scope, message: String::new() }
+impl LoaderAnswer {
+    fn failed(said: Said, outcome: Outcome) -> Self {
+        let (draft, cause, message) = (None, FailureCause::Error, String::new());
+        Self { said, outcome, draft, bytes: 0, cause, message }
     }
 
-    /// Whether other callers share it, after `before` other failures in a row.
-    pub(crate) fn is_confirmed(&self, before: u32) -> bool {
-        match self.scope {
-            FailureScope::Source | FailureScope::Load => true,
-            FailureScope::Request => false,
-            FailureScope::Unknown | FailureScope::Answer => before > 0,
+    fn value(said: Said, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
+        let outcome = Outcome::Value(kept, ValueOrigin::Loaded { stored: false });
+        Self { draft: Some(draft), ..Self::failed(said, outcome) }
+    }
+
+    /// How its load counts.
+    fn result(&self) -> LoadResult {
+        match (self.said, self.cause) {
+            (Said::Value, _) => LoadResult::Succeeded,
+            (Said::PrivateKey | Said::PrivateOnce, _) => LoadResult::Private,
+            (_, FailureCause::Error) => LoadResult::Failed,
+            (_, FailureCause::TimedOut) => LoadResult::TimedOut,
+            (_, FailureCause::Panicked) => LoadResult::Panicked,
         }
     }
-
-    /// Whether later loads count it.
-    pub(crate) fn counts(&self) -> bool {
-        !matches!(self.scope, FailureScope::Request | FailureScope::Load)
-    }
-
-    /// What is remembered of it, after `before` other failures in a row.
-    pub(crate) fn remembered(&self, before: u32, policy: &Policy) -> Failure {
-        let window = match self.is_confirmed(before) && self.scope != FailureScope::Answer {
-            true => policy.failures.confirmed(before.saturating_sub(1), policy.load_timeout),
-            false => policy.failures.unconfirmed(),
-        };
-        let FailureWindow { window, cooldown, life } = window;
-        let failure = Failure::new(self.cause, before.saturating_add(1), window);
-        failure.with_cooldown(cooldown).with_life(life).with_message(&self.message)
-    }
 }
 
-/// Why a load runs, and the span of the caller that opened it.
-#[derive(Debug)]
-pub(crate) struct LoadCause {
-    pub(crate) why: LoadReason,
-    pub(crate) trigger: CallerSpan,
-}
-
-/// Loads for a flight, until the load ends or the policy cancels it.
+/// Loads for a flight of requests with these tags, until the load ends. `None` if it is cancelled
+/// because all waiters have left: at once, if the policy cancels abandoned loads, or when too many
+/// of them run.
 ///
 /// # Cancel safety
 /// Dropping it drops the loader's future.
@@ -138,74 +82,99 @@ pub(crate) async fn load<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
     leader: &Leader<Outcome>,
+    tags: &Tags,
     when_abandoned: WhenAbandoned,
-    cause: LoadCause,
-) -> LoaderAnswer
+    (why, trigger): (LoadReason, CallerSpan),
+) -> Option<LoaderAnswer>
 where
-    S: Service<Req>,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     C: Codec<S::Response>,
 {
+    let goes_on = when_abandoned == WhenAbandoned::Finish;
+    let abandoned =
+        async { if goes_on { leader.cancelled().await } else { leader.abandoned().await } };
+    let called = async {
+        let mut running = core.statistics.load(Some(leader.key()), why, &trigger);
+        drop(trigger);
+        let span = running.span().clone();
+        let announced = leader.announce_load(&span, goes_on);
+        let answer = call(job, core, leader.key(), tags, &mut running).instrument(span).await;
+        drop(announced);
+        running.end(answer.result());
+        answer
+    };
     tokio::select! {
         // In this order: no load begins if all waiters have left already.
         biased;
-        () = abandoned(leader, when_abandoned) => LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader, when_abandoned, cause) => outcome,
+        () = abandoned => None,
+        answer = called => Some(answer),
     }
 }
 
-/// Returns when the load is to end because all waiters have left: at once, if the policy cancels
-/// abandoned loads, or when too many of them run.
-async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
-    match policy {
-        WhenAbandoned::Cancel => leader.abandoned().await,
-        WhenAbandoned::Finish => leader.cancelled().await,
+/// Calls the loader for one request past the cache: for lack of a key, or because answers for the key
+/// are not kept. The load counts, and has a span of its own. It starts with the first poll. The outer
+/// error is a panic of the loader.
+pub(crate) fn load_alone<S, Req>(
+    loader: S,
+    request: Req,
+    key: Option<&Key>,
+    statistics: &Arc<Statistics>,
+) -> AloneLoad<S::Response, S::Error>
+where
+    S: Service<Req, Future: Send> + Send + 'static,
+    Req: Send + 'static,
+{
+    let (key, statistics) = (key.cloned(), Arc::clone(statistics));
+    async move {
+        let why = if key.is_some() { LoadReason::NotKept } else { LoadReason::NoKey };
+        let running = statistics.load(key.as_ref(), why, &CallerSpan::default());
+        let called = loader.oneshot(request).instrument(running.span().clone());
+        let answer = AssertUnwindSafe(called).catch_unwind().await;
+        running.end(match &answer {
+            Ok(Ok(_)) => LoadResult::Succeeded,
+            Ok(Err(_)) => LoadResult::Failed,
+            Err(_) => LoadResult::Panicked,
+        });
+        answer.map_err(|_| CacheError::loader_panicked(key.as_ref()))
     }
+    .boxed()
 }
+
+/// A load past the cache. The outer error is a panic of the loader.
+pub(crate) type AloneLoad<R, E> = BoxFuture<'static, Result<Result<R, E>, CacheError>>;
 
 /// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
 /// panic become failures.
 async fn call<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
-    leader: &Leader<Outcome>,
-    when_abandoned: WhenAbandoned,
-    LoadCause { why, trigger }: LoadCause,
+    key: &Key,
+    tags: &Tags,
+    running: &mut RunningLoad,
 ) -> LoaderAnswer
 where
-    S: Service<Req>,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     C: Codec<S::Response>,
 {
-    let key = leader.key();
-    let mut running = core.statistics.load(Some(key), why, &trigger);
-    drop(trigger);
-    let span = running.span().clone();
-    let announced = leader.announce_load(&span, when_abandoned == WhenAbandoned::Finish);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
-        let response = job.service.oneshot(job.request).await?;
-        Ok(classified(core.codec.keep(response), core, key, Some(&mut running)))
+        match job.service.oneshot(job.request).await {
+            Ok(response) => classified(core, key, tags, core.codec.keep(response), Some(running)),
+            Err(error) => loader_failed(error, core),
+        }
     });
     // The panic drops the loader, so no broken state of it is seen again.
-    let answer = match AssertUnwindSafe(called).catch_unwind().instrument(span).await {
-        Ok(Ok(Ok(outcome))) => outcome,
-        Ok(Ok(Err(error))) => {
-            let error: S::Error = error;
-            loader_failed(error, core)
-        }
+    match AssertUnwindSafe(called).catch_unwind().await {
+        Ok(Ok(answer)) => answer,
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(Some(key)), FailureCause::Panicked),
-    };
-    drop(announced);
-    running.end(answer.result());
-    answer
+    }
 }
 
 /// A load that ended with an error of the cache.
 fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
-    let failed = FailedLoad::by(Outcome::Failed(error), 0, FailureScope::Unknown);
-    LoaderAnswer::Failed(FailedLoad { cause, ..failed })
+    let said = if cause == FailureCause::TimedOut { Said::TimedOut } else { Said::Failed };
+    LoaderAnswer { cause, ..LoaderAnswer::failed(said, Outcome::Failed(error)) }
 }
 
 /// A load that ended with an error of the loader.
@@ -226,11 +195,11 @@ where
         }
     };
     let freshness = &core.policy.freshness;
-    let scope = match facts.class {
-        ErrorClass::Failure => FailureScope::Unknown,
-        ErrorClass::SourceFailure => FailureScope::Source,
-        ErrorClass::Retry => FailureScope::Request,
-        ErrorClass::NotRemembered => FailureScope::Load,
+    let said = match facts.class {
+        ErrorClass::Failure => Said::Failed,
+        ErrorClass::SourceFailure => Said::SourceFailed,
+        ErrorClass::Retry => Said::RequestFailed,
+        ErrorClass::NotRemembered => Said::LoadFailed,
         ErrorClass::NotFound => {
             return not_found(error, facts, freshness.not_found_lifetimes(jitter()));
         }
@@ -239,8 +208,8 @@ where
             return not_found(error, facts, lifetimes);
         }
     };
-    let failed = FailedLoad::by(Outcome::LoadFailed(error), 0, scope);
-    LoaderAnswer::Failed(FailedLoad { message: facts.message, ..failed })
+    let message = facts.message;
+    LoaderAnswer { message, ..LoaderAnswer::failed(said, Outcome::LoadFailed(error)) }
 }
 
 /// A load that found that there is none.
@@ -250,11 +219,11 @@ fn not_found(
     lifetimes: Lifetimes,
 ) -> LoaderAnswer {
     let found = Arc::new(NotFound::new(error, facts.made_of, facts.message));
-    let storage = match lifetimes.life().is_zero() {
-        true => AnswerStorage::Share,
-        false => AnswerStorage::StoreNotFound(Arc::clone(&found), lifetimes),
+    let draft = match lifetimes.life().is_zero() {
+        true => Draft::nothing(),
+        false => Arc::clone(&found).draft(lifetimes),
     };
-    LoaderAnswer::Loaded(found, storage, Tags::none())
+    LoaderAnswer::value(Said::Value, found, draft)
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -287,15 +256,17 @@ impl std::error::Error for LoadTimedOut {
     }
 }
 
-/// What becomes of a kept value, by its cacheability. Notes in the record of its load if the value
-/// says that there is none.
+/// What a kept value says, for a request with these tags. Notes in the record of its load if it says
+/// that there is none.
 pub(super) fn classified<R, C: Codec<R>>(
-    kept: C::Kept,
     core: &Core<C>,
     key: &Key,
+    tags: &Tags,
+    kept: C::Kept,
     running: Option<&mut RunningLoad>,
 ) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
+    let marker = |marker| Draft::marker(freshness.marker_ttl, marker);
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => {
             if freshness.ttl.is_zero() {
@@ -308,43 +279,46 @@ pub(super) fn classified<R, C: Codec<R>>(
             running.into_iter().for_each(RunningLoad::note_not_found);
             freshness.not_found_lifetimes(jitter())
         }
-        Cacheability::PrivateKey => return not_stored(kept, AnswerStorage::PrivateKey),
-        Cacheability::PrivateOnce => return not_stored(kept, AnswerStorage::PrivateOnce),
+        Cacheability::PrivateKey => {
+            return LoaderAnswer::value(
+                Said::PrivateKey,
+                Arc::new(kept),
+                marker(Marker::PrivateKey),
+            );
+        }
+        Cacheability::PrivateOnce => {
+            let marker = marker(Marker::PrivateOnce);
+            return LoaderAnswer::value(Said::PrivateOnce, Arc::new(kept), marker);
+        }
         Cacheability::Failure => {
             let bytes = weight(&kept, core);
             let outcome = Outcome::FailedValue(Arc::new(kept));
-            return LoaderAnswer::Failed(FailedLoad::by(outcome, bytes, FailureScope::Unknown));
+            return LoaderAnswer { bytes, ..LoaderAnswer::failed(Said::Failed, outcome) };
         }
         Cacheability::Unconfirmed => {
             let outcome = Outcome::Value(Arc::new(kept), ValueOrigin::Loaded { stored: false });
-            return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, FailureScope::Answer));
+            return LoaderAnswer::failed(Said::Unconfirmed, outcome);
         }
     };
-    let tags = match Tags::new(core.codec.tags(&kept)) {
-        Ok(tags) => tags,
+    let uncacheable = |kept| LoaderAnswer::value(Said::Value, kept, marker(Marker::Uncacheable));
+    let own = Tags::new(core.codec.tags(&kept));
+    let own = match own.and_then(|own| tags.union(&own).map(|_| own)) {
+        Ok(own) => own,
         Err(many) => {
-            warn_too_many_tags(core, key, many);
-            return not_stored(kept, AnswerStorage::Uncacheable);
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), "an answer is not stored: it has {many}");
+            return uncacheable(Arc::new(kept));
         }
     };
     if lifetimes.life().is_zero() {
-        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Share, tags);
+        return LoaderAnswer::value(Said::Value, Arc::new(kept), Draft::nothing().tagged(own));
     }
-    let Some(bytes) = encoded(&kept, core, key) else {
-        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Uncacheable, tags);
-    };
-    let kept = core.codec.settle(kept, &bytes);
-    let extra_bytes = core.codec.weight(&kept, &bytes);
-    LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Store(bytes, extra_bytes, lifetimes), tags)
-}
-
-fn not_stored<K: Send + Sync + 'static>(kept: K, storage: AnswerStorage) -> LoaderAnswer {
-    LoaderAnswer::Loaded(Arc::new(kept), storage, Tags::none())
-}
-
-/// Says that an answer is not stored, because of its tags.
-pub(super) fn warn_too_many_tags<C>(core: &Core<C>, key: &Key, many: TooManyTags) {
-    warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), "an answer is not stored: it has {many}");
+    match encoded(core, key, kept) {
+        Ok((value, kept)) => {
+            let draft = Draft::new(value, core.codec.id(), lifetimes).tagged(own);
+            LoaderAnswer::value(Said::Value, kept, draft)
+        }
+        Err(kept) => uncacheable(Arc::new(kept)),
+    }
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
@@ -355,17 +329,29 @@ fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
     written.map_or(usize::MAX, |()| buffer.into_bytes().len())
 }
 
-fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
+/// What a store gets of a kept value, and what callers share; or the value, if it cannot be stored.
+pub(super) fn encoded<R, C: Codec<R>>(
+    core: &Core<C>,
+    key: &Key,
+    kept: C::Kept,
+) -> Result<(Value, Arc<C::Kept>), C::Kept> {
     let most = core.policy.max_entry_bytes;
     let mut buffer = EncodeBuffer::new(most);
-    match core.codec.encode(kept, &mut buffer) {
-        Ok(()) => return Some(buffer.into_bytes()),
+    match core.codec.encode(&kept, &mut buffer) {
+        Ok(()) => {
+            let bytes = buffer.into_bytes();
+            let kept = core.codec.settle(kept, &bytes);
+            let extra_bytes = core.codec.weight(&kept, &bytes);
+            let kept = Arc::new(kept);
+            Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
+        }
         Err(_) if buffer.is_over() => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), most, "an answer is too large to be stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), most, "an answer is too large to be stored");
+            Err(kept)
         }
         Err(error) => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), %error, "an answer cannot be encoded, and is not stored")
+            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), %error, "an answer cannot be encoded, and is not stored");
+            Err(kept)
         }
     }
-    None
 }

@@ -2,7 +2,6 @@
 
 use std::any::{Any, TypeId};
 use std::error::Error as StdError;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -63,12 +62,6 @@ impl NotFound {
             }
             _ => Error::Cache(CacheError::not_found(key, &String::from_utf8_lossy(&self.message))),
         }
-    }
-}
-
-impl fmt::Debug for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotFound").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,6 @@
 //! may still hold, so the next flight of the key releases them.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -65,11 +64,5 @@ impl Drop for OrphanGuard {
         }
         let until = now + self.lease;
         claims.entry(claim.key().digest()).or_default().push(OrphanedClaim { claim, until });
-    }
-}
-
-impl fmt::Debug for OrphanedClaims {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrphanedClaims").finish_non_exhaustive()
     }
 }

@@ -43,3 +43,13 @@ pub(crate) enum ValueOrigin {
     /// A load without a lease.
     Uncached(BypassReason),
 }
+
+impl Outcome {
+    /// The same, with another origin if it is a value.
+    pub(crate) fn from(mut self, from: ValueOrigin) -> Self {
+        if let Self::Value(_, origin) = &mut self {
+            *origin = from;
+        }
+        self
+    }
+}

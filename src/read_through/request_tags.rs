@@ -1,7 +1,6 @@
 //! The tags of requests: what the layer is told about them.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::tag::{Tag, Tags, TooManyTags};
@@ -54,14 +53,5 @@ impl TagRules {
     /// These tags, and that of clearable layers if this is one.
     pub(super) fn and_everything(&self, tags: &Tags) -> Tags {
         if self.is_clearable { tags.and_everything() } else { tags.clone() }
-    }
-}
-
-impl fmt::Debug for TagRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TagRules")
-            .field("of_request", &self.of_request.is_some())
-            .field("is_clearable", &self.is_clearable)
-            .finish()
     }
 }

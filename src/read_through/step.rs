@@ -21,12 +21,13 @@
 //!                StoreFailed                                              Loading without a lease
 //!  Waiting       Told (the value)       complete those before the request LookingUp (later ones)
 //!                Waited (hint, delay)                                     Acquiring
+//!  none          WaitRanOut                                               Loading without a lease
 //!  Loading       a value, leased                                          Committing
 //!                a value, no lease      complete those before the load    LookingUp (later ones)
-//!                a private answer       complete the opener; release      Marking
-//!                a first failure        complete the opener               Reporting
-//!                a confirmed failure    complete all                      Reporting
-//!                over the time limit    complete those before the load    Reporting
+//!                a private answer       complete the opener; release      Releasing
+//!                a first failure        complete the opener               Releasing
+//!                a confirmed failure    complete all                      Releasing
+//!                over the time limit    complete those before the load    Releasing
 //!                abandoned                                                Releasing
 //!  Committing    Stored                 complete those before the commit  LookingUp (later ones)
 //!                Superseded             complete those before the load    LookingUp (later ones)
@@ -41,8 +42,12 @@
 mod parts;
 
 pub(crate) use self::parts::{
-    Blame, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, Payload, State, To, WaiterAction,
+    AnswerOf, KnownFailure, LeaseHold, LoadAnswer, Meanwhile, Memory, Payload, Record, State,
+    WaiterAction,
 };
+
+use super::verdict::Share;
+use crate::flight::To;
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -117,12 +122,16 @@ pub(crate) enum Event<P: Payload> {
     Waited { memory: Memory<P::Accept, P::Fallback> },
     /// The last waiter left during a wait for another process.
     Abandoned,
-    /// The load has ended.
+    /// The load has ended. Without an answer if there was no request to load with, or if it was
+    /// cancelled, since all waiters had left.
     LoadEnded {
         hold: LeaseHold<P::Lease>,
-        end: LoadEnd<P::Outcome, P::Generation, P::Draft, P::Failure>,
+        answer: Option<LoadAnswer<P::Outcome, P::Generation, P::Draft, P::Failure>>,
         memory: Memory<P::Accept, P::Fallback>,
     },
+    /// The wait of callers for another load ran out, and they load without a lease (an uncached
+    /// load). This begins a flight.
+    WaitRanOut { memory: Memory<P::Accept, P::Fallback> },
     /// The value is stored. It answers the waiters that had joined before the commit.
     Stored { asked: P::Generation, outcome: P::Outcome, memory: Memory<P::Accept, P::Fallback> },
     /// The value is not stored: something newer or an invalidation came between lease and commit.
@@ -184,7 +193,10 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             _ => complete(To::All, error, give_up(hold)),
         },
         Event::Waited { memory } | Event::JoinedCooldownStale { memory } => ask(memory),
-        Event::LoadEnded { hold, end, memory } => load_ended(hold, end, memory),
+        Event::LoadEnded { hold, answer, memory } => load_ended(hold, answer, memory),
+        Event::WaitRanOut { memory } => {
+            go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory })
+        }
         Event::Told { asked, outcome, memory } | Event::Stored { asked, outcome, memory } => {
             look_up_later(asked, outcome, memory)
         }
@@ -285,69 +297,55 @@ fn cool_down<P: Payload>(
 
 fn load_ended<P: Payload>(
     hold: LeaseHold<P::Lease>,
-    end: LoadEnd<P::Outcome, P::Generation, P::Draft, P::Failure>,
+    answer: Option<AnswerOf<P>>,
     memory: Memory<P::Accept, P::Fallback>,
 ) -> Step<P> {
-    match (end, hold) {
-        (LoadEnd::Value { began, outcome, draft }, LeaseHold::Lease(lease)) => {
-            go(State::Committing { lease, draft, began, outcome, memory })
+    let Some(LoadAnswer { began, outcome, share, record, fallback }) = answer else {
+        return go(give_up(hold));
+    };
+    let state = match (hold, record) {
+        (LeaseHold::Lease(lease), Some(Record::Value(draft))) => {
+            return go(State::Committing { lease, draft, began, outcome, memory });
         }
         // An invalidation may have happened during the load, so later waiters must not get it.
-        (LoadEnd::Value { began, outcome, .. }, LeaseHold::Nothing) => {
-            look_up_later(began, outcome, memory)
+        (LeaseHold::Nothing, Some(Record::Value(_))) => State::LookingUp { late: began, memory },
+        (hold, record) => release(hold, record),
+    };
+    let completed = match (fallback, share) {
+        // The fallback may be too old for later waiters, so they ask again.
+        (Some((stale, asked)), _) => WaiterAction::Complete(To::Before(asked), stale),
+        (None, Share::Joined) => WaiterAction::Complete(To::Before(began), outcome),
+        (None, Share::All) => WaiterAction::Complete(To::All, outcome),
+        (None, Share::Opener | Share::PrivateKey | Share::PrivateOnce) => {
+            WaiterAction::Complete(To::Opener, outcome)
         }
-        (LoadEnd::Value { began, outcome, .. }, hold) => {
-            complete(To::Before(began), outcome, give_up(hold))
-        }
-        (LoadEnd::PrivateKey { outcome, marker }, hold) => {
-            private(outcome, WaiterAction::Release, mark(hold, Some(marker)))
-        }
-        (LoadEnd::PrivateOnce { outcome, marker }, hold) => {
-            private(outcome, WaiterAction::ReleaseAtClose, mark(hold, marker))
-        }
-        (LoadEnd::Failed { began, outcome, blame, fallback, report }, hold) => {
-            let state = self::report(hold, report);
-            match (fallback, blame) {
-                // The fallback may be too old for later waiters, so they ask again.
-                (Some((stale, asked)), _) => complete(To::Before(asked), stale, state),
-                (None, Blame::Request) => complete(To::Opener, outcome, state),
-                (None, Blame::Limit) => complete(To::Before(began), outcome, state),
-                (None, Blame::Source) => complete(To::All, outcome, state),
-            }
-        }
-        (LoadEnd::Abandoned | LoadEnd::NoRequest, hold) => go(give_up(hold)),
-    }
-}
-
-fn private<P: Payload>(outcome: P::Outcome, release: WaiterAction<P>, state: State<P>) -> Step<P> {
-    Step { actions: vec![WaiterAction::Complete(To::Opener, outcome), release], state }
-}
-
-fn mark<P: Payload>(hold: LeaseHold<P::Lease>, marker: Option<P::Draft>) -> State<P> {
-    match (hold, marker) {
-        (LeaseHold::Lease(lease), Some(marker)) => State::Marking { lease, marker },
-        (hold, _) => give_up(hold),
-    }
-}
-
-fn report<P: Payload>(hold: LeaseHold<P::Lease>, failure: Option<P::Failure>) -> State<P> {
-    match (hold, failure) {
-        (LeaseHold::Lease(lease), Some(failure)) => State::Reporting { lease, failure },
-        (hold, _) => give_up(hold),
-    }
+    };
+    let released = match share {
+        Share::PrivateKey => Some(WaiterAction::Release),
+        Share::PrivateOnce => Some(WaiterAction::ReleaseAtClose),
+        Share::Joined | Share::Opener | Share::All => None,
+    };
+    Step { actions: [completed].into_iter().chain(released).collect(), state }
 }
 
 fn give_up<P: Payload>(hold: LeaseHold<P::Lease>) -> State<P> {
+    release(hold, None)
+}
+
+fn release<P: Payload>(
+    hold: LeaseHold<P::Lease>,
+    record: Option<Record<P::Draft, P::Failure>>,
+) -> State<P> {
     match hold {
-        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease) },
+        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease), record },
         LeaseHold::Unacknowledged => release_unacknowledged(),
-        LeaseHold::Nothing | LeaseHold::StoreDown => State::Closed,
+        LeaseHold::Nothing | LeaseHold::NotAsked => State::Closed,
     }
 }
 
 /// Releases a lease that may be ours, because its grant was not acknowledged.
 fn release_unacknowledged<P: Payload>() -> State<P> {
-    State::Releasing { lease: None }
+    State::Releasing { lease: None, record: None }
 }
 
 fn complete<P: Payload>(to: To<P::Generation>, outcome: P::Outcome, state: State<P>) -> Step<P> {

@@ -1,23 +1,21 @@
 //! `UncachedPermits`: how many loads without a lease run at once, and how many wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::stats::{Activity, CurrentStats};
 
 /// The permits to load without a lease, for all services of one layer.
-#[derive(Debug)]
 pub(crate) struct UncachedPermits {
     permits: Arc<Semaphore>,
-    /// How many loads wait for one.
-    queued: AtomicUsize,
+    /// Cloned by each load that waits for one.
+    queued: Arc<()>,
 }
 
 impl UncachedPermits {
     pub(crate) fn new(most: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(most)), queued: AtomicUsize::new(0) }
+        Self { permits: Arc::new(Semaphore::new(most)), queued: Arc::default() }
     }
 
     /// A permit, if one is left.
@@ -33,34 +31,14 @@ impl UncachedPermits {
         if let Some(permit) = self.try_acquire() {
             return Some(permit);
         }
-        let _queued = QueuedLoad::enter(&self.queued);
+        let _queued = Arc::clone(&self.queued);
         Arc::clone(&self.permits).acquire_owned().await.ok()
-    }
-
-    /// How many loads wait for a permit.
-    fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
     }
 }
 
 impl Activity for UncachedPermits {
     fn read(&self) -> CurrentStats {
-        CurrentStats { queued_loads: self.queued() as u64, ..CurrentStats::default() }
-    }
-}
-
-/// A load in the queue. Dropping it leaves.
-struct QueuedLoad<'a>(&'a AtomicUsize);
-
-impl<'a> QueuedLoad<'a> {
-    fn enter(queued: &'a AtomicUsize) -> Self {
-        queued.fetch_add(1, Ordering::Relaxed);
-        Self(queued)
-    }
-}
-
-impl Drop for QueuedLoad<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let queued = Arc::strong_count(&self.queued) - 1;
+        CurrentStats { queued_loads: queued as u64, ..CurrentStats::default() }
     }
 }

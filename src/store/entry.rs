@@ -1,6 +1,5 @@
 //! Entries: what a store keeps for a key.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +46,16 @@ impl Draft {
             Marker::Uncacheable => UNCACHEABLE,
         };
         Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Lifetimes::fresh_for(life))
+    }
+
+    /// No value: storing it removes what is stored.
+    pub(crate) fn nothing() -> Self {
+        Self::new(Value::new(Bytes::new()), MARKER, Lifetimes::fresh_for(Duration::ZERO))
+    }
+
+    /// Whether there is a value, and neither nothing nor a marker.
+    pub(crate) fn is_value(&self) -> bool {
+        self.codec != MARKER
     }
 
     /// Sets the tags that are known only after the load, in addition to those of the
@@ -129,7 +138,7 @@ impl Draft {
 /// A stored value with its metadata, as a store found it.
 ///
 /// Clones share the value.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     stored: Arc<Stored>,
     remaining: Remaining,
@@ -290,19 +299,6 @@ impl Entry {
             PRIVATE_ONCE => Some(Marker::PrivateOnce),
             _ => Some(Marker::Uncacheable),
         }
-    }
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stored { draft, fence, stored_at, epochs } = &*self.stored;
-        f.debug_struct("Entry")
-            .field("draft", draft)
-            .field("fence", fence)
-            .field("stored_at", stored_at)
-            .field("epochs", epochs)
-            .field("remaining", &self.remaining)
-            .finish()
     }
 }
 

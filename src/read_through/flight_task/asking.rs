@@ -1,35 +1,43 @@
-//! The requests to the store before a load, and the events that its answers are.
+//! The requests to the store, and the events that its answers are.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tower::Service;
 
-use super::{
-    AskedFallback, FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_COOLDOWN, TaskEvent,
-};
+use super::carried::{AskedFallback, FlightHold, FlightMemory, GrantedLease, Purpose, TaskEvent};
 use crate::codec::Codec;
-use crate::error::{BoxError, CacheError, FailureCause, StoreError, StoreErrorKind};
-use crate::flight::{Generation, Phase};
+use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
+use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::WhenStoreFails;
-use crate::read_through::core;
-use crate::read_through::failure_cache::RememberedFailure;
+use crate::read_through::core::{self, Core};
+use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
 use crate::read_through::fallback::StaleFallback;
+use crate::read_through::job::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
-use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
-use crate::stats::StoreFailure;
+use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory, Record};
+use crate::stats::{CommitEvent, StoreFailure};
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker, OtherLease, Remaining};
+use crate::store::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Marker, OtherLease, Remaining,
+};
 use crate::trace::LoadTrace;
 
-impl<S, Req, C> FlightTask<S, Req, C>
+/// A flight, as far as its requests and its load need it.
+pub(super) struct Scope<S, Req, C> {
+    pub(super) core: Arc<Core<C>>,
+    pub(super) leader: Leader<Outcome>,
+    pub(super) job: LentJob<S, Req>,
+    pub(super) claim: Claim,
+    pub(super) purpose: Purpose,
+}
+
+impl<S, Req, C> Scope<S, Req, C>
 where
-    S: Service<Req>,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     C: Codec<S::Response>,
 {
     pub(super) async fn acquire(&self, memory: FlightMemory) -> TaskEvent {
@@ -52,8 +60,7 @@ where
             Err(error) => {
                 self.core.statistics.store_failed(StoreFailure::Lease, &error);
                 let hold = match error.kind() {
-                    // The store was not asked.
-                    StoreErrorKind::Down => LeaseHold::StoreDown,
+                    StoreErrorKind::Down => LeaseHold::NotAsked,
                     _ => LeaseHold::Unacknowledged,
                 };
                 self.store_failed(memory, &error, hold)
@@ -209,7 +216,7 @@ where
             return TaskEvent::InCooldownStale { asked, stale, until, memory };
         }
         // A forced refresh shares the failure with no later caller: that one loads.
-        let until = (!self.purpose.is_forced()).then_some(until);
+        let until = (self.purpose != Purpose::ForceRefresh).then_some(until);
         TaskEvent::InCooldown { failure: self.failure_of(failure, left), until }
     }
 
@@ -228,9 +235,8 @@ where
     /// What this process knows of earlier failures of this key.
     fn known(&self) -> KnownFailure<Outcome, Instant> {
         let key = self.leader.key();
-        let remembered = self.core.loads.failures.of(&key.digest());
-        let remembered = remembered.filter(|_| !self.purpose.is_forced());
-        let Some(RememberedFailure { outcome, left }) = remembered else {
+        let remembered = self.remembered().filter(|_| self.purpose != Purpose::ForceRefresh);
+        let Some(RememberedFailure { outcome, cooldown: Some(left), .. }) = remembered else {
             return KnownFailure::Nothing;
         };
         let without_error =
@@ -244,11 +250,15 @@ where
 
     /// The error itself if the load ran in this process, or else the text that the store has.
     fn failure_of(&self, failure: &Failure, left: Duration) -> Outcome {
-        let key = self.leader.key();
-        self.core.loads.failures.outcome(&key.digest()).unwrap_or_else(|| {
-            let message = failure.message();
+        self.remembered().and_then(|it| it.outcome).unwrap_or_else(|| {
+            let (key, message) = (self.leader.key(), failure.message());
             Outcome::Failed(CacheError::load_failed(key, failure.cause(), message, left))
         })
+    }
+
+    fn remembered(&self) -> Option<RememberedFailure> {
+        let key = self.leader.key().digest();
+        self.core.loads.failures.get(key, FailureKind::Shared, self.leader.types())
     }
 
     /// The stale answer of the store: for the waiters at once if it serves while revalidating, and
@@ -267,7 +277,7 @@ where
     }
 
     fn fallback(&self, asked: Generation, entry: Option<Entry>) -> Option<AskedFallback> {
-        let entry = entry.filter(|_| !self.purpose.is_forced())?;
+        let entry = entry.filter(|_| self.purpose != Purpose::ForceRefresh)?;
         Some((asked, StaleFallback::found(entry)))
     }
 
@@ -286,4 +296,67 @@ where
         };
         Some(Outcome::Value(kept, status.map_or(ValueOrigin::Remote, ValueOrigin::Stored)))
     }
+
+    pub(super) async fn commit(
+        &self,
+        lease: Lease,
+        draft: Draft,
+        began: Generation,
+        outcome: Outcome,
+        memory: FlightMemory,
+    ) -> TaskEvent {
+        // A waiter that joins from here on may have begun after an invalidation that the commit
+        // misses.
+        let asked = self.leader.generation();
+        let stored = draft.is_value();
+        let statistics = &self.core.statistics;
+        match self.core.store.commit(lease, draft).await {
+            Ok(Commit::Stored) => {
+                statistics.commit(CommitEvent::Stored);
+                let outcome = outcome.from(ValueOrigin::Loaded { stored });
+                TaskEvent::Stored { asked, outcome, memory }
+            }
+            Ok(Commit::Superseded) => {
+                statistics.superseded(self.leader.key());
+                TaskEvent::Superseded { began, outcome, memory }
+            }
+            Err(error) => {
+                statistics.commit(CommitEvent::Unacknowledged);
+                statistics.store_failed(StoreFailure::Commit, &error);
+                TaskEvent::CommitFailed { began, outcome }
+            }
+        }
+    }
+
+    /// Releases the lease: with a marker, so that waiters of other processes learn that the answer is
+    /// private; or with a report of the failure, so that the whole fleet counts it.
+    pub(super) async fn release(
+        &self,
+        granted: Option<GrantedLease>,
+        record: Option<Record<Draft, Failure>>,
+    ) -> TaskEvent {
+        let Self { core, leader, claim, .. } = self;
+        let released = match (granted.map(|it| it.lease), record) {
+            (Some(lease), Some(Record::Failure(failure))) => {
+                let reported = core.store.fail(lease, failure).await;
+                let log = |error: &StoreError| tracing::debug!(target: "bellwether::load", cache = &**core.statistics.name(), %error, "a failure is remembered by this process only");
+                let note = |()| core.loads.failures.note_reported(leader.key().digest());
+                reported.map(note).inspect_err(log)
+            }
+            (Some(lease), Some(Record::Value(marker) | Record::Marker(marker))) => {
+                let count =
+                    |error: &StoreError| core.statistics.store_failed(StoreFailure::Marker, error);
+                core.store.commit(lease, marker).await.map(drop).inspect_err(count)
+            }
+            (lease, _) => {
+                core.abandon(lease.map_or_else(|| claim.clone(), Lease::into_claim)).await;
+                Ok(())
+            }
+        };
+        released.map_or(TaskEvent::Unacknowledged, |()| TaskEvent::Released)
+    }
 }
+
+/// After this time at most, a flight in a cooldown asks the store again, in case it missed a
+/// change.
+const LONGEST_COOLDOWN: Duration = Duration::from_secs(1);

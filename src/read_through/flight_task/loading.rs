@@ -1,349 +1,233 @@
-//! The load, and how its lease ends: commit, marker, report or release.
+//! One load of a flight: under its lease, or without one.
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::future::pending;
-use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
-use tower::Service;
 
-use super::{
-    AskedFallback, FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, TaskEvent,
-};
+use super::asking::Scope;
+use super::carried::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose};
 use crate::codec::Codec;
-use crate::error::{BoxError, FailureCause};
-use crate::flight::{Generation, Leader, Phase};
-use crate::lifetimes::Lifetimes;
-use crate::policy::{Policy, WhenAbandoned};
-use crate::read_through::core::{self, Core};
-use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope};
-use crate::read_through::load::{LoadCause, LoaderAnswer};
+use crate::flight::{Generation, Leader, Phase, To};
+use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::read_through::core::Core;
+use crate::read_through::failure_cache::FailureKind;
+use crate::read_through::job::Loader;
+use crate::read_through::load::{LoaderAnswer, load};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
-use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
-use crate::stats::{LeaseEvent, StoreFailure};
+use crate::read_through::step::{AnswerOf, LeaseHold, LoadAnswer, Record};
+use crate::read_through::verdict::{Known, Remember, Said, Share, Verdict, verdict};
+use crate::stats::{LeaseEvent, LoadReason, StoreFailure};
 use crate::status::BypassReason;
-use crate::store::{Claim, Commit, Draft, Failure, Marker, Renew, Value};
-use crate::tag::Tags;
+use crate::store::{Draft, Failure, Renew};
 use crate::trace::CallerSpan;
 
-type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
+/// One load of a flight.
+pub(super) struct FlightLoad<'a, S, Req, C> {
+    pub(super) scope: &'a Scope<S, Req, C>,
+    pub(super) hold: &'a FlightHold,
+    pub(super) fallback: Option<&'a AskedFallback>,
+}
 
-impl<S, Req, C> FlightTask<S, Req, C>
+impl<S, Req, C> FlightLoad<'_, S, Req, C>
 where
-    S: Service<Req>,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     C: Codec<S::Response>,
 {
     /// Loads, and completes every other waiter with `meanwhile`.
-    pub(super) async fn load(
-        &mut self,
-        hold: FlightHold,
+    pub(super) async fn run(
+        self,
+        cause: (LoadReason, CallerSpan),
         meanwhile: Option<Outcome>,
-        memory: FlightMemory,
-    ) -> TaskEvent {
-        let fallback = memory.fallback.as_ref();
-        let why = self.load_reason(&hold);
-        let trigger = match self.background {
-            Some(_) => mem::take(&mut self.opener),
-            None => CallerSpan::default(),
-        };
-        let cause = LoadCause { why, trigger };
-        let end = tokio::select! {
+    ) -> Option<AnswerOf<Carried>> {
+        tokio::select! {
             biased;
-            end = self.load_under(&hold, cause, fallback) => end,
-            never = complete_others(&self.leader, meanwhile.as_ref()) => match never {},
-        };
-        TaskEvent::LoadEnded { hold, end, memory }
+            answer = self.load(cause) => answer,
+            never = complete_others(&self.scope.leader, meanwhile) => match never {},
+        }
     }
 
-    async fn load_under(
-        &self,
-        hold: &FlightHold,
-        cause: LoadCause,
-        fallback: Option<&AskedFallback>,
-    ) -> FlightLoadEnd {
-        if !self.job.is_there() {
-            return LoadEnd::NoRequest;
+    async fn load(&self, cause: (LoadReason, CallerSpan)) -> Option<AnswerOf<Carried>> {
+        let Scope { core, leader, job, claim, .. } = self.scope;
+        if !job.is_there() {
+            return None;
         }
-        let Some(_permit) = self.permit(hold).await else {
-            return LoadEnd::Abandoned;
-        };
-        let Some(job) = self.job.take() else {
-            return LoadEnd::NoRequest;
-        };
-        let before = self.failures_before(hold);
-        self.leader.enter(Phase::Loading);
-        let began = self.leader.generation();
+        let _permit = self.permit().await?;
+        let job = job.take()?;
+        let known = self.known();
+        leader.enter(Phase::Loading);
+        let began = leader.generation();
         let started = Instant::now();
-        let when_abandoned = match hold {
-            LeaseHold::Lease(_) => self.core.policy.when_abandoned,
+        let when_abandoned = match self.hold {
+            LeaseHold::Lease(_) => core.policy.when_abandoned,
             // Its answer is for the callers that have joined by now, and is not stored.
             _ => WhenAbandoned::Cancel,
         };
         let answer = tokio::select! {
             biased;
-            answer = load::load(job, &self.core, &self.leader, when_abandoned, cause) => answer,
-            never = renewing(&self.core, hold) => match never {},
+            answer = load(job, core, leader, claim.tags(), when_abandoned, cause) => answer?,
+            never = renewing(core, self.hold) => match never {},
         };
-        match answer {
-            LoaderAnswer::Loaded(kept, decision, tags) => {
-                let decision = self.unless_too_many(decision, &tags);
-                let load = EndedLoad { hold, began, time: started.elapsed(), tags };
-                self.loaded(&load, kept, decision)
-            }
-            LoaderAnswer::Failed(failed) => self.load_failed(hold, began, before, failed, fallback),
-            LoaderAnswer::Abandoned => LoadEnd::Abandoned,
-        }
-    }
-
-    /// How many loads in a row have failed before this one. Under a lease the store's count holds,
-    /// since it includes the loads of other processes. A failure that the store does not know
-    /// counts too.
-    fn failures_before(&self, hold: &FlightHold) -> u32 {
-        let key = self.leader.key().digest();
-        let loads = &self.core.loads;
-        match hold {
-            _ if self.purpose.is_forced() => loads.unshared_failures.times(&key),
-            LeaseHold::Lease(lease) => lease.failures.max(loads.failures.unreported(&key)),
-            _ => loads.failures.times(&key),
-        }
+        Some(self.judge(answer, known, began, started.elapsed()))
     }
 
     /// A permit for a load without a lease, which may have to wait for one. A load under a lease
     /// needs none: `Some(None)`. `None` if no waiter is left.
-    async fn permit(&self, hold: &FlightHold) -> Option<Option<OwnedSemaphorePermit>> {
-        if matches!(hold, LeaseHold::Lease(_)) {
+    async fn permit(&self) -> Option<Option<OwnedSemaphorePermit>> {
+        let Scope { core, leader, .. } = self.scope;
+        if matches!(self.hold, LeaseHold::Lease(_)) {
             return Some(None);
         }
-        if self.leader.is_empty() {
+        if leader.is_empty() {
             // The answer would not be stored.
             return None;
         }
-        let permits = &self.core.loads.uncached_permits;
+        let permits = &core.loads.uncached_permits;
         if let Some(permit) = permits.try_acquire() {
             return Some(Some(permit));
         }
-        self.leader.enter(Phase::Queueing);
+        leader.enter(Phase::Queueing);
         tokio::select! {
             permit = permits.acquire() => permit.map(Some),
-            () = self.leader.abandoned() => None,
+            () = leader.abandoned() => None,
         }
     }
 
-    /// An answer cannot be stored if it has too many tags with those of its request.
-    fn unless_too_many(&self, decision: AnswerStorage, tags: &Tags) -> AnswerStorage {
-        match (self.claim.tags().union(tags), &decision) {
-            (Err(many), AnswerStorage::Store(..)) => {
-                load::warn_too_many_tags(&self.core, self.leader.key(), many);
-                AnswerStorage::Uncacheable
-            }
-            _ => decision,
+    /// Which failures its own is one of.
+    fn kind(&self) -> FailureKind {
+        match self.scope.purpose {
+            Purpose::ForceRefresh | Purpose::Uncached => FailureKind::Unshared,
+            Purpose::Answer | Purpose::Refresh(_) => FailureKind::Shared,
         }
     }
 
-    fn loaded(
-        &self,
-        load: &EndedLoad<'_>,
-        kept: Arc<dyn Any + Send + Sync>,
-        decision: AnswerStorage,
-    ) -> FlightLoadEnd {
-        let key = self.leader.key().digest();
-        let loads = &self.core.loads;
-        loads.failures.forget(&key);
-        loads.unshared_failures.forget(&key);
-        match &decision {
-            AnswerStorage::PrivateKey => self.core.note_private(self.leader.key()),
-            AnswerStorage::PrivateOnce => {}
-            _ => loads.private_keys.note_shared(&key),
-        }
-        let outcome = Outcome::Value(Arc::clone(&kept), value_origin(load.hold));
-        let marker_ttl = self.core.policy.freshness.marker_ttl;
-        let marker = |marker| load.prepare(Draft::marker(marker_ttl, marker), false);
-        let began = load.began;
-        match decision {
-            AnswerStorage::PrivateKey => {
-                LoadEnd::PrivateKey { outcome, marker: marker(Marker::PrivateKey) }
+    /// What is known of the key before the load. Under a lease the store's count of failures holds,
+    /// since it includes the loads of other processes. A failure that the store does not know counts
+    /// too.
+    fn known(&self) -> Known {
+        let Scope { core, leader, .. } = self.scope;
+        let key = leader.key().digest();
+        let earlier = core.loads.failures.get(key, self.kind(), leader.types());
+        let (times, is_reported) = earlier.map_or((0, false), |it| (it.times, it.is_reported));
+        let (failures, replaces) = match (self.hold, self.kind()) {
+            (LeaseHold::Lease(lease), FailureKind::Shared) if is_reported => {
+                (lease.failures, lease.replaces)
             }
-            AnswerStorage::PrivateOnce => {
-                let marker = (!load.replaces()).then(|| marker(Marker::PrivateOnce));
-                LoadEnd::PrivateOnce { outcome, marker }
+            (LeaseHold::Lease(lease), FailureKind::Shared) => {
+                (lease.failures.max(times), lease.replaces)
             }
-            AnswerStorage::Uncacheable => {
-                LoadEnd::Value { began, outcome, draft: marker(Marker::Uncacheable) }
-            }
-            AnswerStorage::Share => {
-                let draft =
-                    Draft::new(core::empty_value(), 0, Lifetimes::fresh_for(Duration::ZERO));
-                LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
-            }
-            AnswerStorage::StoreNotFound(found, lifetimes) => {
-                LoadEnd::Value { began, outcome, draft: load.prepare(found.draft(lifetimes), true) }
-            }
-            AnswerStorage::Store(bytes, extra_bytes, lifetimes) => {
-                let value = Value::of(bytes, kept, extra_bytes);
-                let draft = Draft::new(value, self.core.codec.id(), lifetimes);
-                LoadEnd::Value { began, outcome, draft: load.prepare(draft, true) }
-            }
-        }
-    }
-
-    fn load_failed(
-        &self,
-        hold: &FlightHold,
-        began: Generation,
-        before: u32,
-        failed: FailedLoad,
-        fallback: Option<&AskedFallback>,
-    ) -> FlightLoadEnd {
-        let failure = failed.remembered(before, &self.core.policy);
-        let is_confirmed = failed.is_confirmed(before);
-        let counts = failed.counts();
-        let FailedLoad { mut outcome, bytes, cause, scope, .. } = failed;
-        if let Outcome::Value(_, from) = &mut outcome {
-            *from = value_origin(hold);
-        }
-        // A forced refresh bypasses the stored entry and can be repeated at will, so its failure
-        // must not put the key into cooldown.
-        let is_forced = self.purpose.is_forced();
-        let key = self.leader.key().digest();
-        let loads = &self.core.loads;
-        match is_forced {
-            _ if !counts => {}
-            true => loads.unshared_failures.note(
-                key,
-                outcome.clone(),
-                0,
-                &failure.clone().without_window(),
-            ),
-            false => loads.failures.note(key, outcome.clone(), bytes, &failure),
-        }
-        let blame = match cause {
-            _ if is_confirmed => Blame::Source,
-            FailureCause::TimedOut => Blame::Limit,
-            FailureCause::Error | FailureCause::Panicked => Blame::Request,
+            (LeaseHold::Lease(lease), FailureKind::Unshared) => (times, lease.replaces),
+            _ => (times, false),
         };
-        let fallback = fallback.filter(|_| scope != FailureScope::Answer);
-        let stale = self.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
-        let is_remembered =
-            counts && !is_forced && !self.core.policy.failures.windows.first.is_zero();
-        let report = is_remembered.then_some(failure);
-        LoadEnd::Failed { began, outcome, blame, fallback: stale, report }
+        let windows = core.policy.failures.windows;
+        let shares_failures = self.kind() == FailureKind::Shared && !windows.first.is_zero();
+        Known { failures, replaces, shares_failures }
     }
 
-    pub(super) async fn commit(
+    /// Remembers what the answer says of its key, and says what is done with it.
+    fn judge(
         &self,
-        granted: GrantedLease,
-        prepared: PreparedDraft,
+        answer: LoaderAnswer,
+        known: Known,
         began: Generation,
-        mut outcome: Outcome,
-        memory: FlightMemory,
-    ) -> TaskEvent {
-        // A waiter that joins from here on may have begun after an invalidation that the commit
-        // misses.
-        let asked = self.leader.generation();
-        let PreparedDraft { draft, is_kept: stored } = prepared;
-        match self.core.store.commit(granted.lease, draft).await {
-            Ok(Commit::Stored) => {
-                if let Outcome::Value(_, origin) = &mut outcome {
-                    *origin = ValueOrigin::Loaded { stored };
+        took: Duration,
+    ) -> AnswerOf<Carried> {
+        let Verdict { share, is_stored, remember } = verdict(answer.said, known);
+        let outcome = answer.outcome.clone().from(self.origin());
+        let has_failed = answer.draft.is_none() && answer.said != Said::Unconfirmed;
+        let fallback = self.fallback.filter(|_| has_failed);
+        let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
+        let record = match (remember, share) {
+            (Remember::Nothing, _) => None,
+            (Remember::Failure | Remember::Cooldown, _) => {
+                let is_shared = remember == Remember::Cooldown;
+                Some(Record::Failure(self.failed(&answer, &outcome, known.failures, is_shared)))
+            }
+            (Remember::Success, _) => {
+                self.succeeded(answer.said);
+                let draft = answer.draft.map(|draft| self.timed(draft, took));
+                match share {
+                    Share::Joined => draft.map(Record::Value),
+                    _ => draft.map(Record::Marker),
                 }
-                TaskEvent::Stored { asked, outcome, memory }
             }
-            Ok(Commit::Superseded) => TaskEvent::Superseded { began, outcome, memory },
-            Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Commit, &error);
-                TaskEvent::CommitFailed { began, outcome }
-            }
+        };
+        LoadAnswer { began, outcome, share, record: record.filter(|_| is_stored), fallback }
+    }
+
+    fn succeeded(&self, said: Said) {
+        let Scope { core, leader, .. } = self.scope;
+        let key = leader.key();
+        core.loads.failures.forget(key.digest());
+        match said {
+            Said::PrivateKey => core.note_private(key),
+            Said::PrivateOnce => {}
+            _ => core.loads.private_keys.note_shared(&key.digest()),
         }
     }
 
-    /// Releases the lease with a marker: waiters in other processes learn that the answer is
-    /// private.
-    pub(super) async fn mark(&self, granted: GrantedLease, marker: PreparedDraft) -> TaskEvent {
-        match self.core.store.commit(granted.lease, marker.draft).await {
-            Ok(_) => TaskEvent::Released,
-            Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Marker, &error);
-                TaskEvent::Unacknowledged
-            }
-        }
+    /// Remembers a failure after so many others in a row.
+    fn failed(
+        &self,
+        answer: &LoaderAnswer,
+        outcome: &Outcome,
+        before: u32,
+        is_shared: bool,
+    ) -> Failure {
+        let Scope { core, leader, .. } = self.scope;
+        let Core { policy, loads, .. } = &**core;
+        let FailureWindow { window, cooldown, life } = match is_shared {
+            true => policy.failures.confirmed(before.saturating_sub(1), policy.load_timeout),
+            false => policy.failures.unconfirmed(),
+        };
+        let failure = Failure::new(answer.cause, before.saturating_add(1), window)
+            .with_cooldown(cooldown)
+            .with_life(life)
+            .with_message(&answer.message);
+        let (bytes, noted) = match self.kind() {
+            FailureKind::Shared => (answer.bytes, failure.clone()),
+            FailureKind::Unshared => (0, failure.clone().without_window()),
+        };
+        let key = leader.key().digest();
+        let failed = (outcome.clone(), bytes);
+        loads.failures.note(key, self.kind(), leader.types(), failed, noted);
+        failure
     }
 
-    /// Releases the lease with a report of the failure, so that the whole fleet counts it.
-    pub(super) async fn report(&self, granted: GrantedLease, failure: Failure) -> TaskEvent {
-        match self.core.store.fail(granted.lease, failure).await {
-            Ok(()) => {
-                self.core.loads.failures.note_reported(&self.leader.key().digest());
-                TaskEvent::Released
-            }
-            Err(error) => {
-                tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a failure is remembered by this process only");
-                TaskEvent::Unacknowledged
-            }
-        }
-    }
-
-    pub(super) async fn release(&self, granted: Option<GrantedLease>) -> TaskEvent {
-        let claim =
-            granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
-        self.abandon(claim).await;
-        TaskEvent::Released
-    }
-
-    pub(super) async fn abandon(&self, claim: Claim) {
-        if let Err(error) = self.core.store.abandon(claim).await {
-            tracing::debug!(target: "bellwether::load", cache = &**self.core.statistics.name(), %error, "a lease is not released: it ends when it lapses");
-        }
-    }
-}
-
-/// A load that has ended.
-struct EndedLoad<'a> {
-    hold: &'a FlightHold,
-    began: Generation,
-    time: Duration,
-    /// The tags that are known only now.
-    tags: Tags,
-}
-
-impl EndedLoad<'_> {
-    fn prepare(&self, draft: Draft, is_kept: bool) -> PreparedDraft {
+    /// What the store gets, with how long the load took and for how long its lease was held.
+    fn timed(&self, draft: Draft, took: Duration) -> Draft {
         let leased_for = match self.hold {
             LeaseHold::Lease(granted) => granted.at.elapsed(),
             _ => Duration::ZERO,
         };
-        let draft = draft.timed(self.time, leased_for).tagged(self.tags.clone());
-        PreparedDraft { draft, is_kept }
+        draft.timed(took, leased_for)
     }
 
-    fn replaces(&self) -> bool {
-        matches!(self.hold, LeaseHold::Lease(GrantedLease { replaces: true, .. }))
-    }
-}
-
-/// The origin of a value that this flight loaded, before it is stored.
-fn value_origin(hold: &FlightHold) -> ValueOrigin {
-    match hold {
-        LeaseHold::Lease(_) => ValueOrigin::Loaded { stored: false },
-        LeaseHold::Nothing => ValueOrigin::Uncached(BypassReason::NotKept),
-        LeaseHold::StoreDown | LeaseHold::Unacknowledged => {
-            ValueOrigin::Uncached(BypassReason::StoreFailed)
+    /// The origin of its value, before that is stored.
+    fn origin(&self) -> ValueOrigin {
+        match self.hold {
+            LeaseHold::Lease(_) => ValueOrigin::Loaded { stored: false },
+            _ if self.scope.purpose == Purpose::Uncached => {
+                ValueOrigin::Uncached(BypassReason::WaitRanOut)
+            }
+            LeaseHold::Nothing => ValueOrigin::Uncached(BypassReason::NotKept),
+            LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
+                ValueOrigin::Uncached(BypassReason::StoreFailed)
+            }
         }
     }
 }
 
 /// During a probe: completes every waiter but the opener with the failure, for as long as it is
 /// polled.
-async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) -> Infallible {
+async fn complete_others(leader: &Leader<Outcome>, failure: Option<Outcome>) -> Infallible {
     let Some(failure) = failure else {
         return pending().await;
     };
     loop {
-        leader.complete_others(failure);
+        leader.complete(To::Others, failure.clone());
         leader.joined(false).await;
     }
 }

@@ -1,31 +1,37 @@
 //! The task of a flight: performs what [`step::next`] decides.
 
-mod accounting;
 mod asking;
+mod carried;
 mod loading;
 
+use std::fmt::Display;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
-use tower::Service;
 use tracing::{Instrument, Span};
 
+pub(crate) use self::carried::Purpose;
+
+use self::asking::Scope;
+use self::carried::{Carried, FlightHold, FlightMemory, TaskEvent, TaskState};
+use self::loading::FlightLoad;
 use super::core::Core;
-use super::fallback::StaleFallback;
-use super::job::LentJob;
+use super::job::{LentJob, Loader};
 use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
-use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
+use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Memory, Step, WaiterAction};
+use super::verdict::Share;
 use crate::codec::Codec;
-use crate::error::{BoxError, StoreError};
-use crate::flight::{Generation, Leader, Phase};
+use crate::error::StoreError;
+use crate::flight::{Generation, Leader, Phase, To};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
-use crate::stats::{LoadReason, WakeEvent};
-use crate::store::{Accept, Claim, Draft, Failure, Lease, OtherLease, Watch};
+use crate::stats::{LeaseEvent, LoadReason, RefreshEvent, WakeEvent};
+use crate::store::{Claim, OtherLease, Watch};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -33,13 +39,9 @@ use crate::trace::CallerSpan;
 pub(crate) struct FlightTask<S, Req, C> {
     /// Before the leader, whose drop wakes waiters: one of them releases the lease.
     orphan: OrphanGuard,
-    core: Arc<Core<C>>,
-    leader: Leader<Outcome>,
-    job: LentJob<S, Req>,
-    claim: Claim,
+    scope: Scope<S, Req, C>,
     watch: Watch,
     backoff: Backoff,
-    purpose: Purpose,
     /// Set while no caller waits for the load: why it loads.
     background: Option<LoadReason>,
     /// Its last wait was ended by a pause, and is not counted yet: what the store says next tells
@@ -50,86 +52,9 @@ pub(crate) struct FlightTask<S, Req, C> {
     opener: CallerSpan,
 }
 
-/// What the protocol carries in a running flight.
-struct Carried;
-
-impl Payload for Carried {
-    type Outcome = Outcome;
-    type Generation = Generation;
-    type Accept = Accept;
-    type Lease = GrantedLease;
-    type Draft = PreparedDraft;
-    type Failure = Failure;
-    type Fallback = AskedFallback;
-    type Other = OtherLease;
-    type Span = Duration;
-    type Moment = Instant;
-}
-
-type TaskState = step::State<Carried>;
-type TaskEvent = step::Event<Carried>;
-type FlightMemory = Memory<Accept, AskedFallback>;
-type FlightHold = LeaseHold<GrantedLease>;
-
-/// A lease, and what the store said when it granted it.
-struct GrantedLease {
-    lease: Lease,
-    /// When it was granted.
-    at: Instant,
-    /// How many loads in a row had failed before.
-    failures: u32,
-    /// The store has a value that a marker would replace, or a failure that a marker would end.
-    replaces: bool,
-}
-
-/// What a commit stores, and whether that is the value itself.
-struct PreparedDraft {
-    draft: Draft,
-    is_kept: bool,
-}
-
-/// A stale fallback, and the generation of the request that found it. Later waiters must not get it.
-type AskedFallback = (Generation, StaleFallback);
-
-/// What a flight is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// To answer its waiters.
-    Answer,
-    /// To replace the stored entry and answer its waiters with the new one: a forced refresh.
-    ForceRefresh,
-    /// To replace an entry in the background: no caller waits for it.
-    Refresh(Accept),
-}
-
-impl Purpose {
-    fn memory(self) -> FlightMemory {
-        let accept = match self {
-            Self::Answer => Accept::Fresh,
-            Self::ForceRefresh => Accept::Nothing,
-            Self::Refresh(accept) => accept,
-        };
-        Memory { accept, waited: false, fallback: None }
-    }
-
-    /// Why it loads, if it is for no caller.
-    fn background(self) -> Option<LoadReason> {
-        match self {
-            Self::Answer | Self::ForceRefresh => None,
-            Self::Refresh(Accept::Fresh) => Some(LoadReason::Revalidation),
-            Self::Refresh(_) => Some(LoadReason::Early),
-        }
-    }
-
-    fn is_forced(self) -> bool {
-        matches!(self, Self::ForceRefresh)
-    }
-}
-
 impl<S, Req, C> FlightTask<S, Req, C>
 where
-    S: Service<Req>,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     C: Codec<S::Response>,
 {
     pub(crate) fn new(
@@ -143,65 +68,37 @@ where
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
-        let backoff = core.policy.backoff(!watch.is_silent());
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
-        let background = purpose.background();
-        let has_paused = false;
-        let orphan = core.loads.orphaned.guard(&claim, core.policy.lease);
         Self {
-            orphan,
-            core,
-            leader,
-            job,
-            claim,
+            orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
+            backoff: core.policy.backoff(!watch.is_silent()),
+            scope: Scope { core, leader, job, claim, purpose },
             watch,
-            backoff,
-            purpose,
-            background,
-            has_paused,
+            background: purpose.background(),
+            has_paused: false,
             opener,
         }
     }
 
-    /// Runs the protocol until the flight is closed.
+    /// Runs the protocol until the flight is closed; after a lookup that failed, if one has.
     ///
     /// # Cancel safety
     /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
     /// next flight of the key releases the lease.
-    pub(crate) async fn run(self) {
-        let memory = self.purpose.memory();
-        for claim in self.core.loads.orphaned.take(self.leader.key()) {
-            self.abandon(claim).await;
-        }
-        self.gather().await;
-        self.work(TaskState::Acquiring { memory }).await;
-    }
-
-    /// Lets the callers join that are about to run, as those of a burst are: the answer to the first
-    /// request is for them then, and they cost no other one. A runtime of one thread runs them before
-    /// this task anyway.
-    async fn gather(&self) {
-        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
-            return;
-        }
-        for _ in 0..MOST_YIELDS {
-            let callers = self.leader.callers();
-            yield_now().await;
-            if self.leader.callers() == callers {
-                break;
+    pub(crate) async fn run(mut self, failed: Option<StoreError>) {
+        let memory = self.scope.purpose.memory();
+        let begin = match (self.scope.purpose, failed) {
+            (Purpose::Uncached, _) => Some(TaskEvent::WaitRanOut { memory }),
+            (_, Some(error)) => Some(self.scope.store_failed(memory, &error, LeaseHold::NotAsked)),
+            (_, None) => None,
+        };
+        let mut state = match begin {
+            Some(event) => self.take(step::next(event)),
+            None => {
+                self.gather().await;
+                TaskState::Acquiring { memory: self.scope.purpose.memory() }
             }
-        }
-    }
-
-    /// The same, after a lookup that failed.
-    pub(crate) async fn run_after(self, error: StoreError) {
-        let failed = self.store_failed(self.purpose.memory(), &error, LeaseHold::StoreDown);
-        let begin = self.take(step::next(failed));
-        self.work(begin).await;
-    }
-
-    async fn work(mut self, begin: TaskState) {
-        let mut state = begin;
+        };
         loop {
             let span = self.span();
             let Some(event) = self.perform(state).instrument(span).await else { break };
@@ -209,7 +106,29 @@ where
             state = self.take(step::next(event));
         }
         self.orphan.disarm();
-        self.core.statistics.flight(self.leader.callers());
+        if self.scope.purpose != Purpose::Uncached {
+            self.scope.core.statistics.flight(self.scope.leader.callers());
+        }
+    }
+
+    /// Releases what earlier flights of the key have left. Then lets the callers join that are about to
+    /// run, as those of a burst are: the answer to the first request is for them then, and they cost no
+    /// other one. A runtime of one thread runs them before this task anyway.
+    async fn gather(&self) {
+        let Scope { core, leader, .. } = &self.scope;
+        for claim in core.loads.orphaned.take(leader.key()) {
+            core.abandon(claim).await;
+        }
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return;
+        }
+        for _ in 0..MOST_YIELDS {
+            let callers = leader.callers();
+            yield_now().await;
+            if leader.callers() == callers {
+                break;
+            }
+        }
     }
 
     /// The span in which it runs: that of its opener, but none in the background. Otherwise the span
@@ -226,53 +145,53 @@ where
     }
 
     fn act(&self, action: WaiterAction<Carried>) {
+        let leader = &self.scope.leader;
         match action {
-            WaiterAction::Complete(To::Before(generation), outcome) => {
-                self.leader.complete_before(generation, &outcome);
-            }
-            WaiterAction::Complete(To::All, outcome) => self.leader.complete_all(&outcome),
-            WaiterAction::Complete(To::Opener, outcome) => self.leader.complete_opener(&outcome),
+            WaiterAction::Complete(to, outcome) => leader.complete(to, outcome),
             WaiterAction::SetFallback(asked, stale) => {
-                self.leader.set_fallback(asked, stale);
-                self.leader.let_callers_look_up();
-                self.leader.complete_late(asked, &Outcome::LookUp);
+                leader.set_fallback(asked, stale);
+                leader.let_callers_look_up();
+                leader.complete(To::Since(asked), Outcome::LookUp);
             }
             WaiterAction::Detach(asked) => {
-                self.leader.run_in_the_background();
-                self.leader.complete_late(asked, &Outcome::LookUp);
+                leader.run_in_the_background();
+                leader.complete(To::Since(asked), Outcome::LookUp);
             }
-            WaiterAction::Release => self.leader.complete_all(&Outcome::PrivateKey),
-            WaiterAction::ReleaseAtClose => self.leader.close_with(Outcome::PrivateOnce),
+            WaiterAction::Release => leader.complete(To::All, Outcome::PrivateKey),
+            WaiterAction::ReleaseAtClose => leader.close_with(Outcome::PrivateOnce),
         }
     }
 
     /// Performs a state until the event that ends it. `None` for the last state.
     async fn perform(&mut self, state: TaskState) -> Option<TaskEvent> {
+        let scope = &self.scope;
         Some(match state {
-            TaskState::Acquiring { memory } => self.acquire(memory).await,
-            TaskState::LookingUp { late, memory } => self.look_up(late, memory).await,
+            TaskState::Acquiring { memory } => scope.acquire(memory).await,
+            TaskState::LookingUp { late, memory } => scope.look_up(late, memory).await,
             TaskState::Waiting { asked, other, left, memory } => {
                 self.wait(asked, &other, left, memory).await
             }
             TaskState::Loading { hold, meanwhile, memory } => {
-                self.load(hold, meanwhile, memory).await
+                let cause = (self.load_reason(&hold), self.trigger());
+                let fallback = memory.fallback.as_ref();
+                let load = FlightLoad { scope: &self.scope, hold: &hold, fallback };
+                let answer = load.run(cause, meanwhile).await;
+                TaskEvent::LoadEnded { hold, answer, memory }
             }
             TaskState::Committing { lease, draft, began, outcome, memory } => {
-                self.commit(lease, draft, began, outcome, memory).await
+                scope.commit(lease.lease, draft, began, outcome, memory).await
             }
-            TaskState::Marking { lease, marker } => self.mark(lease, marker).await,
-            TaskState::Reporting { lease, failure } => self.report(lease, failure).await,
-            TaskState::Releasing { lease } => self.release(lease).await,
+            TaskState::Releasing { lease, record } => scope.release(lease, record).await,
             TaskState::CoolingDown { failure, until, hold } => {
                 match self.cool_down(until, false).await {
-                    CooldownEnd::Joined => TaskEvent::JoinedCooldown { failure, until, hold },
-                    CooldownEnd::Over => TaskEvent::CooldownEnded { hold },
+                    true => TaskEvent::JoinedCooldown { failure, until, hold },
+                    false => TaskEvent::CooldownEnded { hold },
                 }
             }
             TaskState::CoolingDownStale { until, memory } => {
                 match self.cool_down(until, true).await {
-                    CooldownEnd::Joined => TaskEvent::JoinedCooldownStale { memory },
-                    CooldownEnd::Over => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
+                    true => TaskEvent::JoinedCooldownStale { memory },
+                    false => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
                 }
             }
             TaskState::Closed => return None,
@@ -293,20 +212,21 @@ where
         if self.background.is_some() {
             self.opener = CallerSpan::default();
         }
-        self.leader.wait_for_lease(left);
+        let Scope { core, leader, .. } = &self.scope;
+        leader.wait_for_lease(left);
         let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };
-        let statistics = &self.core.statistics;
+        let statistics = &core.statistics;
         tokio::select! {
             // In this order: a task that runs late finds both, and the push came first.
             biased;
             entry = self.watch.changed() => {
                 statistics.wake(WakeEvent::Push);
                 if let Some(entry) = entry.filter(|entry| other.has_stored(entry)) {
-                    return self.told(asked, &entry, memory);
+                    return self.scope.told(asked, &entry, memory);
                 }
             }
-            () = self.leader.abandoned() => {
+            () = leader.abandoned() => {
                 statistics.wake(WakeEvent::Abandoned);
                 return TaskEvent::Abandoned;
             }
@@ -315,29 +235,113 @@ where
         TaskEvent::Waited { memory }
     }
 
-    /// Waits for a change of the key, for the end of a cooldown, or for a waiter that has no
-    /// answer.
-    async fn cool_down(&mut self, until: Instant, with_stale: bool) -> CooldownEnd {
-        self.leader.enter(Phase::CoolingDown);
+    /// Waits for a change of the key or for the end of a cooldown; or for a waiter that has no
+    /// answer, which is `true`.
+    async fn cool_down(&mut self, until: Instant, with_stale: bool) -> bool {
+        let leader = &self.scope.leader;
+        leader.enter(Phase::CoolingDown);
         tokio::select! {
-            _ = self.watch.changed() => CooldownEnd::Over,
-            () = sleep_until(until) => CooldownEnd::Over,
-            () = self.leader.joined(with_stale) => CooldownEnd::Joined,
+            _ = self.watch.changed() => false,
+            () = sleep_until(until) => false,
+            () = leader.joined(with_stale) => true,
+        }
+    }
+
+    /// Counts an event of the protocol.
+    fn count(&mut self, event: &TaskEvent) {
+        self.count_pause(event);
+        let Scope { core, leader, .. } = &self.scope;
+        let statistics = &core.statistics;
+        match event {
+            TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
+            TaskEvent::Busy { meanwhile, .. } => {
+                statistics.lease(LeaseEvent::Busy);
+                self.note_meanwhile(meanwhile);
+            }
+            TaskEvent::Granted { meanwhile, .. } => {
+                statistics.lease(LeaseEvent::Granted);
+                self.note_meanwhile(meanwhile);
+            }
+            TaskEvent::LoadEnded { answer: Some(answer), .. } if self.background.is_some() => {
+                match has_failed(answer) {
+                    true => statistics.refresh_failed(leader.key(), error(&answer.outcome)),
+                    false => statistics.refresh(RefreshEvent::Succeeded),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a wait that a pause ended, when the store has said what became of the load.
+    fn count_pause(&mut self, event: &TaskEvent) {
+        let is_of_the_wait = matches!(event, TaskEvent::Waited { .. });
+        if is_of_the_wait || !mem::take(&mut self.has_paused) {
+            return;
+        }
+        let has_ended = matches!(
+            event,
+            TaskEvent::Found { .. }
+                | TaskEvent::Told { .. }
+                | TaskEvent::PrivateKey { .. }
+                | TaskEvent::PrivateOnce { .. }
+                | TaskEvent::Uncacheable { .. }
+                | TaskEvent::Unreadable { .. }
+                | TaskEvent::InCooldown { .. }
+                | TaskEvent::InCooldownStale { .. }
+        );
+        let watch = &self.watch;
+        let is_reported = !watch.is_silent() || watch.is_interrupted();
+        let wake = match has_ended && is_reported {
+            // It came just after the pause.
+            true if watch.has_changed() => WakeEvent::Push,
+            true => WakeEvent::MissedPush,
+            false => WakeEvent::Pause,
+        };
+        self.scope.core.statistics.wake(wake);
+    }
+
+    /// With a stale answer for every caller, the load is for none.
+    fn note_meanwhile(&mut self, meanwhile: &Meanwhile<Outcome>) {
+        if matches!(meanwhile, Meanwhile::Give(_)) {
+            self.background.get_or_insert(LoadReason::Revalidation);
+        }
+    }
+
+    /// Why it loads.
+    fn load_reason(&self, hold: &FlightHold) -> LoadReason {
+        match (hold, self.background, self.scope.purpose) {
+            (_, _, Purpose::Uncached) => LoadReason::WaitRanOut,
+            (LeaseHold::Nothing, ..) => LoadReason::NotKept,
+            (LeaseHold::NotAsked | LeaseHold::Unacknowledged, ..) => LoadReason::StoreFailed,
+            (LeaseHold::Lease(_), Some(background), _) => background,
+            (LeaseHold::Lease(_), None, Purpose::ForceRefresh) => LoadReason::Forced,
+            (LeaseHold::Lease(_), None, _) => LoadReason::Miss,
+        }
+    }
+
+    /// What a load in the background follows from.
+    fn trigger(&mut self) -> CallerSpan {
+        match self.background {
+            Some(_) => mem::take(&mut self.opener),
+            None => CallerSpan::default(),
         }
     }
 }
 
-/// Why a wait in a cooldown has ended.
-enum CooldownEnd {
-    /// A waiter has joined.
-    Joined,
-    /// The time is over, or the key has changed.
-    Over,
+/// Whether a load has failed. An answer that a later one has to confirm counts as a failure.
+fn has_failed(answer: &AnswerOf<Carried>) -> bool {
+    let is_value = matches!(answer.outcome, Outcome::Value(..));
+    !is_value || matches!(answer.share, Share::Opener | Share::All)
+}
+
+/// What a failed load says of itself.
+fn error(outcome: &Outcome) -> &dyn Display {
+    match outcome {
+        Outcome::LoadFailed(error) => error,
+        Outcome::Failed(error) => error,
+        _ => &"the answer counts as a failure",
+    }
 }
 
 /// How often a flight lets others run before its first request, while more callers join.
 const MOST_YIELDS: u32 = 32;
-
-/// After this time at most, a flight in a cooldown asks the store again, in case it missed a
-/// change.
-const LONGEST_COOLDOWN: Duration = Duration::from_secs(1);

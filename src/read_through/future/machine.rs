@@ -15,8 +15,7 @@
 //! `PendingRequest::advance` polls a state to its end. The functions below it choose the next state,
 //! in the same order.
 
-use std::any::Any;
-use std::fmt;
+use std::any::{Any, TypeId};
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -25,33 +24,26 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tower::Service;
-use tracing::Instrument;
 
-use super::alone_load::AloneLoad;
-use super::request_span::RequestSpan;
-use super::state::{Start, State};
-use super::timer::{Elapsed, Timer};
+use super::state::{AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone};
 use crate::codec::Codec;
-use crate::error::{BoxError, CacheError, CacheErrorKind, Error, StoreError};
-use crate::flight::{
-    Awaited, Completion, Flights, Full, Leader, Phase, PhaseListener, Role, Waiter,
-};
+use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
+use crate::flight::{Awaited, Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::policy::AfterWait;
 use crate::read_through::core::{self, Core, Peeked};
 use crate::read_through::fallback::StaleFallback;
 use crate::read_through::flight_task::{FlightTask, Purpose};
-use crate::read_through::job::{Job, LentJob};
+use crate::read_through::job::{Job, LentJob, Loader};
+use crate::read_through::load::load_alone;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::results::stale_reason;
-use crate::read_through::uncached_load::load_uncached;
 use crate::shared_error::SharedError;
-use crate::stats::{LimitEvent, StoreFailure};
+use crate::stats::{LimitEvent, RequestEvent, StoreFailure, WaitPlace};
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 use crate::store::{Accept, Entry};
 use crate::tag::Tags;
@@ -59,19 +51,21 @@ use crate::trace::CallerSpan;
 
 /// A request that has no answer yet: what it carries from state to state.
 pub(super) struct PendingRequest<S, Req, C> {
-    pub(super) core: Arc<Core<C>>,
+    core: Arc<Core<C>>,
     key: Key,
+    /// The types of the loader: it shares outcomes with requests of the same ones.
+    types: TypeId,
     tags: Tags,
     /// The loader and the request, until they are lent to the task of a flight.
     job: Option<Job<S, Req>>,
     lent: Option<LentJob<S, Req>>,
     /// When it was first polled. Its status and its errors count the wait from here.
-    pub(super) begun: Instant,
+    begun: Instant,
     /// From when its wait counts against the policy.
     waiting_since: Instant,
     /// Its deadline is a little before the caller's, so that the answer is there in time.
     timer: Timer,
-    pub(super) options: RequestOptions,
+    options: RequestOptions,
     /// Its wait for another load ran out, and it waits for an uncached load.
     is_uncached: bool,
     /// The stale entry that its lookup found, to be served instead of an error.
@@ -81,24 +75,23 @@ pub(super) struct PendingRequest<S, Req, C> {
     /// Called with each phase of its flight.
     listener: Option<PhaseListener>,
     /// It has asked the store, or joined a flight that does; and the number of its lone lookup.
-    pub(super) has_asked: bool,
+    has_asked: bool,
     looked_up: Option<u64>,
-    pub(super) is_counted: bool,
+    is_counted: bool,
     /// The span in which it waits, from when it has asked.
     pub(super) span: RequestSpan,
 }
 
 impl<S, Req, C> PendingRequest<S, Req, C>
 where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Loader<Req>,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
     pub(super) fn new(
         core: Arc<Core<C>>,
         key: Key,
+        types: TypeId,
         tags: Tags,
         job: Job<S, Req>,
         options: RequestOptions,
@@ -107,6 +100,7 @@ where
         Self {
             core,
             key: key.digested(),
+            types,
             tags,
             job: Some(job),
             lent: None,
@@ -136,9 +130,11 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<State<S, Req>> {
         match state {
-            State::Begun(start) => {
-                let start = mem::replace(start, Start::Join);
-                return Poll::Ready(self.start(start));
+            State::Begun(peeked) => {
+                self.begun = Instant::now();
+                self.waiting_since = self.begun;
+                let peeked = mem::replace(peeked, Peeked::Miss);
+                return Poll::Ready(self.peeked(peeked, Self::look_up));
             }
             State::LookingUp { answer, .. } => {
                 if let Poll::Ready(found) = answer.poll_unpin(cx) {
@@ -146,8 +142,8 @@ where
                 }
             }
             State::Waiting(waiter, fails_fast) => {
-                if let Poll::Ready(completion) = waiter.poll(cx) {
-                    return Poll::Ready(self.waited(completion, waiter.is_opener()));
+                if let Poll::Ready(outcome) = waiter.poll(cx) {
+                    return Poll::Ready(self.waited(outcome, waiter.is_opener()));
                 }
                 if *fails_fast && waiter.waits_for_other_load() {
                     *fails_fast = false;
@@ -173,25 +169,15 @@ where
         }
     }
 
-    /// `Begun`: looks up alone if no other caller asks for this key, or else joins.
-    fn start(&mut self, start: Start) -> State<S, Req> {
-        self.begun = Instant::now();
-        self.waiting_since = self.begun;
-        match start {
-            Start::Entry(entry) => self.consider(entry),
-            Start::LookUp if !self.options.is_forced => self.look_up(),
-            Start::LookUp | Start::Join => self.join(None),
-        }
-    }
-
+    /// Looks up alone if no other caller asks for this key, or else joins.
     fn look_up(&mut self) -> State<S, Req> {
         self.asks();
         if self.timer.is_late() {
             return self.out_of_time();
         }
-        match self.core.loads.flights.look_up_alone(&self.key) {
+        match self.core.loads.flights.look_up_alone(&self.key, self.types) {
             Some(lookup) => {
-                self.looked_up = lookup.number();
+                self.looked_up = lookup.number;
                 let max_wait = self.core.policy.max_lookup_wait();
                 self.timer.wait_until(max_wait.map(|most| self.waiting_since + most), None);
                 let answer = self.core.store.lookup_tagged(self.key.clone(), self.tags.clone());
@@ -255,9 +241,10 @@ where
     /// of this key runs in this process.
     fn refresh(&mut self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if let Some(leader) = self.core.loads.flights.open_in_background(&self.key, &self.tags) {
+        let flights = &self.core.loads.flights;
+        if let Some(opened) = flights.open_in_background((&self.key, self.types), &self.tags) {
             let job = LentJob::new(self.job.take());
-            runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
+            runtime.spawn(self.task(opened, job, Purpose::Refresh(accept)).run(None));
         }
     }
 
@@ -269,11 +256,6 @@ where
         if self.bypassing.is_some() {
             return self.load(BypassReason::NotKept);
         }
-        let (flights, purpose) = match self.options.is_forced {
-            true => (&self.core.loads.forced, Purpose::ForceRefresh),
-            false => (&self.core.loads.flights, Purpose::Answer),
-        };
-        let flights = Arc::clone(flights);
         let policy = &self.core.policy;
         let slow = policy.slow_load.and_then(|slow| Instant::now().checked_add(slow));
         let limit = match policy.wait.is_fail_fast() {
@@ -281,66 +263,58 @@ where
             false => self.waiting_since.checked_add(policy.max_wait()),
         };
         self.timer.wait_until(limit, slow);
-        self.wait_in(&flights, &self.tags.clone(), |it, runtime, leader, job| {
-            let task = it.task(leader, job, purpose);
-            match store_failed {
-                Some(error) => runtime.spawn(task.run_after(error)),
-                None => runtime.spawn(task.run()),
-            };
-        })
+        let forced = self.options.is_forced;
+        self.wait(if forced { Purpose::ForceRefresh } else { Purpose::Answer }, store_failed)
     }
 
-    /// Opens or joins the uncached load of its key.
+    /// Opens or joins the uncached load of its key. Its wait is for a permit now.
     fn join_uncached(&mut self) -> State<S, Req> {
         self.is_uncached = true;
-        self.timer.wait_until(None, None);
-        let uncached = Arc::clone(&self.core.loads.uncached);
-        // Only callers that had asked before its load began get its answer, whatever their tags.
-        self.wait_in(&uncached, &Tags::none(), |it, runtime, leader, job| {
-            let load = load_uncached(Arc::clone(&it.core), leader, job);
-            runtime.spawn(load.in_current_span());
-        })
+        self.timer.wait_until(Instant::now().checked_add(self.core.policy.max_wait()), None);
+        self.wait(Purpose::Uncached, None)
     }
 
-    /// Joins the flight of its key among these, or opens one and starts its task.
-    fn wait_in(
-        &mut self,
-        flights: &Arc<Flights<Outcome>>,
-        tags: &Tags,
-        start: impl FnOnce(&Self, &Handle, Leader<Outcome>, LentJob<S, Req>),
-    ) -> State<S, Req> {
+    /// Joins the flight of its key for this purpose, or opens one and starts its task.
+    fn wait(&mut self, purpose: Purpose, failed: Option<StoreError>) -> State<S, Req> {
         if self.timer.is_late() {
             return self.out_of_time();
         }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
-        let fails_fast = self.core.policy.wait.is_fail_fast() && !self.is_uncached;
-        let span = self.span.caller();
-        let waiter = match flights.join(&self.key, tags, self.looked_up, fails_fast, span) {
-            Role::Joined(waiter) => {
+        let loads = &self.core.loads;
+        // Only callers that had asked before an uncached load began get its answer, whatever their
+        // tags.
+        let (flights, tags) = match purpose {
+            Purpose::Uncached => (&loads.uncached, &Tags::none()),
+            Purpose::ForceRefresh => (&loads.forced, &self.tags),
+            Purpose::Answer | Purpose::Refresh(_) => (&loads.flights, &self.tags),
+        };
+        let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
+        let (id, span) = ((&self.key, self.types), self.span.caller());
+        match flights.join(id, tags, self.looked_up, fails_fast, span) {
+            Ok((waiter, None)) => {
                 self.listener.iter().for_each(|listener| listener(Phase::Waiting));
-                waiter
+                State::Waiting(waiter, fails_fast)
             }
-            Role::Opened(leader, waiter) => {
+            Ok((waiter, Some(opened))) => {
                 // Either takes the job: the task to load, or this request to load itself.
                 let job = LentJob::new(self.job.take());
                 self.lent = Some(job.clone());
-                start(self, &runtime, leader, job);
-                waiter
+                runtime.spawn(self.task(opened, job, purpose).run(failed));
+                State::Waiting(waiter, fails_fast)
             }
-            Role::Refused(full) => return self.refuse(full),
-        };
-        State::Waiting(waiter, fails_fast)
+            Err(full) => self.refuse(full),
+        }
     }
 
     fn task(
         &self,
-        leader: Leader<Outcome>,
+        opened: OpenedFlight<Outcome>,
         job: LentJob<S, Req>,
         purpose: Purpose,
     ) -> FlightTask<S, Req, C> {
-        let leader = leader.with_listener(self.listener.clone());
+        let leader = Leader::new(opened, self.listener.clone());
         let opener = match self.has_asked {
             true => self.span.caller().clone(),
             false => CallerSpan::current(),
@@ -363,16 +337,23 @@ where
         self.fail(error.into())
     }
 
+    /// As many loads without a lease run as may run.
+    fn refuse_load(&mut self) -> State<S, Req> {
+        self.core.statistics.refuse(LimitEvent::UncachedLoads);
+        let most = self.core.policy.bounds.uncached_loads;
+        self.fail(CacheError::too_many_loads(&self.key, most).into())
+    }
+
     /// `Waiting` has ended.
-    fn waited(&mut self, completion: Completion<Outcome>, opener: bool) -> State<S, Req> {
-        let outcome = match completion {
-            Completion::Outcome(outcome) => outcome,
+    fn waited(&mut self, outcome: Option<Outcome>, opener: bool) -> State<S, Req> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
             // A flight always answers its opener, unless its task was dropped. A runtime that drops
             // tasks as soon as they are spawned would make it open flights for ever.
-            Completion::Again if opener => {
+            None if opener => {
                 return self.fail(CacheError::load_lost(&self.key).into());
             }
-            Completion::Again => return self.again(|it| it.join(None)),
+            None => return self.again(|it| it.join(None)),
         };
         match outcome {
             Outcome::Value(kept, origin) => self.answer_with(kept, origin, opener),
@@ -395,12 +376,7 @@ where
             }
             Outcome::PrivateKey | Outcome::PrivateOnce => self.load(BypassReason::NotKept),
             Outcome::LookUp => self.again(Self::look_up),
-            Outcome::Failed(error) => {
-                if error.kind() == CacheErrorKind::Full {
-                    self.core.statistics.refuse(LimitEvent::UncachedLoads);
-                }
-                self.fail(error.into())
-            }
+            Outcome::Failed(error) => self.fail(error.into()),
         }
     }
 
@@ -413,7 +389,16 @@ where
         if self.options.is_forced {
             return self.join(None);
         }
-        match self.core.peek::<S::Response>(&self.key, &self.tags) {
+        self.peeked(self.core.peek(&self.key, &self.tags), ask)
+    }
+
+    /// Goes on with what this process knows of the key without a request.
+    fn peeked(
+        &mut self,
+        peeked: Peeked<S::Response>,
+        ask: impl FnOnce(&mut Self) -> State<S, Req>,
+    ) -> State<S, Req> {
+        match peeked {
             Peeked::Hit(answer, fresh_for) => State::Hit(Some(answer), fresh_for),
             Peeked::Entry(entry) => self.consider(entry),
             Peeked::Miss => self.join(None),
@@ -466,8 +451,7 @@ where
         match self.take_job() {
             Some(Job { service, request }) => {
                 let statistics = &self.core.statistics;
-                let load = AloneLoad::new(service, request, Some(&self.key), statistics);
-                State::Loading(Box::pin(load), why)
+                State::Loading(load_alone(service, request, Some(&self.key), statistics), why)
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
@@ -500,13 +484,15 @@ where
                 waiter.keep_running();
                 Some(stale)
             }
-            (Elapsed::Wait, State::Waiting(waiter, _)) if waiter.runs_its_own_load() => None,
-            (Elapsed::Wait, State::Waiting(waiter, _)) => self.give_up(waiter),
+            (Elapsed::Wait, State::Waiting(waiter, _)) => match waiter.phase() {
+                Phase::Loading if waiter.is_opener() || self.is_uncached => None,
+                _ => self.give_up(waiter),
+            },
             (Elapsed::Deadline, State::Waiting(waiter, _)) => self
                 .serve_stale(Some(waiter), StaleReason::WaitRanOut)
                 .or_else(|| Some(self.time_out(late, waiter.awaited()))),
             (_, State::LookingUp { .. }) => {
-                finish_alone(mem::replace(state, State::Begun(Start::Join)));
+                finish_alone(mem::replace(state, State::Begun(Peeked::Miss)));
                 Some(match (elapsed, self.core.policy.wait.then()) {
                     (Elapsed::Deadline, _) => self.out_of_time(),
                     (_, AfterWait::Fail) => {
@@ -522,25 +508,23 @@ where
 
     /// When its wait has run out. `None` if a load runs by now and the wait is for that load's end.
     fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
+        if self.is_uncached {
+            return Some(self.refuse_load());
+        }
         if let Some(stale) = self.serve_stale(Some(waiter), StaleReason::WaitRanOut) {
             return Some(stale);
         }
-        let key = &self.key;
         let wait = self.core.policy.wait;
-        if wait.is_for_load() && waiter.waits_for_local_load() {
-            return None;
-        }
-        if waiter.waits_for_permit() {
-            self.core.statistics.refuse(LimitEvent::UncachedLoads);
-            let most = self.core.policy.bounds.uncached_loads;
-            return Some(self.fail(CacheError::too_many_loads(key, most).into()));
-        }
-        match wait.then() {
-            AfterWait::Fail if wait.is_fail_fast() => {
-                Some(self.fail(CacheError::contended(key).into()))
+        match (waiter.phase(), wait.then()) {
+            (Phase::Loading, _) if wait.is_for_load() => None,
+            (Phase::Queueing, _) => Some(self.refuse_load()),
+            (_, AfterWait::Fail) if wait.is_fail_fast() => {
+                Some(self.fail(CacheError::contended(&self.key).into()))
             }
-            AfterWait::Fail => Some(self.time_out(CacheErrorKind::WaitTimedOut, waiter.awaited())),
-            AfterWait::Load => {
+            (_, AfterWait::Fail) => {
+                Some(self.time_out(CacheErrorKind::WaitTimedOut, waiter.awaited()))
+            }
+            (_, AfterWait::Load) => {
                 self.job = Some(self.take_job()?);
                 Some(self.join_uncached())
             }
@@ -583,18 +567,40 @@ where
         let (entry, status) = of_flight.or_else(own)?;
         Some(State::Answered(Some(self.core.answer(&self.key, entry, status)?)))
     }
-}
 
-/// Finishes a lookup in a task, without its caller. The breaker of the store learns from it that the
-/// store does not answer. Otherwise callers with short waits would keep asking in vain.
-fn finish_alone<S: Service<Req>, Req>(lookup: State<S, Req>) {
-    if let (State::LookingUp { answer, .. }, Ok(runtime)) = (lookup, Handle::try_current()) {
-        runtime.spawn(answer.map(drop));
+    /// Counts the answer of this request.
+    pub(super) fn count(&mut self, answer: &AnswerWithStatus<S::Response, S::Error>) {
+        self.is_counted = true;
+        let event = match answer {
+            (_, CacheStatus::Hit { .. }) if !self.has_asked => RequestEvent::HitLocal,
+            (Err(error), CacheStatus::Failed) => failure(error),
+            (_, status) => RequestEvent::of(status),
+        };
+        if let (_, CacheStatus::Collapsed { place, waited }) = answer {
+            let place = match place {
+                LoadLocation::Local => WaitPlace::Here,
+                LoadLocation::Remote => WaitPlace::Elsewhere,
+            };
+            self.core.statistics.waited(place, *waited);
+        }
+        self.end(event);
     }
 }
 
-impl<S, Req, C> fmt::Debug for PendingRequest<S, Req, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingRequest").field("key", &self.key).finish_non_exhaustive()
+impl<S, Req, C> PendingRequest<S, Req, C> {
+    fn end(&self, event: RequestEvent) {
+        self.span.end(event, self.begun);
+        match &self.options.noted {
+            Some(noted) => noted.note(event),
+            None => self.core.statistics.request(event),
+        }
+    }
+}
+
+impl<S, Req, C> Drop for PendingRequest<S, Req, C> {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            self.end(RequestEvent::Left);
+        }
     }
 }

@@ -1,31 +1,28 @@
-//! `ResponseFuture`: the future of one request. `state` has its states, `machine` what happens in
-//! them, and `timer` when a wait ends.
+//! `ResponseFuture`: the future of one request. `state` has its states and its timer, and `machine`
+//! what happens in them.
 
-mod account;
-mod alone_load;
 mod machine;
-mod request_span;
 mod state;
-mod timer;
 
+use std::any::TypeId;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::time::Instant;
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
 use tower::Service;
-
-pub use self::alone_load::AloneLoad;
 
 pub(super) use self::state::AnswerWithStatus;
 
 use self::machine::PendingRequest;
-use self::state::{Start, State, once};
-use self::timer::{Timer, answer_by};
+use self::state::{State, answer_by, once};
 use super::core::{Core, Peeked};
 use super::job::Job;
+use super::load::load_alone;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
@@ -65,23 +62,35 @@ where
         WithStatus(self)
     }
 
-    /// Begins a request without a key: it bypasses the cache.
+    /// Begins a request without a key: it bypasses the cache. Without a runtime there are no timers,
+    /// and no deadline.
     pub(super) fn bypass(
         core: &Core<C>,
         service: S,
         request: Req,
         options: RequestOptions,
     ) -> Self {
-        let options = on_time(options);
+        let deadline = options.deadline.map(answer_by);
         let statistics = &core.statistics;
-        if options.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             statistics.request(RequestEvent::FailedDeadline);
             return Self::settled(late());
         }
         statistics.request(RequestEvent::BypassedNoKey);
-        let load = Box::pin(AloneLoad::new(service, request, None, statistics));
-        let timer = Box::new(Timer::new(options.deadline));
-        Self { request: None, state: State::Keyless(load, timer) }
+        let load = load_alone(service, request, None, statistics);
+        let answer = async move {
+            let loaded = match deadline.filter(|_| Handle::try_current().is_ok()) {
+                Some(deadline) => timeout_at(deadline, load).await,
+                None => Ok(load.await),
+            };
+            let answer = match loaded {
+                Ok(Ok(answer)) => answer.map_err(|error| Error::Load(SharedError::new(error))),
+                Ok(Err(panicked)) => Err(panicked.into()),
+                Err(_) => return late(),
+            };
+            (answer, CacheStatus::Bypass(BypassReason::NoKey))
+        };
+        Self { request: None, state: State::Keyless(answer.boxed()) }
     }
 
     /// Begins a request under a key: answers it from this process, or prepares to ask the store.
@@ -114,17 +123,11 @@ where
             true => Peeked::Miss,
             false => core.peek::<S::Response>(&key, &options.tags),
         };
-        let start = match peeked {
-            Peeked::Hit(answer, fresh_for) => {
-                count(core, &options, RequestEvent::HitLocal);
-                let hit = State::Hit(Some(answer), fresh_for);
-                return Self { request: None, state: hit };
-            }
-            Peeked::Entry(entry) => Start::Entry(entry),
-            Peeked::Miss => Start::Join,
-            Peeked::Unknown => Start::LookUp,
-        };
-        Self::pending::<E>(core, key, service, request, options, start)
+        if let Peeked::Hit(answer, fresh_for) = peeked {
+            count(core, &options, RequestEvent::HitLocal);
+            return Self { request: None, state: State::Hit(Some(answer), fresh_for) };
+        }
+        Self::pending::<E>(core, key, service, request, options, peeked)
     }
 
     /// A request that is not answered at once. A function of its own, so that a hit has less to do.
@@ -135,7 +138,7 @@ where
         service: &S,
         request: Req,
         options: RequestOptions,
-        start: Start,
+        peeked: Peeked<S::Response>,
     ) -> Self {
         let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
@@ -147,9 +150,9 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let core = core.of_types::<S::Response, E>();
-        let request = PendingRequest::new(core, key, tags, job, options);
-        Self { request: Some(request), state: State::Begun(start) }
+        let types = TypeId::of::<(C::Kept, E)>();
+        let request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
+        Self { request: Some(request), state: State::Begun(peeked) }
     }
 
     #[inline]
@@ -202,12 +205,7 @@ where
                     return Poll::Ready((Ok(once(answer)), status));
                 }
                 (State::Answered(answer), _) => return Poll::Ready(once(answer)),
-                (State::Keyless(load, timer), _) => {
-                    return match load.as_mut().poll(cx) {
-                        Poll::Ready(answer) => Poll::Ready(keyless(answer)),
-                        Poll::Pending => timer.poll(cx).map(|_| late()),
-                    };
-                }
+                (State::Keyless(answer), _) => return answer.as_mut().poll(cx),
                 (_, Some(request)) => request,
                 (_, None) => unreachable!("without a request, it is answered or loads"),
             };
@@ -252,18 +250,6 @@ fn on_time(options: RequestOptions) -> RequestOptions {
     RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
-/// The answer to a request without a key.
-fn keyless<R, E>(answer: Result<Result<R, E>, CacheError>) -> AnswerWithStatus<R, E>
-where
-    E: Into<BoxError> + Send + Sync + 'static,
-{
-    let answer = match answer {
-        Ok(answer) => answer.map_err(|error| Error::Load(SharedError::new(error))),
-        Err(panicked) => Err(panicked.into()),
-    };
-    (answer, CacheStatus::Bypass(BypassReason::NoKey))
-}
-
 /// The answer to a request without a key at its deadline.
 fn late<R, E>() -> AnswerWithStatus<R, E> {
     let message = "the loader has not answered a request without a key by its deadline";
@@ -273,7 +259,7 @@ fn late<R, E>() -> AnswerWithStatus<R, E> {
 
 impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 

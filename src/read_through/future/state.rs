@@ -1,34 +1,42 @@
-//! The states of a request, without what happens in them: see `machine`.
+//! What a request is in: its state, its timer and its span. `machine` says what happens in it.
 
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower::Service;
+use tracing::field;
 
-use super::alone_load::AloneLoad;
-use super::timer::Timer;
-use crate::error::Error;
+use crate::box_future::BoxFuture;
+use crate::error::{CacheErrorKind, Error};
 use crate::flight::{LoneLookup, Waiter};
+use crate::key::Key;
+use crate::read_through::core::Peeked;
+use crate::read_through::load::AloneLoad;
 use crate::read_through::outcome::Outcome;
+use crate::stats::{CountedEvent, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus};
 use crate::store::{Entry, StoreFuture};
+use crate::trace::CallerSpan;
 
 /// The state of a request.
 pub(super) enum State<S, Req>
 where
     S: Service<Req>,
 {
-    /// Not polled yet.
-    Begun(Start),
+    /// Not polled yet: what this process knows without a request, which is no hit.
+    Begun(Peeked<S::Response>),
     /// Polls the store's answer, as the only caller of this key.
     LookingUp { answer: StoreFuture<Option<Entry>>, _alone: LoneLookup<Outcome> },
     /// Polls for the outcome of a flight.
     Waiting(Waiter<Outcome>, FailsFast),
-    /// Polls the loader itself, because the request bypasses the cache, for this reason. In a box,
-    /// so that a waiter needs no room for a loader's future.
-    Loading(Pin<Box<AloneLoad<S, Req>>>, BypassReason),
-    /// The same for a request without a key, which has nothing but a timer.
-    Keyless(Pin<Box<AloneLoad<S, Req>>>, Box<Timer>),
+    /// Polls the loader itself, because the request bypasses the cache, for this reason.
+    Loading(AloneLoad<S::Response, S::Error>, BypassReason),
+    /// The same for a request without a key, which has nothing but that.
+    Keyless(BoxFuture<'static, AnswerWithStatus<S::Response, S::Error>>),
     /// Answered from this process: the answer, and how much longer it is fresh. The next poll takes
     /// it. Most answers are of this kind, so it is kept small.
     Hit(Option<S::Response>, Option<Duration>),
@@ -39,21 +47,169 @@ where
 /// Whether a wait ends as soon as it would be for the load of another caller.
 pub(super) type FailsFast = bool;
 
-/// How a request begins.
-#[derive(Debug)]
-pub(super) enum Start {
-    /// With an entry that this process has.
-    Entry(Entry),
-    /// With a lookup in the store.
-    LookUp,
-    /// With a flight, since there is no entry.
-    Join,
-}
-
 /// An answer, and how it came about.
 pub(in crate::read_through) type AnswerWithStatus<R, E> = (Result<R, Error<E>>, CacheStatus);
 
 /// Takes the answer out.
 pub(super) fn once<T>(answer: &mut Option<T>) -> T {
     answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
+}
+
+/// The moments for which a request waits beside its answer.
+pub(super) struct Timer {
+    /// When the load counts as slow.
+    slow: Option<Instant>,
+    /// When its wait runs out.
+    wait: Option<Instant>,
+    /// When it is answered at the latest.
+    deadline: Option<Instant>,
+    /// Until the first of them. In a box and made at the first poll, since few requests wait.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// Which moment has come.
+#[derive(Clone, Copy)]
+pub(super) enum Elapsed {
+    Slow,
+    Wait,
+    Deadline,
+}
+
+impl Timer {
+    pub(super) fn new(deadline: Option<Instant>) -> Self {
+        Self { slow: None, wait: None, deadline, sleep: None }
+    }
+
+    /// Sets when the load counts as slow, and when the wait runs out.
+    pub(super) fn wait_until(&mut self, wait: Option<Instant>, slow: Option<Instant>) {
+        (self.wait, self.slow) = (wait, slow);
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Waits for the first moment that has not come yet. Without a runtime there are no timers, and
+    /// it never comes.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Elapsed> {
+        let moments = [
+            (self.wait, Elapsed::Wait),
+            (self.slow, Elapsed::Slow),
+            (self.deadline, Elapsed::Deadline),
+        ];
+        let set = moments.into_iter().filter_map(|(at, what)| Some((at?, what)));
+        let Some((at, what)) = set.min_by_key(|(at, _)| *at) else { return Poll::Pending };
+        if self.sleep.is_none() && Handle::try_current().is_err() {
+            return Poll::Pending;
+        }
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if sleep.deadline() != at {
+            sleep.as_mut().reset(at);
+        }
+        ready!(sleep.as_mut().poll(cx));
+        match what {
+            Elapsed::Slow => self.slow = None,
+            Elapsed::Wait => self.wait_until(None, None),
+            Elapsed::Deadline => {}
+        }
+        Poll::Ready(what)
+    }
+}
+
+/// When a wait has to end so that its caller has the answer by the deadline.
+pub(super) fn answer_by(deadline: Instant) -> Instant {
+    deadline - margin(deadline.saturating_duration_since(Instant::now()))
+}
+
+/// How much earlier than the deadline a wait ends, with `left` until the deadline.
+fn margin(left: Duration) -> Duration {
+    (left / 10).clamp(TIMER, ANSWER).min(left / 2)
+}
+
+/// Timers have steps of 1 ms, so they may be as late, and a woken task takes time to run.
+const TIMER: Duration = Duration::from_millis(2);
+
+/// About how long a busy machine takes from a timer to the answer.
+const ANSWER: Duration = Duration::from_millis(10);
+
+/// The span in which a request waits: its own, or that of its caller if its own is off.
+#[derive(Default)]
+pub(super) struct RequestSpan {
+    caller: CallerSpan,
+    is_own: bool,
+}
+
+impl RequestSpan {
+    /// Begins the span of a request, as a child of the current one.
+    pub(super) fn begin(statistics: &Statistics, key: &Key) -> Self {
+        let span = tracing::debug_span!(
+            target: "bellwether::load",
+            "cache.get",
+            cache = &**statistics.name(),
+            key.kind = key.kind(),
+            key.digest = field::Empty,
+            key.plain = field::Empty,
+            outcome = field::Empty,
+            detail = field::Empty,
+            waited_ms = field::Empty,
+        );
+        statistics.note_key(&span, key);
+        let own = CallerSpan::of(span);
+        match own.is_none() {
+            true => Self { caller: CallerSpan::current(), is_own: false },
+            false => Self { caller: own, is_own: true },
+        }
+    }
+
+    /// What is linked to the load, and what the load is a child of.
+    pub(super) fn caller(&self) -> &CallerSpan {
+        &self.caller
+    }
+
+    /// Its own span, to poll in it. Its caller's is entered by the caller.
+    pub(super) fn own(&self) -> CallerSpan {
+        if self.is_own { self.caller.clone() } else { CallerSpan::default() }
+    }
+
+    /// Notes how the request that began then has ended.
+    pub(super) fn end(&self, event: RequestEvent, begun: Instant) {
+        if self.is_own {
+            let field = event.field();
+            let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
+            let span = self.caller.span();
+            span.record("outcome", outcome).record("detail", detail);
+            let waited = begun.elapsed().as_millis();
+            span.record("waited_ms", u64::try_from(waited).unwrap_or(u64::MAX));
+        }
+    }
+}
+
+/// Finishes a lookup in a task, without its caller. The breaker of the store learns from it that the
+/// store does not answer. Otherwise callers with short waits would keep asking in vain.
+pub(super) fn finish_alone<S: Service<Req>, Req>(lookup: State<S, Req>) {
+    if let (State::LookingUp { answer, .. }, Ok(runtime)) = (lookup, Handle::try_current()) {
+        runtime.spawn(answer.map(drop));
+    }
+}
+
+/// How a request counts that ends with this error.
+pub(super) fn failure<E>(error: &Error<E>) -> RequestEvent {
+    let Error::Cache(error) = error else { return RequestEvent::FailedLoader };
+    match error.kind() {
+        CacheErrorKind::Contended => RequestEvent::FailedContended,
+        CacheErrorKind::DeadlineExceeded => RequestEvent::FailedDeadline,
+        CacheErrorKind::Full => RequestEvent::FailedFull,
+        CacheErrorKind::LoadFailed(_) => RequestEvent::FailedCooldown,
+        CacheErrorKind::NotFound => RequestEvent::FailedNotFound,
+        CacheErrorKind::WrongCount => RequestEvent::FailedLoader,
+        CacheErrorKind::LoaderPanicked => RequestEvent::FailedPanicked,
+        CacheErrorKind::LoadLost => RequestEvent::FailedLost,
+        CacheErrorKind::LoadTimedOut => RequestEvent::FailedLoadTimedOut,
+        CacheErrorKind::KeyTooLong
+        | CacheErrorKind::NoRuntime
+        | CacheErrorKind::NotClearable
+        | CacheErrorKind::TooManyTags => RequestEvent::FailedMisuse,
+        CacheErrorKind::Store(_) => RequestEvent::FailedStore,
+        CacheErrorKind::WaitTimedOut => RequestEvent::FailedWaitTimedOut,
+    }
 }

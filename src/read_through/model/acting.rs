@@ -1,14 +1,16 @@
 //! What can happen in each state of a flight: the replies of the store and of the loader.
 
 use super::payload::{
-    Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, OtherLease, Wanted,
+    Drafted, Given, Grant, Kind, ModelFallback, ModelFlight, Modelled, OtherLease, Wanted,
 };
 use super::rules::{Rules, Serves, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Age, Message, StoredEntry, ToldValue, Violated, World};
+use crate::flight::To;
 use crate::read_through::step::{
-    Blame, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, State,
+    Event, KnownFailure, LeaseHold, LoadAnswer, Meanwhile, Memory, Record, State,
 };
+use crate::read_through::verdict::{Known, Said, Share, Verdict, verdict};
 
 type ModelMemory = Memory<Wanted, ModelFallback>;
 
@@ -42,13 +44,18 @@ pub(super) fn act(
                 }
             }
         }
-        State::Marking { lease, marker } => {
+        State::Releasing { lease: Some(lease), record: Some(Record::Failure(before)) } => {
+            to.report(lease, before)?;
+        }
+        State::Releasing {
+            lease: Some(lease),
+            record: Some(Record::Value(marker) | Record::Marker(marker)),
+        } => {
             let mut done = world.clone();
             let ModelFlight { id, seen, .. } = world.flights[at];
             storing::store(rules, &mut done, (id, seen), lease, marker)?;
             to.give_up(done);
         }
-        State::Reporting { lease, failure: before } => to.report(lease, before)?,
         State::Releasing { .. } => to.release(),
         State::CoolingDown { failure, until, hold } => {
             to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
@@ -112,8 +119,13 @@ impl Successors<'_> {
             State::Committing { lease, draft, .. } if is_asking => {
                 Message::Commit { id, lease, draft, seen }
             }
-            State::Marking { lease, marker } => Message::Commit { id, lease, draft: marker, seen },
-            State::Reporting { lease, failure } => Message::Report { id, lease, before: failure },
+            State::Releasing { lease: Some(lease), record: Some(Record::Failure(before)) } => {
+                Message::Report { id, lease, before }
+            }
+            State::Releasing {
+                lease: Some(lease),
+                record: Some(Record::Value(draft) | Record::Marker(draft)),
+            } => Message::Commit { id, lease, draft, seen },
             State::Releasing { .. } => Message::Release { id },
             _ => return,
         };
@@ -160,7 +172,7 @@ impl Successors<'_> {
             self.fail_after(&done, &event);
         }
         // A store that is known to be down gets no request.
-        for event in failures(self.rules, self.world, LeaseHold::StoreDown, memory) {
+        for event in failures(self.rules, self.world, LeaseHold::NotAsked, memory) {
             self.lose(&event);
         }
     }
@@ -172,7 +184,7 @@ impl Successors<'_> {
         let found = storing::acquired(self.rules, &self.world.store, flight.seen);
         let value =
             |entry: StoredEntry| Some(ModelFallback { version: entry.draft.version()?, asked });
-        let fallback = found.and_then(value).filter(|_| !flight.is_forced);
+        let fallback = found.and_then(value).filter(|_| flight.kind != Kind::Forced);
         let meanwhile = self.meanwhile(found, fallback);
         let usable = fallback.filter(|_| self.rules.stale != Serves::Never);
         let store = &mut done.store;
@@ -187,7 +199,7 @@ impl Successors<'_> {
                         memory: Memory { fallback, ..memory },
                     },
                     None => {
-                        let until = (!flight.is_forced).then_some(());
+                        let until = (flight.kind != Kind::Forced).then_some(());
                         Event::InCooldown { failure: Given::FAILURE, until }
                     }
                 },
@@ -322,61 +334,83 @@ impl Successors<'_> {
         meanwhile: Option<Given>,
         memory: ModelMemory,
     ) -> Result<(), Violated> {
-        let ended = |end| Event::LoadEnded { hold, end, memory };
         if let Some(failure) = meanwhile {
             let mut served = self.world.clone();
-            served.complete(self.flight().id, |_, opener| !opener, failure)?;
+            served.complete(self.flight().id, To::Others, failure)?;
             self.next.push(served);
         }
-        if self.rules.cancels && self.is_abandoned() {
-            self.happen(self.world.clone(), ended(LoadEnd::Abandoned));
+        let is_cancelled = self.rules.cancels || self.flight().kind == Kind::Uncached;
+        if is_cancelled && self.is_abandoned() {
+            self.happen(self.world.clone(), Event::LoadEnded { hold, answer: None, memory });
         }
         let Some(version) = self.flight().read else {
             let mut read = self.world.clone();
             read.flights[self.at].read = Some(self.world.source);
             self.next.push(read);
-            self.fail_load(hold, memory);
+            for known in self.known(hold) {
+                self.fail_load(hold, known, memory);
+            }
             return Ok(());
         };
-        let replaces = matches!(hold, LeaseHold::Lease(Grant { replaces: true, .. }));
+        let known = self.known(hold)[0];
         let began = self.flight().generations;
         for answer in self.rules.answers {
-            let outcome = Given::value(version);
-            let private = Given::Value { version, is_private: true };
-            let end = match *answer {
-                Drafted::PrivateKey => {
-                    LoadEnd::PrivateKey { outcome: private, marker: Drafted::PrivateKey }
-                }
-                Drafted::PrivateOnce => {
-                    let marker = (!replaces).then_some(Drafted::PrivateOnce);
-                    LoadEnd::PrivateOnce { outcome: private, marker }
-                }
-                Drafted::Value(_) => {
-                    LoadEnd::Value { began, outcome, draft: Drafted::Value(version) }
-                }
-                draft => LoadEnd::Value { began, outcome, draft },
+            let said = match answer {
+                Drafted::PrivateKey => Said::PrivateKey,
+                Drafted::PrivateOnce => Said::PrivateOnce,
+                _ => Said::Value,
             };
-            self.happen(self.world.clone(), ended(end));
+            let draft = match *answer {
+                Drafted::Value(_) => Drafted::Value(version),
+                draft => draft,
+            };
+            let Verdict { share, is_stored, .. } = verdict(said, known);
+            let record = match share {
+                Share::Joined => Record::Value(draft),
+                _ => Record::Marker(draft),
+            };
+            let record = is_stored.then_some(record);
+            let outcome = Given::Value { version, is_private: said != Said::Value };
+            let answer = Some(LoadAnswer { began, outcome, share, record, fallback: None });
+            self.happen(self.world.clone(), Event::LoadEnded { hold, answer, memory });
         }
         Ok(())
     }
 
+    /// What may be known of the key when a load ends. For an uncached load the process counts, and may
+    /// know of a failure that the store does not know.
+    fn known(&self, hold: LeaseHold<Grant>) -> Vec<Known> {
+        let kind = self.flight().kind;
+        let (before, replaces) = match hold {
+            LeaseHold::Lease(Grant { before, replaces, .. }) => (before, replaces),
+            _ => (0, false),
+        };
+        let counted = kind == Kind::Uncached && self.world.witnesses > 0;
+        let counts = [before, 1].into_iter().take(1 + usize::from(counted));
+        let known = |before: u8| {
+            let is_confirmed = before > 0 || self.rules.without == Without::SecondWitnesses;
+            let shares_failures = kind == Kind::Answer;
+            Known { failures: u32::from(is_confirmed), replaces, shares_failures }
+        };
+        counts.map(known).collect()
+    }
+
     /// A load that fails, because of its request or of the source, as far as this flight can tell.
-    fn fail_load(&mut self, hold: LeaseHold<Grant>, memory: ModelMemory) {
+    fn fail_load(&mut self, hold: LeaseHold<Grant>, known: Known, memory: ModelMemory) {
         if self.world.left.failed_loads == 0 {
             return;
         }
         let before = if let LeaseHold::Lease(Grant { before, .. }) = hold { before } else { 0 };
         let began = self.flight().generations;
-        let is_confirmed = before > 0 || self.rules.without == Without::SecondWitnesses;
-        let blames: &[_] = match is_confirmed {
-            true => &[Blame::Source],
-            false => &[Blame::Request, Blame::Limit],
+        let ends: &[_] = match known.failures {
+            0 => &[Said::Failed, Said::TimedOut],
+            _ => &[Said::Failed],
         };
-        let report = (!self.flight().is_forced).then_some(before);
         let stale = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
-        for blame in blames {
-            let took_too_long = (*blame == Blame::Limit).then_some(began);
+        for said in ends {
+            let Verdict { share, is_stored, .. } = verdict(*said, known);
+            let record = is_stored.then_some(Record::Failure(before));
+            let took_too_long = (*said == Said::TimedOut).then_some(began);
             let outcome = Given::Failure { took_too_long };
             let mut failed = self.world.clone();
             failed.left.failed_loads -= 1;
@@ -385,8 +419,8 @@ impl Successors<'_> {
             let fallbacks = [None, stale.map(|stale| (Given::value(stale.version), stale.asked))];
             for fallback in &fallbacks[..1 + usize::from(stale.is_some())] {
                 let fallback = *fallback;
-                let end = LoadEnd::Failed { began, outcome, blame: *blame, fallback, report };
-                self.happen(failed.clone(), Event::LoadEnded { hold, end, memory });
+                let answer = Some(LoadAnswer { began, outcome, share, record, fallback });
+                self.happen(failed.clone(), Event::LoadEnded { hold, answer, memory });
             }
         }
     }

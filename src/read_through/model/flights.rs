@@ -1,8 +1,9 @@
 //! The flights of the model: the actions on their waiters, and how their states begin.
 
-use super::payload::{Doing, Drafted, Given, Grant, ModelFlight, Modelled, Wanted};
+use super::payload::{Doing, Given, Grant, Kind, ModelFlight, Modelled, Wanted};
 use super::world::{Reader, Violated, World};
-use crate::read_through::step::{Event, LeaseHold, LoadEnd, Memory, State, To, WaiterAction};
+use crate::flight::To;
+use crate::read_through::step::{Event, LeaseHold, Memory, State, WaiterAction};
 
 impl World {
     /// The task of a flight is dropped, as when its runtime shuts down.
@@ -34,9 +35,10 @@ impl World {
             if let Reader::Waiting { required, flight, opener, .. } = *reader
                 && flight == from.id
             {
-                let forced = from.is_forced;
-                let opened = self.opened;
-                let again = Reader::Joining { required, opened, forced, store_failed: false };
+                let kind = from.kind;
+                // Nobody looks up for an uncached load.
+                let opened = if kind == Kind::Uncached { u8::MAX } else { self.opened };
+                let again = Reader::Joining { required, opened, kind, store_failed: false };
                 *reader = if is_over(opener) { Reader::Over } else { again };
             }
         }
@@ -59,15 +61,7 @@ impl World {
     ) -> Result<(), Violated> {
         let id = self.flights[at].id;
         match action {
-            WaiterAction::Complete(to, given) => self.complete(
-                id,
-                |joined, opener| match to {
-                    To::Before(generation) => joined < generation,
-                    To::All => true,
-                    To::Opener => opener,
-                },
-                given,
-            ),
+            WaiterAction::Complete(to, given) => self.complete(id, to, given),
             WaiterAction::SetFallback(asked, stale) => {
                 let Given::Value { version, .. } = stale else {
                     return Err(Violated("a stale fallback is no value"));
@@ -110,16 +104,11 @@ impl World {
     }
 
     /// Completes some waiters. Fails if one must not get that outcome.
-    pub(super) fn complete(
-        &mut self,
-        id: u8,
-        to: impl Fn(u8, bool) -> bool,
-        given: Given,
-    ) -> Result<(), Violated> {
+    pub(super) fn complete(&mut self, id: u8, to: To<u8>, given: Given) -> Result<(), Violated> {
         let witnesses = self.witnesses;
         for reader in &mut self.readers {
             let Reader::Waiting { required, flight, joined, opener } = *reader else { continue };
-            if flight != id || !to(joined, opener) {
+            if flight != id || !to.is_for(&joined, opener) {
                 continue;
             }
             match given {
@@ -150,8 +139,8 @@ impl World {
                 Event::NoneRemain
             }
             State::Loading { hold, memory, .. } => match self.refuses(flight, hold) {
-                Some(end) => Event::LoadEnded { hold: *hold, end, memory: *memory },
-                None => return self.begin_load(at, state),
+                true => Event::LoadEnded { hold: *hold, answer: None, memory: *memory },
+                false => return self.begin_load(at, state),
             },
             State::Acquiring { .. } | State::LookingUp { .. } | State::Committing { .. } => {
                 self.flights[at].generations += 1;
@@ -167,12 +156,12 @@ impl World {
         Ok(())
     }
 
-    /// Why a load does not begin.
-    fn refuses(&self, flight: &ModelFlight, hold: &LeaseHold<Grant>) -> Option<ModelLoadEnd> {
+    /// Whether a load does not begin.
+    fn refuses(&self, flight: &ModelFlight, hold: &LeaseHold<Grant>) -> bool {
         match hold {
-            _ if !flight.job => Some(LoadEnd::NoRequest),
-            LeaseHold::Lease(_) => None,
-            _ => (!self.has_waiter(flight.id, |_, _| true)).then_some(LoadEnd::Abandoned),
+            _ if !flight.job => true,
+            LeaseHold::Lease(_) => false,
+            _ => !self.has_waiter(flight.id, |_, _| true),
         }
     }
 
@@ -200,18 +189,13 @@ impl World {
     }
 
     /// Opens a flight.
-    pub(super) fn open(
-        &mut self,
-        process: u8,
-        is_forced: bool,
-        wanted: Wanted,
-    ) -> &mut ModelFlight {
+    pub(super) fn open(&mut self, process: u8, kind: Kind, wanted: Wanted) -> &mut ModelFlight {
         self.opened += 1;
         let memory = Memory { accept: wanted, waited: false, fallback: None };
         self.flights.push(ModelFlight {
             id: self.opened,
             process,
-            is_forced,
+            kind,
             generations: 1,
             job: true,
             callers_look_up: false,
@@ -228,5 +212,3 @@ impl World {
         &mut self.flights[last]
     }
 }
-
-type ModelLoadEnd = LoadEnd<Given, u8, Drafted, u8>;

@@ -40,12 +40,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use self::mutants::Mutant;
-use self::payload::{Doing, Modelled};
+use self::payload::{Doing, Given, Grant, ModelAnswer, Modelled};
 use self::rules::Without;
 use self::scenarios::{Scenario, scenarios};
 use self::world::{READERS, Violated, World};
 use self::writing::settle_flight;
-use super::step::{self, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile};
+use super::step::{self, Event, KnownFailure, LeaseHold, Meanwhile};
+use super::verdict::Share;
 
 /// A walk through all states of a scenario.
 struct Walk {
@@ -145,6 +146,7 @@ fn is_answer(event: &Event<Modelled>) -> bool {
     !matches!(
         event,
         Event::LoadEnded { .. }
+            | Event::WaitRanOut { .. }
             | Event::Told { .. }
             | Event::Waited { .. }
             | Event::Abandoned
@@ -236,7 +238,8 @@ fn kind(event: &Event<Modelled>) -> &'static str {
         Event::Told { .. } => "told",
         Event::Waited { .. } => "waited",
         Event::Abandoned => "abandoned",
-        Event::LoadEnded { hold, end, .. } => kind_of_end(hold, end),
+        Event::LoadEnded { hold, answer, .. } => kind_of_end(hold, answer.as_ref()),
+        Event::WaitRanOut { .. } => "wait ran out",
         Event::Stored { .. } => "stored",
         Event::Superseded { .. } => "superseded",
         Event::CommitFailed { .. } => "commit failed",
@@ -248,21 +251,20 @@ fn kind(event: &Event<Modelled>) -> &'static str {
     }
 }
 
-fn kind_of_end<L, O, G, D, F>(hold: &LeaseHold<L>, end: &LoadEnd<O, G, D, F>) -> &'static str {
+fn kind_of_end(hold: &LeaseHold<Grant>, answer: Option<&ModelAnswer>) -> &'static str {
+    let Some(answer) = answer else { return "not loaded" };
     let is_leased = matches!(hold, LeaseHold::Lease(_));
-    match end {
-        LoadEnd::Value { .. } if is_leased => "loaded",
-        LoadEnd::Value { .. } => "loaded without a lease",
-        LoadEnd::PrivateKey { .. } if is_leased => "loaded private key",
-        LoadEnd::PrivateKey { .. } => "loaded private key without a lease",
-        LoadEnd::PrivateOnce { .. } if is_leased => "loaded private once",
-        LoadEnd::PrivateOnce { .. } => "loaded private once without a lease",
-        LoadEnd::Failed { fallback: Some(_), .. } => "load failed, stale",
-        LoadEnd::Failed { blame: step::Blame::Request, .. } => "load failed by its request",
-        LoadEnd::Failed { blame: step::Blame::Limit, .. } => "load took too long",
-        LoadEnd::Failed { blame: step::Blame::Source, .. } => "load failed by the source",
-        LoadEnd::Abandoned => "load abandoned",
-        LoadEnd::NoRequest => "no request",
+    match (answer.outcome, answer.share) {
+        (Given::Value { .. }, Share::PrivateKey) if is_leased => "loaded private key",
+        (Given::Value { .. }, Share::PrivateKey) => "loaded private key without a lease",
+        (Given::Value { .. }, Share::PrivateOnce) if is_leased => "loaded private once",
+        (Given::Value { .. }, Share::PrivateOnce) => "loaded private once without a lease",
+        (Given::Value { .. }, _) if is_leased => "loaded",
+        (Given::Value { .. }, _) => "loaded without a lease",
+        _ if answer.fallback.is_some() => "load failed, stale",
+        (_, Share::Joined) => "load took too long",
+        (_, Share::All) => "load failed by the source",
+        _ => "load failed by its request",
     }
 }
 

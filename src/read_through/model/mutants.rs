@@ -1,7 +1,9 @@
 //! Mutants: the protocol with one rule broken each. The model has to notice.
 
-use super::payload::{Drafted, Given, Modelled};
-use crate::read_through::step::{Event, LeaseHold, LoadEnd, State, Step, To, WaiterAction};
+use super::payload::{Given, Grant, ModelAnswer, Modelled};
+use crate::flight::To;
+use crate::read_through::step::{Event, LeaseHold, State, Step, WaiterAction};
+use crate::read_through::verdict::Share;
 
 /// A rule of the protocol that a walk can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub(super) enum Mutant {
     GenerationsForLimits,
     /// A failure of one request is given to all.
     FailuresOfOneRequest,
+    /// One of an uncached load is.
+    FailuresOfUncached,
+    /// A private answer of an uncached load is given to all.
+    PrivateAnswersOfUncached,
     PrivateKeyAnswers,
     PrivateOnceAnswers,
     /// No flight waits for the load of another process.
@@ -38,7 +44,7 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// Each mutant, and the first scenario that notices it.
-    pub(super) const ALL: [(Self, &str); 20] = [
+    pub(super) const ALL: [(Self, &str); 23] = [
         (Self::GenerationsForFound, "stale while revalidating"),
         (Self::GenerationsForTold, "messages"),
         (Self::GenerationsForStored, "stale while revalidating"),
@@ -51,6 +57,9 @@ impl Mutant {
         (Self::GenerationsForSetFallbacks, "stale if error, callers are in a hurry"),
         (Self::GenerationsForLimits, "loads fail"),
         (Self::FailuresOfOneRequest, "loads fail"),
+        (Self::GenerationsForUnleased, "waits run out"),
+        (Self::FailuresOfUncached, "waits run out, and loads fail"),
+        (Self::PrivateAnswersOfUncached, "waits run out, and answers are private"),
         (Self::PrivateKeyAnswers, "private answers"),
         (Self::PrivateOnceAnswers, "answers private once"),
         (Self::Waits, "loads fail"),
@@ -114,31 +123,31 @@ impl Mutant {
                 matches!(self, Self::GenerationsForStale | Self::GenerationsForSetFallbacks)
             }
             Event::InCooldownStale { .. } => self == Self::GenerationsForCooldowns,
-            Event::LoadEnded { hold, end, .. } => self.is_about_end(*hold, end),
+            Event::LoadEnded { hold, answer, .. } => self.is_about_end(*hold, answer.as_ref()),
             _ => false,
         }
     }
 
-    fn is_about_end<L>(self, hold: LeaseHold<L>, end: &LoadEnd<Given, u8, Drafted, u8>) -> bool {
+    fn is_about_end(self, hold: LeaseHold<Grant>, answer: Option<&ModelAnswer>) -> bool {
         let is_leased = matches!(hold, LeaseHold::Lease(_));
-        match end {
-            LoadEnd::Value { .. } => self == Self::GenerationsForUnleased && !is_leased,
-            LoadEnd::PrivateKey { .. } => {
-                self == Self::PrivateKeyAnswers || self == Self::ReleaseOfMarked && is_leased
-            }
-            LoadEnd::PrivateOnce { .. } => {
+        let Some(answer) = answer else { return self == Self::ReleaseOfAbandoned && is_leased };
+        match (answer.outcome, answer.share) {
+            (Given::Value { .. }, Share::PrivateKey) => match self {
+                Self::PrivateAnswersOfUncached => !is_leased,
+                Self::ReleaseOfMarked => is_leased,
+                _ => self == Self::PrivateKeyAnswers,
+            },
+            (Given::Value { .. }, Share::PrivateOnce) => {
                 self == Self::PrivateOnceAnswers || self == Self::ReleaseOfMarked && is_leased
             }
-            LoadEnd::Failed { fallback: Some(_), .. } => self == Self::GenerationsForFallbacks,
-            LoadEnd::Failed { outcome: Given::Failure { took_too_long: Some(_) }, .. } => {
-                self == Self::GenerationsForLimits
-            }
-            LoadEnd::Failed { .. } => {
-                matches!(self, Self::FailuresOfOneRequest | Self::AnswersOfOpeners)
-                    || self == Self::ReleaseOfFailed && is_leased
-            }
-            LoadEnd::Abandoned => self == Self::ReleaseOfAbandoned && is_leased,
-            LoadEnd::NoRequest => false,
+            (Given::Value { .. }, _) => self == Self::GenerationsForUnleased && !is_leased,
+            _ if answer.fallback.is_some() => self == Self::GenerationsForFallbacks,
+            (_, Share::Joined) => self == Self::GenerationsForLimits,
+            _ => match self {
+                Self::FailuresOfUncached => !is_leased,
+                Self::ReleaseOfFailed => is_leased,
+                _ => matches!(self, Self::FailuresOfOneRequest | Self::AnswersOfOpeners),
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the protocol carries in the model: small numbers instead of values, leases and errors.
 
-use crate::read_through::step::{Event, Payload, State};
+use crate::read_through::step::{AnswerOf, Event, Payload, State};
 
 /// The payload of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,17 @@ impl Payload for Modelled {
 }
 
 pub(super) type Version = u8;
+
+pub(super) type ModelAnswer = AnswerOf<Modelled>;
+
+/// What a flight is for. A process has one of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    Answer,
+    Forced,
+    /// For callers whose wait for another load ran out.
+    Uncached,
+}
 
 /// What waiters get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +114,7 @@ pub(super) struct ModelFallback {
 pub(super) struct ModelFlight {
     pub(super) id: u8,
     pub(super) process: u8,
-    pub(super) is_forced: bool,
+    pub(super) kind: Kind,
     /// How many generations have begun.
     pub(super) generations: u8,
     /// There is a request to load with.

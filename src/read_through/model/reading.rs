@@ -1,11 +1,11 @@
 //! The readers of the model: each looks up, joins or opens a flight, and is answered.
 
 use super::acting::failures;
-use super::payload::{Doing, ModelFlight, Version, Wanted};
+use super::payload::{Doing, Kind, ModelFlight, Version, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::storing;
 use super::world::{Age, PROCESS, Reader, Violated, WRITING, World};
-use crate::read_through::step::{LeaseHold, Memory};
+use crate::read_through::step::{Event, LeaseHold, Memory};
 
 impl World {
     /// What a reader does next.
@@ -19,8 +19,8 @@ impl World {
             Reader::Idle { forced: true } => {
                 let required = self.required[usize::from(PROCESS[reader])];
                 let opened = u8::MAX;
-                let joining =
-                    Reader::Joining { required, opened, forced: true, store_failed: false };
+                let kind = Kind::Forced;
+                let joining = Reader::Joining { required, opened, kind, store_failed: false };
                 self.go(reader, joining, next);
             }
             Reader::Idle { forced: false } => {
@@ -31,10 +31,10 @@ impl World {
             Reader::LookingUp { required, opened, is_settled } => {
                 self.look_up(rules, reader, (required, opened), is_settled, next)?;
             }
-            Reader::Joining { required, opened, forced, store_failed } => {
-                self.join(rules, reader, (required, opened), forced, store_failed, next)?;
+            Reader::Joining { required, opened, kind, store_failed } => {
+                self.join(rules, reader, (required, opened), kind, store_failed, next)?;
             }
-            Reader::Waiting { .. } => self.leave(reader, next)?,
+            Reader::Waiting { .. } => self.leave(rules, reader, next)?,
             Reader::Over => {}
         }
         Ok(())
@@ -46,8 +46,8 @@ impl World {
         next.push(world);
     }
 
-    fn flight_of(&self, process: u8, forced: bool) -> Option<usize> {
-        let is_it = |at: &ModelFlight| at.process == process && at.is_forced == forced;
+    fn flight_of(&self, process: u8, kind: Kind) -> Option<usize> {
+        let is_it = |at: &ModelFlight| at.process == process && at.kind == kind;
         self.flights.iter().position(is_it)
     }
 
@@ -61,9 +61,10 @@ impl World {
         is_settled: bool,
         next: &mut Vec<Self>,
     ) -> Result<(), Violated> {
-        let join = |store_failed| Reader::Joining { required, opened, forced: false, store_failed };
+        let kind = Kind::Answer;
+        let join = |store_failed| Reader::Joining { required, opened, kind, store_failed };
         let process = PROCESS[reader];
-        let flight = self.flight_of(process, false).map(|at| &self.flights[at]);
+        let flight = self.flight_of(process, kind).map(|at| &self.flights[at]);
         if !is_settled && flight.is_some_and(|flight| !flight.callers_look_up) {
             self.go(reader, join(false), next);
             return Ok(());
@@ -97,7 +98,7 @@ impl World {
         let mut world = self.clone();
         world.readers[reader] = Reader::Over;
         if let (Some(wanted), None) = (refresh, flight) {
-            let flight = world.open(process, false, wanted);
+            let flight = world.open(process, kind, wanted);
             flight.callers_look_up = true;
             flight.is_in_background = true;
         }
@@ -110,12 +111,12 @@ impl World {
         rules: &Rules,
         reader: usize,
         (required, opened): (Version, u8),
-        forced: bool,
+        kind: Kind,
         store_failed: bool,
         next: &mut Vec<Self>,
     ) -> Result<(), Violated> {
         let mut world = self.clone();
-        if let Some(at) = self.flight_of(PROCESS[reader], forced) {
+        if let Some(at) = self.flight_of(PROCESS[reader], kind) {
             let flight = self.flights[at].id;
             // It may have asked before that flight was opened.
             let is_before = flight > opened || rules.without == Without::OrderOfLookups;
@@ -124,20 +125,24 @@ impl World {
             next.push(world);
             return Ok(());
         }
-        let wanted = if forced { Wanted::Nothing } else { Wanted::Fresh };
-        let flight = world.open(PROCESS[reader], forced, wanted).id;
+        let wanted = if kind == Kind::Forced { Wanted::Nothing } else { Wanted::Fresh };
+        let flight = world.open(PROCESS[reader], kind, wanted).id;
         world.readers[reader] = Reader::Waiting { required, flight, joined: 0, opener: true };
-        if !store_failed {
-            next.push(world);
-            return Ok(());
-        }
         let memory = Memory { accept: wanted, waited: false, fallback: None };
-        for event in failures(rules, &world, LeaseHold::StoreDown, memory) {
-            let mut failed = world.clone();
-            let at = failed.flights.len() - 1;
-            failed.flights[at].generations = 0;
-            failed.flights[at].doing = Doing::Happened(event);
-            next.push(failed);
+        let begins = match kind {
+            Kind::Uncached => vec![Event::WaitRanOut { memory }],
+            _ if store_failed => failures(rules, &world, LeaseHold::NotAsked, memory),
+            _ => {
+                next.push(world);
+                return Ok(());
+            }
+        };
+        for event in begins {
+            let mut begun = world.clone();
+            let at = begun.flights.len() - 1;
+            begun.flights[at].generations = 0;
+            begun.flights[at].doing = Doing::Happened(event);
+            next.push(begun);
         }
         Ok(())
     }

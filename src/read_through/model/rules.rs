@@ -19,6 +19,8 @@ pub(super) struct Rules {
     pub(super) is_tagged: bool,
     /// Invalidations may fail, and the process of the writer keeps those that do.
     pub(super) keeps: bool,
+    /// A caller whose wait runs out loads without a lease.
+    pub(super) hurries: bool,
     /// A commit tells the processes that wait for its lease, and the message carries the value.
     pub(super) tells: bool,
     pub(super) without: Without,

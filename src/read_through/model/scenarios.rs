@@ -43,13 +43,14 @@ const PLAIN: Rules = Rules {
     may_load: true,
     is_tagged: false,
     keeps: false,
+    hurries: false,
     tells: false,
     without: Without::Nothing,
 };
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
-    [shared(), stale(), not_shared(), left(), tagged(), kept(), sent_twice(), told()]
+    [shared(), stale(), not_shared(), left(), hurried(), tagged(), kept(), sent_twice(), told()]
         .into_iter()
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
@@ -188,6 +189,25 @@ fn left() -> Vec<Parts> {
             cancels,
         ),
         ("a task is dropped", World::new(THREE, Budget { kills: 1, lapses: 1, ..writes }), PLAIN),
+    ]
+}
+
+/// Callers whose wait runs out load without a lease.
+fn hurried() -> Vec<Parts> {
+    let hurries = Rules { hurries: true, ..PLAIN };
+    let waits = Budget { leaves: 2, ..NONE };
+    vec![
+        ("waits run out", World::new(SAME_PROCESS, Budget { writes: 1, ..waits }), hurries),
+        (
+            "waits run out, and loads fail",
+            World::new(SAME_PROCESS, Budget { failed_loads: 2, ..waits }),
+            hurries,
+        ),
+        (
+            "waits run out, and answers are private",
+            World::new(SAME_PROCESS, waits),
+            Rules { answers: &[VALUE, Drafted::PrivateKey, Drafted::PrivateOnce], ..hurries },
+        ),
     ]
 }
 

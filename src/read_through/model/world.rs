@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::payload::{Drafted, Grant, ModelFlight, Version, Wanted};
+use super::payload::{Drafted, Grant, Kind, ModelFlight, Version, Wanted};
 use super::rules::Rules;
 use super::storing::{self, Asked};
 
@@ -197,7 +197,7 @@ pub(super) enum Reader {
     Joining {
         required: Version,
         opened: u8,
-        forced: bool,
+        kind: Kind,
         store_failed: bool,
     },
     Waiting {
@@ -351,7 +351,12 @@ impl World {
 
     /// A caller leaves. The opener of a flight may take its request back, as for an uncached load.
     /// A caller with a stale fallback may take that.
-    pub(super) fn leave(&self, reader: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
+    pub(super) fn leave(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        next: &mut Vec<Self>,
+    ) -> Result<(), Violated> {
         let Reader::Waiting { required, flight: id, joined, opener } = self.readers[reader] else {
             return Ok(());
         };
@@ -368,10 +373,17 @@ impl World {
         {
             return Err(Violated("a stale fallback is older than an invalidation"));
         }
-        if opener && flight.job {
-            let mut took = left.clone();
-            let of_it = took.flights.iter_mut().filter(|at| at.id == id);
-            of_it.for_each(|flight| flight.job = false);
+        let (kind, has_request) = (flight.kind, !opener || flight.job);
+        let mut took = left.clone();
+        let of_it = took.flights.iter_mut().filter(|at| opener && at.id == id);
+        of_it.for_each(|flight| flight.job = false);
+        if opener && has_request {
+            next.push(took.clone());
+        }
+        // Its wait has run out, and it loads without a lease.
+        if rules.hurries && has_request && kind != Kind::Uncached {
+            let (opened, kind) = (u8::MAX, Kind::Uncached);
+            took.readers[reader] = Reader::Joining { required, opened, kind, store_failed: false };
             next.push(took);
         }
         next.push(left);

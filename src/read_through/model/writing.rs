@@ -2,7 +2,7 @@
 //! repeats them, and asks the store for nothing before that.
 
 use super::acting::failures;
-use super::payload::{Modelled, Version};
+use super::payload::{Kind, Modelled, Version};
 use super::rules::{Rules, Without};
 use super::world::{FailureRecord, Message, PROCESSES, Reader, WRITING, World, Writer};
 use crate::read_through::step::{Event, LeaseHold, State};
@@ -130,8 +130,8 @@ impl World {
         settled.readers[reader] = Reader::LookingUp { required, opened, is_settled: true };
         next.push(settled);
         for mut world in failed {
-            world.readers[reader] =
-                Reader::Joining { required, opened, forced: false, store_failed: true };
+            let kind = Kind::Answer;
+            world.readers[reader] = Reader::Joining { required, opened, kind, store_failed: true };
             next.push(world);
         }
     }

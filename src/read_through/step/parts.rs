@@ -1,5 +1,8 @@
 //! The states of a flight, and the parts of its states, events and actions.
 
+use crate::flight::To;
+use crate::read_through::verdict::Share;
+
 /// What the protocol carries and never looks into.
 pub(crate) trait Payload: Sized {
     /// What waiters get.
@@ -59,14 +62,9 @@ pub(crate) enum State<P: Payload> {
         outcome: P::Outcome,
         memory: Memory<P::Accept, P::Fallback>,
     },
-    /// Releases the lease, with a marker for other processes that the answer is private:
-    /// `Released`, `Unacknowledged`.
-    Marking { lease: P::Lease, marker: P::Draft },
-    /// Releases the lease, and reports the failure to other processes: `Released`,
-    /// `Unacknowledged`.
-    Reporting { lease: P::Lease, failure: P::Failure },
-    /// Releases the lease. Without one, a lease that may have been granted: `Released`.
-    Releasing { lease: Option<P::Lease> },
+    /// Releases the lease, and tells other processes that the answer is private or that the load has
+    /// failed. Without one, a lease that may have been granted: `Released`, `Unacknowledged`.
+    Releasing { lease: Option<P::Lease>, record: Option<Record<P::Draft, P::Failure>> },
     /// Waits for the end of a cooldown, and completes each waiter that joins with the failure:
     /// `JoinedCooldown`, `CooldownEnded`.
     CoolingDown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
@@ -94,8 +92,9 @@ pub(crate) enum LeaseHold<L> {
     Lease(L),
     /// No lease, and the store is healthy.
     Nothing,
-    /// No lease: the store is known to be down, and was not asked.
-    StoreDown,
+    /// No lease, and the store is not asked: it is known to be down, or the wait of the callers ran
+    /// out.
+    NotAsked,
     /// Perhaps a lease: the reply of the store was lost.
     Unacknowledged,
 }
@@ -120,55 +119,35 @@ pub(crate) enum Meanwhile<O> {
     Fallback(O),
 }
 
-/// How a load ended.
+/// The answer of a load, after the verdict on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LoadEnd<O, G, D, F> {
-    /// With a value. The generation `began` right before the load.
-    Value { began: G, outcome: O, draft: D },
-    /// With an answer that is private to the opener, and so are probably the next ones.
-    PrivateKey { outcome: O, marker: D },
-    /// With an answer that is private to the opener this once. There is no marker if one would
-    /// replace a stored value or end a failure.
-    PrivateOnce { outcome: O, marker: Option<D> },
-    /// The loader failed, panicked or took too long.
-    Failed {
-        began: G,
-        outcome: O,
-        blame: Blame,
-        /// A stale fallback, and the generation that asked for it.
-        fallback: Option<(O, G)>,
-        /// The report to the store. `None` if other processes do not share the failure.
-        report: Option<F>,
-    },
-    /// All waiters had left, and it was cancelled.
-    Abandoned,
-    /// There was no request to load with: the opener took its own back.
-    NoRequest,
+pub(crate) struct LoadAnswer<O, G, D, F> {
+    /// The generation that began right before the load.
+    pub(crate) began: G,
+    pub(crate) outcome: O,
+    pub(crate) share: Share,
+    pub(crate) record: Option<Record<D, F>>,
+    /// For a failure: an older answer instead, and the generation that asked for it.
+    pub(crate) fallback: Option<(O, G)>,
 }
 
-/// The likely cause of a failed load. It decides which callers get the failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Blame {
-    /// Perhaps its request: no other load has failed.
-    Request,
-    /// The time limit. The callers that have waited for all of the load share the failure, since a
-    /// load of their own would have taken them no less.
-    Limit,
-    /// The source: the load of another request has failed too, or the layer knows such errors.
-    Source,
-}
+/// The answer of a load of a flight with this payload.
+pub(crate) type AnswerOf<P> = LoadAnswer<
+    <P as Payload>::Outcome,
+    <P as Payload>::Generation,
+    <P as Payload>::Draft,
+    <P as Payload>::Failure,
+>;
 
-/// Which waiters are completed.
+/// What the store gets of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum To<G> {
-    /// The waiters that had joined before a generation. Later ones may have begun after an
-    /// invalidation that the value has missed.
-    Before(G),
-    /// All waiters. For errors, which cannot be out of date.
-    All,
-    /// The opener of the flight: for a private answer, or for an error that its request may have
-    /// caused.
-    Opener,
+pub(crate) enum Record<D, F> {
+    /// A value, or a marker instead of a value that callers share.
+    Value(D),
+    /// A marker that the answer is private.
+    Marker(D),
+    /// A report of the failure.
+    Failure(F),
 }
 
 /// An action on the waiters of a flight.

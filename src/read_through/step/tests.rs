@@ -47,13 +47,13 @@ const LEASED: &str = "other lease";
 
 const LEASE: LeaseHold<&str> = LeaseHold::Lease("lease");
 const HOLDS: [LeaseHold<&str>; 4] =
-    [LEASE, LeaseHold::Nothing, LeaseHold::StoreDown, LeaseHold::Unacknowledged];
+    [LEASE, LeaseHold::Nothing, LeaseHold::NotAsked, LeaseHold::Unacknowledged];
 
 fn released(hold: LeaseHold<&'static str>) -> State<Words> {
     match hold {
-        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease) },
-        LeaseHold::Unacknowledged => State::Releasing { lease: None },
-        LeaseHold::Nothing | LeaseHold::StoreDown => State::Closed,
+        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease), record: None },
+        LeaseHold::Unacknowledged => State::Releasing { lease: None, record: None },
+        LeaseHold::Nothing | LeaseHold::NotAsked => State::Closed,
     }
 }
 
@@ -172,54 +172,52 @@ fn store_failures(hold: LeaseHold<&'static str>) -> Vec<Row> {
     ]
 }
 
-type End = LoadEnd<&'static str, u8, &'static str, &'static str>;
+type Answer = AnswerOf<Words>;
 
-fn failed(blame: Blame, stale: Option<(&'static str, u8)>, report: Option<&'static str>) -> End {
-    LoadEnd::Failed { began: 4, outcome: "down", blame, fallback: stale, report }
+fn loaded(share: Share, record: Option<Record<&'static str, &'static str>>) -> Answer {
+    LoadAnswer { began: 4, outcome: "own", share, record, fallback: None }
 }
+
+const REPORT: Option<Record<&str, &str>> = Some(Record::Failure("report"));
 
 /// A load has ended.
 fn ends(hold: LeaseHold<&'static str>) -> Vec<Row> {
     let memory = memory(true);
-    let ended = |end| Event::LoadEnded { hold, end, memory };
-    let value = LoadEnd::Value { began: 4, outcome: "value", draft: "draft" };
+    let ended = |answer| Event::LoadEnded { hold, answer, memory };
+    let value = loaded(Share::Joined, Some(Record::Value("draft")));
     let (told, state) = match hold {
         LeaseHold::Lease(lease) => {
             let draft = "draft";
-            (vec![], State::Committing { lease, draft, began: 4, outcome: "value", memory })
+            (vec![], State::Committing { lease, draft, began: 4, outcome: "own", memory })
         }
-        LeaseHold::Nothing => (before(4, "value"), State::LookingUp { late: 4, memory }),
-        LeaseHold::StoreDown | LeaseHold::Unacknowledged => (before(4, "value"), released(hold)),
+        LeaseHold::Nothing => (before(4, "own"), State::LookingUp { late: 4, memory }),
+        LeaseHold::NotAsked | LeaseHold::Unacknowledged => (before(4, "own"), released(hold)),
     };
-    let marking = match hold {
-        LeaseHold::Lease(lease) => State::Marking { lease, marker: "marker" },
+    let telling = |record| match hold {
+        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease), record },
         _ => released(hold),
     };
-    let reporting = match hold {
-        LeaseHold::Lease(lease) => State::Reporting { lease, failure: "report" },
-        _ => released(hold),
-    };
-    let outcome = "own";
-    let marker = "marker";
+    let marker = Some(Record::Marker("marker"));
+    let (marking, reporting) = (telling(marker), telling(REPORT));
+    let private = |share, record| ended(Some(loaded(share, record)));
     let release = to(To::Opener, "own", [WaiterAction::Release]);
     let release_at_close = || to(To::Opener, "own", [WaiterAction::ReleaseAtClose]);
-    let failed = |blame, stale| ended(failed(blame, stale, Some("report")));
-    let unreported = ended(self::failed(Blame::Source, None, None));
-    let own = |marker| ended(LoadEnd::PrivateOnce { outcome, marker });
-    let opener = to(To::Opener, "down", []);
-    let all = || to(To::All, "down", []);
+    let failed = |share| ended(Some(loaded(share, REPORT)));
+    let unreported = ended(Some(loaded(Share::All, None)));
+    let instead = LoadAnswer { fallback: Some(("stale", 2)), ..loaded(Share::All, REPORT) };
+    let opener = to(To::Opener, "own", []);
+    let all = || to(To::All, "own", []);
     vec![
-        (ended(value), told, state),
-        (ended(LoadEnd::PrivateKey { outcome, marker }), release, marking.clone()),
-        (own(Some("marker")), release_at_close(), marking),
-        (own(None), release_at_close(), released(hold)),
-        (failed(Blame::Request, None), opener, reporting.clone()),
-        (failed(Blame::Limit, None), before(4, "down"), reporting.clone()),
-        (failed(Blame::Source, None), all(), reporting.clone()),
-        (failed(Blame::Source, Some(("stale", 2))), before(2, "stale"), reporting),
+        (ended(Some(value)), told, state),
+        (private(Share::PrivateKey, marker), release, marking.clone()),
+        (private(Share::PrivateOnce, marker), release_at_close(), marking),
+        (private(Share::PrivateOnce, None), release_at_close(), released(hold)),
+        (failed(Share::Opener), opener, reporting.clone()),
+        (failed(Share::Joined), before(4, "own"), reporting.clone()),
+        (failed(Share::All), all(), reporting.clone()),
+        (ended(Some(instead)), before(2, "stale"), reporting),
         (unreported, all(), released(hold)),
-        (ended(LoadEnd::Abandoned), vec![], released(hold)),
-        (ended(LoadEnd::NoRequest), vec![], released(hold)),
+        (ended(None), vec![], released(hold)),
     ]
 }
 
@@ -231,8 +229,10 @@ fn commits() -> Vec<Row> {
     let memory = memory(true);
     let stored = Event::Stored { asked, outcome, memory };
     let superseded = Event::Superseded { began, outcome, memory };
-    let unacknowledged = || State::Releasing { lease: None };
+    let unacknowledged = || State::Releasing { lease: None, record: None };
+    let uncached = State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory };
     vec![
+        (Event::WaitRanOut { memory }, vec![], uncached),
         (stored, before(8, "value"), State::LookingUp { late: 8, memory }),
         (superseded, before(4, "value"), State::LookingUp { late: 4, memory }),
         (Event::CommitFailed { began, outcome }, before(4, "value"), unacknowledged()),
@@ -275,12 +275,13 @@ fn number(event: &Event<Words>) -> usize {
         Event::JoinedCooldownStale { .. } => 21,
         Event::CooldownEnded { .. } => 22,
         Event::Told { .. } => 23,
+        Event::WaitRanOut { .. } => 24,
     }
 }
 
 #[test]
 fn the_whole_protocol_is_this_table() {
-    let mut left_out: Vec<_> = (0..24).collect();
+    let mut left_out: Vec<_> = (0..25).collect();
     for (event, told, state) in table() {
         left_out.retain(|left| *left != number(&event));
         let step = next(event.clone());
@@ -317,11 +318,12 @@ fn nothing_is_closed_while_a_lease_may_be_ours() {
 
 #[test]
 fn a_failed_load_releases_its_lease_with_a_report() {
-    for blame in [Blame::Request, Blame::Limit, Blame::Source] {
-        for stale in [None, Some(("stale", 2))] {
-            let end = failed(blame, stale, Some("report"));
-            let step = next::<Words>(Event::LoadEnded { hold: LEASE, end, memory: memory(false) });
-            assert_eq!(step.state, State::Reporting { lease: "lease", failure: "report" });
+    for share in [Share::Opener, Share::Joined, Share::All] {
+        for fallback in [None, Some(("stale", 2))] {
+            let answer = Some(LoadAnswer { fallback, ..loaded(share, REPORT) });
+            let ended = Event::LoadEnded { hold: LEASE, answer, memory: memory(false) };
+            let step = next::<Words>(ended);
+            assert_eq!(step.state, State::Releasing { lease: Some("lease"), record: REPORT });
         }
     }
 }
@@ -333,9 +335,10 @@ fn a_value_that_may_be_outdated_completes_no_later_waiter() {
     let memory = memory(false);
     let superseded = Event::Superseded { began, outcome, memory };
     let unleased =
-        [LeaseHold::Nothing, LeaseHold::StoreDown, LeaseHold::Unacknowledged].map(|hold| {
-            let end = LoadEnd::Value { began, outcome, draft: "draft" };
-            Event::LoadEnded { hold, end, memory }
+        [LeaseHold::Nothing, LeaseHold::NotAsked, LeaseHold::Unacknowledged].map(|hold| {
+            let value = loaded(Share::Joined, Some(Record::Value("draft")));
+            let answer = Some(LoadAnswer { outcome, ..value });
+            Event::LoadEnded { hold, answer, memory }
         });
     let events = [superseded, Event::CommitFailed { began, outcome }].into_iter().chain(unleased);
     for event in events {
