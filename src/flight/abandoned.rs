@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-
-use super::state::lock;
 
 /// The abandoned loads of one layer.
 pub(crate) struct AbandonedLoads {
@@ -93,4 +91,10 @@ impl AbandonedLoad {
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Locks a table or a flight. A panic under such a lock leaves it valid, since no code of the
+/// program runs there, so a poisoned lock is used all the same.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,7 +9,7 @@ use tokio::task::{Id, try_id};
 use tokio::time::Instant;
 
 use super::state::{
-    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, To, WaiterSlot, lock,
+    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
 };
 use super::table::OpenedFlight;
 use crate::jitter::jitter;
@@ -76,12 +76,13 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Completes some waiters. A waiter that has an outcome keeps it.
-    pub(crate) fn complete(&self, to: To<Generation>, answer: L) {
+    /// Completes the waiters that `of` picks, by the generation in which each has joined and whether
+    /// it opened the flight. A waiter that has an outcome keeps it.
+    pub(crate) fn complete(&self, of: impl Fn(Generation, bool) -> bool, answer: L) {
         let answer = Arc::new(answer);
         let mut state = lock(&self.flight().state);
         let mut wakers = Vec::new();
-        for (_, slot) in state.slots.iter_mut().filter(|(_, it)| to.is_for(&it.joined, it.opener)) {
+        for (_, slot) in state.slots.iter_mut().filter(|(_, it)| of(it.joined, it.opener)) {
             slot.answer.get_or_insert_with(|| Arc::clone(&answer));
             wakers.extend(slot.waker.take());
         }

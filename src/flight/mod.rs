@@ -33,6 +33,6 @@ mod waiter;
 
 pub(crate) use abandoned::AbandonedLoads;
 pub(crate) use leader::Leader;
-pub(crate) use state::{Generation, Phase, PhaseListener, To};
+pub(crate) use state::{Generation, Phase, PhaseListener};
 pub(crate) use table::{Flights, Full, LoneLookup, OpenedFlight};
-pub(crate) use waiter::{Awaited, Waiter};
+pub(crate) use waiter::Waiter;

@@ -1,6 +1,6 @@
 //! One flight: its waiters, their answers, and what its leader says of itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::Id;
 use tokio::time::Instant;
 
+pub(super) use super::abandoned::lock;
 use super::abandoned::{AbandonedLoad, AbandonedLoads};
 use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
@@ -92,36 +93,6 @@ const TOLERANCE: Duration = Duration::from_millis(250);
 /// Separates the waiters that had joined before a request to the store from later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(super) u64);
-
-/// Which waiters are completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum To<G> {
-    /// The waiters that had joined before a generation. Later ones may have begun after an
-    /// invalidation that the value has missed.
-    Before(G),
-    /// The waiters that joined in a generation or later.
-    Since(G),
-    /// All waiters. For errors, which cannot be out of date.
-    All,
-    /// The opener of the flight: for a private answer, or for an error that its request may have
-    /// caused.
-    Opener,
-    /// All but the opener.
-    Others,
-}
-
-impl<G: PartialOrd> To<G> {
-    /// Whether a waiter that joined in this generation is one of them.
-    pub(crate) fn is_for(&self, joined: &G, opener: bool) -> bool {
-        match self {
-            Self::Before(generation) => joined < generation,
-            Self::Since(generation) => joined >= generation,
-            Self::All => true,
-            Self::Opener => opener,
-            Self::Others => !opener,
-        }
-    }
-}
 
 /// What a flight knows of one waiter.
 pub(super) struct WaiterSlot<L> {
@@ -215,10 +186,4 @@ impl<L> FlightState<L> {
         let slots = self.slots.iter_mut().map(|(_, slot)| slot);
         slots.filter(|slot| of(slot)).filter_map(|slot| slot.waker.take()).collect()
     }
-}
-
-/// Locks a table or a flight. A panic under such a lock leaves it valid, since no code of the
-/// program runs there, so a poisoned lock is used all the same.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,11 @@
 //! The waiter: a caller in a flight that waits for its outcome.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::task::try_id;
 
-use super::state::{Flight, Generation, Phase, WaiterSlot, lock};
+use super::state::{Flight, Generation, Phase, SeenLease, WaiterSlot, lock};
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// A caller in a flight. Dropping it leaves the flight.
@@ -89,21 +87,27 @@ impl<L> Waiter<L> {
         lock(&self.flight.state).in_background = true;
     }
 
-    /// What it waits for.
-    pub(crate) fn awaited(&self) -> Awaited {
+    /// What it waits for, and how long that has lasted: as text for error messages.
+    pub(crate) fn awaited(&self) -> String {
         let state = lock(&self.flight.state);
+        let ran_for = state.since.elapsed();
         match (state.phase, state.lease) {
             (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
-                Awaited::ThisLoad(state.since.elapsed())
+                format!("the load that asks is its own: it has run for {ran_for:?}")
             }
-            (Phase::Loading, _) if self.opener => Awaited::OwnLoad(state.since.elapsed()),
-            (Phase::Loading, _) => Awaited::Load(state.since.elapsed()),
-            (Phase::Queueing, _) => Awaited::Permit,
-            (_, Some(lease)) => {
-                let held_for = lease.since.elapsed();
-                Awaited::Lease { held_for, is_renewed: lease.is_renewed }
+            (Phase::Loading, _) if self.opener => format!("its load has run for {ran_for:?}"),
+            (Phase::Loading, _) => format!("a load in this process has run for {ran_for:?}"),
+            (Phase::Queueing, _) => {
+                "as many loads without a lease are running as may run".to_owned()
             }
-            (_, None) => Awaited::Store,
+            (_, Some(SeenLease { since, is_renewed, .. })) => {
+                let renewal = if is_renewed { "and renews it" } else { "and has not renewed it" };
+                // Of another process, or of another cache or type in this one.
+                let other = "another load, here or in another process";
+                let held_for = since.elapsed();
+                format!("{other}, has had the lease for {held_for:?} at least, {renewal}")
+            }
+            (_, None) => "the store has not answered".to_owned(),
         }
     }
 
@@ -138,43 +142,6 @@ impl<L> Drop for Waiter<L> {
         drop(left);
         if abandoned {
             self.flight.abandoned.notify_waiters();
-        }
-    }
-}
-
-/// What a waiter waits for, and how long that has lasted: as text for error messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
-    /// An answer of the store.
-    Store,
-    /// Its own load.
-    OwnLoad(Duration),
-    /// The load that asks for its own key.
-    ThisLoad(Duration),
-    /// A load of another caller of this process.
-    Load(Duration),
-    /// A permit to call the loader without a lease.
-    Permit,
-    /// A lease of another process, or of another cache or type in this one, as far as this process
-    /// has seen it.
-    Lease { held_for: Duration, is_renewed: bool },
-}
-
-impl fmt::Display for Awaited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store => f.write_str("the store has not answered"),
-            Self::OwnLoad(ran_for) => write!(f, "its load has run for {ran_for:?}"),
-            Self::ThisLoad(ran_for) => {
-                write!(f, "the load that asks is its own: it has run for {ran_for:?}")
-            }
-            Self::Load(ran_for) => write!(f, "a load in this process has run for {ran_for:?}"),
-            Self::Permit => f.write_str("as many loads without a lease are running as may run"),
-            Self::Lease { held_for, is_renewed } => {
-                let renewal = if *is_renewed { "and renews it" } else { "and has not renewed it" };
-                let other = "another load, here or in another process";
-                write!(f, "{other}, has had the lease for {held_for:?} at least, {renewal}")
-            }
         }
     }
 }

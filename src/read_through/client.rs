@@ -13,7 +13,7 @@ use super::layer::ReadThroughLayer;
 use super::load;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
-use super::verdict::Said;
+use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, StoreError};
@@ -316,7 +316,7 @@ impl<C> CacheClient<C> {
         }
         let core = &self.0;
         let answer = load::classified(core, &key, tags, core.codec.keep(answer), None);
-        let draft = answer.draft.filter(|it| answer.said == Said::Value && it.is_value());
+        let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
         let tagged = |draft: Draft| {
             let tags = tags.union(draft.tags()).ok()?;
             Some(draft.tagged(core.tags.and_everything(&tags)))

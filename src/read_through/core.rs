@@ -19,11 +19,12 @@ use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
+use crate::jitter::jitter;
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
-use crate::stats::{Activity, CurrentStats, Statistics};
+use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{CacheStatus, StaleReason};
-use crate::store::{Claim, Decoded, Entry, Peek, Store};
+use crate::store::{Accept, Claim, Decoded, Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
@@ -184,6 +185,23 @@ impl<C> Core<C> {
             let cache = &**self.statistics.name();
             let why = "a lease is not released: it ends when it lapses";
             tracing::debug!(target: "bellwether::load", cache, %error, "{why}");
+        }
+    }
+
+    /// Set if a fresh entry is due for an early refresh: what replaces it.
+    pub(crate) fn due_early(&self, entry: &Entry) -> Option<Accept> {
+        let freshness = &self.policy.freshness;
+        let left = entry.fresh_for().filter(|_| freshness.early.is_some())?;
+        let is_due = freshness.is_due_early(entry.load_time(), left, jitter());
+        is_due.then(|| Accept::Other { than: entry.fence() })
+    }
+
+    /// Counts a request, or notes its end if it is a part of another one.
+    #[inline]
+    pub(crate) fn count(&self, options: &RequestOptions, event: RequestEvent) {
+        match &options.noted {
+            Some(noted) => noted.note(event),
+            None => self.statistics.request(event),
         }
     }
 

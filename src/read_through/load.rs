@@ -19,7 +19,7 @@ use super::job::{Job, Loader};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
 use super::outcome::{Outcome, ValueOrigin};
-use super::verdict::Said;
+use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
@@ -38,7 +38,7 @@ use crate::trace::CallerSpan;
 
 /// An answer of the loader.
 pub(crate) struct LoaderAnswer {
-    pub(crate) said: Said,
+    pub(crate) said: AnswerKind,
     pub(crate) outcome: Outcome,
     /// What the store gets of a value: that value, a marker, or nothing.
     pub(crate) draft: Option<Draft>,
@@ -50,12 +50,12 @@ pub(crate) struct LoaderAnswer {
 }
 
 impl LoaderAnswer {
-    fn failed(said: Said, outcome: Outcome) -> Self {
+    fn failed(said: AnswerKind, outcome: Outcome) -> Self {
         let (draft, cause, message) = (None, FailureCause::Error, String::new());
         Self { said, outcome, draft, bytes: 0, cause, message }
     }
 
-    fn value(said: Said, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
+    fn value(said: AnswerKind, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
         let outcome = Outcome::Value(kept, ValueOrigin::Loaded { stored: false });
         Self { draft: Some(draft), ..Self::failed(said, outcome) }
     }
@@ -63,8 +63,8 @@ impl LoaderAnswer {
     /// How its load counts.
     fn result(&self) -> LoadResult {
         match (self.said, self.cause) {
-            (Said::Value, _) => LoadResult::Succeeded,
-            (Said::PrivateKey | Said::PrivateOnce, _) => LoadResult::Private,
+            (AnswerKind::Value, _) => LoadResult::Succeeded,
+            (AnswerKind::PrivateKey | AnswerKind::PrivateOnce, _) => LoadResult::Private,
             (_, FailureCause::Error) => LoadResult::Failed,
             (_, FailureCause::TimedOut) => LoadResult::TimedOut,
             (_, FailureCause::Panicked) => LoadResult::Panicked,
@@ -173,7 +173,8 @@ where
 
 /// A load that ended with an error of the cache.
 fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
-    let said = if cause == FailureCause::TimedOut { Said::TimedOut } else { Said::Failed };
+    let said =
+        if cause == FailureCause::TimedOut { AnswerKind::TimedOut } else { AnswerKind::Failed };
     LoaderAnswer { cause, ..LoaderAnswer::failed(said, Outcome::Failed(error)) }
 }
 
@@ -196,10 +197,10 @@ where
     };
     let freshness = &core.policy.freshness;
     let said = match facts.class {
-        ErrorClass::Failure => Said::Failed,
-        ErrorClass::SourceFailure => Said::SourceFailed,
-        ErrorClass::Retry => Said::RequestFailed,
-        ErrorClass::NotRemembered => Said::LoadFailed,
+        ErrorClass::Failure => AnswerKind::Failed,
+        ErrorClass::SourceFailure => AnswerKind::SourceFailed,
+        ErrorClass::Retry => AnswerKind::RequestFailed,
+        ErrorClass::NotRemembered => AnswerKind::LoadFailed,
         ErrorClass::NotFound => {
             return not_found(error, facts, freshness.not_found_lifetimes(jitter()));
         }
@@ -223,7 +224,7 @@ fn not_found(
         true => Draft::nothing(),
         false => Arc::clone(&found).draft(lifetimes),
     };
-    LoaderAnswer::value(Said::Value, found, draft)
+    LoaderAnswer::value(AnswerKind::Value, found, draft)
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -281,26 +282,27 @@ pub(super) fn classified<R, C: Codec<R>>(
         }
         Cacheability::PrivateKey => {
             return LoaderAnswer::value(
-                Said::PrivateKey,
+                AnswerKind::PrivateKey,
                 Arc::new(kept),
                 marker(Marker::PrivateKey),
             );
         }
         Cacheability::PrivateOnce => {
             let marker = marker(Marker::PrivateOnce);
-            return LoaderAnswer::value(Said::PrivateOnce, Arc::new(kept), marker);
+            return LoaderAnswer::value(AnswerKind::PrivateOnce, Arc::new(kept), marker);
         }
         Cacheability::Failure => {
             let bytes = weight(&kept, core);
             let outcome = Outcome::FailedValue(Arc::new(kept));
-            return LoaderAnswer { bytes, ..LoaderAnswer::failed(Said::Failed, outcome) };
+            return LoaderAnswer { bytes, ..LoaderAnswer::failed(AnswerKind::Failed, outcome) };
         }
         Cacheability::Unconfirmed => {
             let outcome = Outcome::Value(Arc::new(kept), ValueOrigin::Loaded { stored: false });
-            return LoaderAnswer::failed(Said::Unconfirmed, outcome);
+            return LoaderAnswer::failed(AnswerKind::Unconfirmed, outcome);
         }
     };
-    let uncacheable = |kept| LoaderAnswer::value(Said::Value, kept, marker(Marker::Uncacheable));
+    let uncacheable =
+        |kept| LoaderAnswer::value(AnswerKind::Value, kept, marker(Marker::Uncacheable));
     let own = Tags::new(core.codec.tags(&kept));
     let own = match own.and_then(|own| tags.union(&own).map(|_| own)) {
         Ok(own) => own,
@@ -310,12 +312,16 @@ pub(super) fn classified<R, C: Codec<R>>(
         }
     };
     if lifetimes.life().is_zero() {
-        return LoaderAnswer::value(Said::Value, Arc::new(kept), Draft::nothing().tagged(own));
+        return LoaderAnswer::value(
+            AnswerKind::Value,
+            Arc::new(kept),
+            Draft::nothing().tagged(own),
+        );
     }
     match encoded(core, key, kept) {
         Ok((value, kept)) => {
             let draft = Draft::new(value, core.codec.id(), lifetimes).tagged(own);
-            LoaderAnswer::value(Said::Value, kept, draft)
+            LoaderAnswer::value(AnswerKind::Value, kept, draft)
         }
         Err(kept) => uncacheable(Arc::new(kept)),
     }

@@ -1,26 +1,18 @@
 //! The claims of flights whose tasks were dropped, as when their runtime is shut down. Their leases
 //! may still hold, so the next flight of the key releases them.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::key::{Digest, Key};
+use crate::key::Key;
 use crate::store::Claim;
 
-/// The claims of one layer in this process.
+/// The claims of one layer in this process, each until its lease has lapsed. Held for an operation on
+/// the list, never across an `.await`.
 #[derive(Default)]
-pub(crate) struct OrphanedClaims {
-    /// Held for a map operation, never across an `.await`.
-    claims: Mutex<HashMap<Digest, Vec<OrphanedClaim>>>,
-}
-
-struct OrphanedClaim {
-    claim: Claim,
-    until: Instant,
-}
+pub(crate) struct OrphanedClaims(Mutex<Vec<(Claim, Instant)>>);
 
 /// The claim of a flight. Dropping it while armed leaves the claim to the next flight of the key.
 pub(crate) struct OrphanGuard {
@@ -36,13 +28,15 @@ impl OrphanedClaims {
 
     /// The claims of earlier flights of this key, to be released.
     pub(crate) fn take(&self, key: &Key) -> Vec<Claim> {
-        let orphaned = self.claims().remove(&key.digest()).unwrap_or_default();
         let now = Instant::now();
-        orphaned.into_iter().filter(|it| it.until > now).map(|it| it.claim).collect()
+        let mut claims = self.claims();
+        claims.retain(|(_, until)| *until > now);
+        let of_key = claims.extract_if(.., |(claim, _)| claim.key() == key);
+        of_key.map(|(claim, _)| claim).collect()
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<Digest, Vec<OrphanedClaim>>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    fn claims(&self) -> MutexGuard<'_, Vec<(Claim, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,14 +49,8 @@ impl OrphanGuard {
 
 impl Drop for OrphanGuard {
     fn drop(&mut self) {
-        let Some(claim) = self.claim.take() else { return };
-        let now = Instant::now();
-        let mut claims = self.orphaned.claims();
-        // Before the map grows, so that many that end at once do not search it each.
-        if claims.len() == claims.capacity() {
-            claims.retain(|_, orphaned| orphaned.iter().any(|it| it.until > now));
+        if let Some(claim) = self.claim.take() {
+            self.orphaned.claims().push((claim, Instant::now() + self.lease));
         }
-        let until = now + self.lease;
-        claims.entry(claim.key().digest()).or_default().push(OrphanedClaim { claim, until });
     }
 }

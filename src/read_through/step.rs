@@ -42,12 +42,9 @@
 mod parts;
 
 pub(crate) use self::parts::{
-    AnswerOf, KnownFailure, LeaseHold, LoadAnswer, Meanwhile, Memory, Payload, Record, State,
-    WaiterAction,
+    AnswerKind, AnswerOf, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile, Memory,
+    Payload, Record, Remember, Share, State, To, Verdict, WaiterAction,
 };
-
-use super::verdict::Share;
-use crate::flight::To;
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -326,6 +323,33 @@ fn load_ended<P: Payload>(
         Share::Joined | Share::Opener | Share::All => None,
     };
     Step { actions: [completed].into_iter().chain(released).collect(), state }
+}
+
+/// The verdict on an answer of the loader: which callers share it, what the store gets, and what is
+/// remembered.
+pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
+    let is_confirmed = known.failures > 0;
+    let (share, remember) = match said {
+        AnswerKind::Value => (Share::Joined, Remember::Success),
+        AnswerKind::PrivateKey => (Share::PrivateKey, Remember::Success),
+        AnswerKind::PrivateOnce => (Share::PrivateOnce, Remember::Success),
+        AnswerKind::SourceFailed => (Share::All, Remember::Cooldown),
+        AnswerKind::Failed | AnswerKind::TimedOut if is_confirmed => {
+            (Share::All, Remember::Cooldown)
+        }
+        AnswerKind::Unconfirmed if is_confirmed => (Share::All, Remember::Failure),
+        AnswerKind::Failed | AnswerKind::Unconfirmed => (Share::Opener, Remember::Failure),
+        // A load of their own would have taken them no less.
+        AnswerKind::TimedOut => (Share::Joined, Remember::Failure),
+        AnswerKind::RequestFailed => (Share::Opener, Remember::Nothing),
+        AnswerKind::LoadFailed => (Share::All, Remember::Nothing),
+    };
+    let is_stored = match remember {
+        Remember::Success => said != AnswerKind::PrivateOnce || !known.replaces,
+        Remember::Failure | Remember::Cooldown => known.shares_failures,
+        Remember::Nothing => false,
+    };
+    Verdict { share, is_stored, remember }
 }
 
 fn give_up<P: Payload>(hold: LeaseHold<P::Lease>) -> State<P> {

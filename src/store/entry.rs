@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::epoch::TagEpoch;
 use super::value::Value;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
@@ -299,6 +298,41 @@ impl Entry {
             PRIVATE_ONCE => Some(Marker::PrivateOnce),
             _ => Some(Marker::Uncacheable),
         }
+    }
+}
+
+/// The epoch of a tag under which a load began.
+///
+/// A store replaces the hard epoch of a tag when the tag is invalidated, and the soft one when it
+/// is expired. It never gives one twice. So an entry whose hard epoch is not the current one is as
+/// good as none, and an entry whose soft epoch is not the current one is stale. This holds even if
+/// the store forgets a tag, because the tag gets a new epoch then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TagEpoch {
+    tag: Digest,
+    hard: u64,
+    soft: u64,
+}
+
+impl TagEpoch {
+    /// The epoch of a tag.
+    pub fn new(tag: Digest, hard: u64, soft: u64) -> Self {
+        Self { tag, hard, soft }
+    }
+
+    /// The tag.
+    pub fn tag(&self) -> &Digest {
+        &self.tag
+    }
+
+    /// The part that an invalidation replaces.
+    pub fn hard(&self) -> u64 {
+        self.hard
+    }
+
+    /// The part that an invalidation or an expiry replaces.
+    pub fn soft(&self) -> u64 {
+        self.soft
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::entry::Entry;
-use super::epoch::TagEpoch;
+use super::entry::{Entry, TagEpoch};
 use crate::claim::{Claim, Token};
 use crate::key::Key;
 

@@ -41,7 +41,6 @@
 
 mod clock;
 mod entry;
-mod epoch;
 mod failure;
 mod in_process;
 mod lease;
@@ -58,8 +57,7 @@ use std::time::Duration;
 use crate::box_future::BoxFuture;
 
 pub use clock::{Clock, Moment};
-pub use entry::{Draft, Entry, Marker, Remaining};
-pub use epoch::TagEpoch;
+pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
 pub use failure::Failure;
 pub use in_process::InProcessStore;
 pub use lease::{Lease, OtherLease};

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::clock::micros;
-use super::entry::{Entry, Remaining};
-use super::epoch::TagEpoch;
+use super::entry::{Entry, Remaining, TagEpoch};
 use crate::key::Digest;
 
 /// The current state of a tag.

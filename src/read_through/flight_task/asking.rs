@@ -10,16 +10,14 @@ use super::carried::{AskedFallback, FlightHold, FlightMemory, GrantedLease, Purp
 use crate::codec::Codec;
 use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Leader, Phase};
-use crate::jitter::jitter;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core::{self, Core};
 use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
-use crate::read_through::fallback::StaleFallback;
 use crate::read_through::job::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory, Record};
-use crate::stats::{CommitEvent, StoreFailure};
+use crate::stats::{CommitEvent, LeaseEvent, StoreFailure};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Marker, OtherLease, Remaining,
@@ -148,11 +146,7 @@ where
 
     /// Set if an early refresh of a fresh entry is due and there is a request to load with.
     fn due(&self, entry: &Entry) -> Option<Accept> {
-        let freshness = &self.core.policy.freshness;
-        let left =
-            entry.fresh_for().filter(|_| freshness.early.is_some() && self.job.is_there())?;
-        let is_due = freshness.is_due_early(entry.load_time(), left, jitter());
-        is_due.then(|| Accept::Other { than: entry.fence() })
+        self.core.due_early(entry).filter(|_| self.job.is_there())
     }
 
     fn busy(
@@ -169,6 +163,7 @@ where
             (Accept::Nothing, None) => Accept::Fresh,
             (accept, _) => accept,
         };
+        self.core.statistics.lease(LeaseEvent::Busy);
         let fallback = self.fallback(asked, stale);
         let meanwhile = self.meanwhile(fallback.as_ref());
         let memory = Memory { accept, fallback, ..memory };
@@ -184,6 +179,7 @@ where
         probe: Option<&Failure>,
         memory: FlightMemory,
     ) -> TaskEvent {
+        self.core.statistics.lease(LeaseEvent::Granted);
         let is_value = |entry: &Entry| entry.as_marker().is_none();
         let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
         let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::flight::Generation;
-use crate::read_through::fallback::StaleFallback;
-use crate::read_through::outcome::Outcome;
+use crate::read_through::outcome::{Outcome, StaleFallback};
 use crate::read_through::step::{self, LeaseHold, Memory, Payload};
 use crate::stats::LoadReason;
 use crate::store::{Accept, Draft, Failure, Lease, OtherLease};

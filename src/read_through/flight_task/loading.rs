@@ -5,20 +5,23 @@ use std::future::pending;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::asking::Scope;
 use super::carried::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose};
 use crate::codec::Codec;
-use crate::flight::{Generation, Leader, Phase, To};
+use crate::error::CacheError;
+use crate::flight::{Generation, Leader, Phase};
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::read_through::core::Core;
 use crate::read_through::failure_cache::FailureKind;
 use crate::read_through::job::Loader;
 use crate::read_through::load::{LoaderAnswer, load};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
-use crate::read_through::step::{AnswerOf, LeaseHold, LoadAnswer, Record};
-use crate::read_through::verdict::{Known, Remember, Said, Share, Verdict, verdict};
+use crate::read_through::step::{
+    AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
+    verdict,
+};
 use crate::stats::{LeaseEvent, LoadReason, StoreFailure};
 use crate::status::BypassReason;
 use crate::store::{Draft, Failure, Renew};
@@ -54,7 +57,10 @@ where
         if !job.is_there() {
             return None;
         }
-        let _permit = self.permit().await?;
+        let _permit = match self.permit().await {
+            Ok(permit) => permit,
+            Err(refused) => return refused,
+        };
         let job = job.take()?;
         let known = self.known();
         leader.enter(Phase::Loading);
@@ -74,25 +80,36 @@ where
     }
 
     /// A permit for a load without a lease, which may have to wait for one. A load under a lease
-    /// needs none: `Some(None)`. `None` if no waiter is left.
-    async fn permit(&self) -> Option<Option<OwnedSemaphorePermit>> {
-        let Scope { core, leader, .. } = self.scope;
+    /// needs none. Or what the flight ends with instead: nothing if no waiter is left.
+    async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Option<AnswerOf<Carried>>> {
+        let Scope { core, leader, purpose, .. } = self.scope;
         if matches!(self.hold, LeaseHold::Lease(_)) {
-            return Some(None);
+            return Ok(None);
         }
         if leader.is_empty() {
             // The answer would not be stored.
-            return None;
+            return Err(None);
         }
         let permits = &core.loads.uncached_permits;
         if let Some(permit) = permits.try_acquire() {
-            return Some(Some(permit));
+            return Ok(Some(permit));
         }
         leader.enter(Phase::Queueing);
-        tokio::select! {
-            permit = permits.acquire() => permit.map(Some),
-            () = leader.abandoned() => None,
-        }
+        let max_wait = match purpose {
+            Purpose::Uncached => core.policy.max_wait(),
+            // The waits of its callers run out.
+            _ => Duration::MAX,
+        };
+        let permit = tokio::select! {
+            permit = timeout(max_wait, permits.acquire()) => permit.ok().flatten(),
+            () = leader.abandoned() => return Err(None),
+        };
+        permit.map(Some).ok_or_else(|| {
+            let most = core.policy.bounds.uncached_loads;
+            let error = Outcome::Failed(CacheError::too_many_loads(leader.key(), most));
+            let (began, share) = (leader.generation(), Share::All);
+            Some(LoadAnswer { began, outcome: error, share, record: None, fallback: None })
+        })
     }
 
     /// Which failures its own is one of.
@@ -106,7 +123,7 @@ where
     /// What is known of the key before the load. Under a lease the store's count of failures holds,
     /// since it includes the loads of other processes. A failure that the store does not know counts
     /// too.
-    fn known(&self) -> Known {
+    fn known(&self) -> KnownOfKey {
         let Scope { core, leader, .. } = self.scope;
         let key = leader.key().digest();
         let earlier = core.loads.failures.get(key, self.kind(), leader.types());
@@ -123,20 +140,20 @@ where
         };
         let windows = core.policy.failures.windows;
         let shares_failures = self.kind() == FailureKind::Shared && !windows.first.is_zero();
-        Known { failures, replaces, shares_failures }
+        KnownOfKey { failures, replaces, shares_failures }
     }
 
     /// Remembers what the answer says of its key, and says what is done with it.
     fn judge(
         &self,
         answer: LoaderAnswer,
-        known: Known,
+        known: KnownOfKey,
         began: Generation,
         took: Duration,
     ) -> AnswerOf<Carried> {
         let Verdict { share, is_stored, remember } = verdict(answer.said, known);
         let outcome = answer.outcome.clone().from(self.origin());
-        let has_failed = answer.draft.is_none() && answer.said != Said::Unconfirmed;
+        let has_failed = answer.draft.is_none() && answer.said != AnswerKind::Unconfirmed;
         let fallback = self.fallback.filter(|_| has_failed);
         let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
         let record = match (remember, share) {
@@ -157,13 +174,13 @@ where
         LoadAnswer { began, outcome, share, record: record.filter(|_| is_stored), fallback }
     }
 
-    fn succeeded(&self, said: Said) {
+    fn succeeded(&self, said: AnswerKind) {
         let Scope { core, leader, .. } = self.scope;
         let key = leader.key();
         core.loads.failures.forget(key.digest());
         match said {
-            Said::PrivateKey => core.note_private(key),
-            Said::PrivateOnce => {}
+            AnswerKind::PrivateKey => core.note_private(key),
+            AnswerKind::PrivateOnce => {}
             _ => core.loads.private_keys.note_shared(&key.digest()),
         }
     }
@@ -227,7 +244,7 @@ async fn complete_others(leader: &Leader<Outcome>, failure: Option<Outcome>) -> 
         return pending().await;
     };
     loop {
-        leader.complete(To::Others, failure.clone());
+        leader.complete(|_, opener| !opener, failure.clone());
         leader.joined(false).await;
     }
 }

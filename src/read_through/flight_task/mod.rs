@@ -23,14 +23,13 @@ use super::core::Core;
 use super::job::{LentJob, Loader};
 use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
-use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Memory, Step, WaiterAction};
-use super::verdict::Share;
+use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Memory, Share, Step, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;
-use crate::flight::{Generation, Leader, Phase, To};
+use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
-use crate::stats::{LeaseEvent, LoadReason, RefreshEvent, WakeEvent};
+use crate::stats::{LoadReason, RefreshEvent, WakeEvent};
 use crate::store::{Claim, OtherLease, Watch};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
@@ -147,17 +146,19 @@ where
     fn act(&self, action: WaiterAction<Carried>) {
         let leader = &self.scope.leader;
         match action {
-            WaiterAction::Complete(to, outcome) => leader.complete(to, outcome),
+            WaiterAction::Complete(to, outcome) => {
+                leader.complete(|joined, opener| to.is_for(&joined, opener), outcome);
+            }
             WaiterAction::SetFallback(asked, stale) => {
                 leader.set_fallback(asked, stale);
                 leader.let_callers_look_up();
-                leader.complete(To::Since(asked), Outcome::LookUp);
+                leader.complete(|joined, _| joined >= asked, Outcome::LookUp);
             }
             WaiterAction::Detach(asked) => {
                 leader.run_in_the_background();
-                leader.complete(To::Since(asked), Outcome::LookUp);
+                leader.complete(|joined, _| joined >= asked, Outcome::LookUp);
             }
-            WaiterAction::Release => leader.complete(To::All, Outcome::PrivateKey),
+            WaiterAction::Release => leader.complete(|_, _| true, Outcome::PrivateKey),
             WaiterAction::ReleaseAtClose => leader.close_with(Outcome::PrivateOnce),
         }
     }
@@ -251,21 +252,17 @@ where
     fn count(&mut self, event: &TaskEvent) {
         self.count_pause(event);
         let Scope { core, leader, .. } = &self.scope;
-        let statistics = &core.statistics;
         match event {
             TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
-            TaskEvent::Busy { meanwhile, .. } => {
-                statistics.lease(LeaseEvent::Busy);
-                self.note_meanwhile(meanwhile);
-            }
-            TaskEvent::Granted { meanwhile, .. } => {
-                statistics.lease(LeaseEvent::Granted);
-                self.note_meanwhile(meanwhile);
+            // With a stale answer for every caller, the load is for none.
+            TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
+            | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. } => {
+                self.background.get_or_insert(LoadReason::Revalidation);
             }
             TaskEvent::LoadEnded { answer: Some(answer), .. } if self.background.is_some() => {
                 match has_failed(answer) {
-                    true => statistics.refresh_failed(leader.key(), error(&answer.outcome)),
-                    false => statistics.refresh(RefreshEvent::Succeeded),
+                    true => core.statistics.refresh_failed(leader.key(), error(&answer.outcome)),
+                    false => core.statistics.refresh(RefreshEvent::Succeeded),
                 }
             }
             _ => {}
@@ -298,13 +295,6 @@ where
             false => WakeEvent::Pause,
         };
         self.scope.core.statistics.wake(wake);
-    }
-
-    /// With a stale answer for every caller, the load is for none.
-    fn note_meanwhile(&mut self, meanwhile: &Meanwhile<Outcome>) {
-        if matches!(meanwhile, Meanwhile::Give(_)) {
-            self.background.get_or_insert(LoadReason::Revalidation);
-        }
     }
 
     /// Why it loads.

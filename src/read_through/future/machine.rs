@@ -19,7 +19,6 @@ use std::any::{Any, TypeId};
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -28,18 +27,16 @@ use tokio::time::Instant;
 use super::state::{AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone};
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
-use crate::flight::{Awaited, Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
-use crate::jitter::jitter;
+use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
 use crate::policy::AfterWait;
 use crate::read_through::core::{self, Core, Peeked};
-use crate::read_through::fallback::StaleFallback;
 use crate::read_through::flight_task::{FlightTask, Purpose};
 use crate::read_through::job::{Job, LentJob, Loader};
 use crate::read_through::load::load_alone;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::results::stale_reason;
 use crate::shared_error::SharedError;
@@ -209,19 +206,16 @@ where
     /// Serves an entry that was found, if it is usable, and starts a refresh if one is due.
     /// Otherwise joins.
     fn consider(&mut self, entry: Entry) -> State<S, Req> {
-        let (status, refresh) = match entry.fresh_for() {
-            _ if entry.as_marker().is_some() => return self.join(None),
-            _ if entry.serves_while_revalidating() => {
+        let (status, refresh) = match () {
+            () if entry.as_marker().is_some() => return self.join(None),
+            () if entry.serves_while_revalidating() => {
                 (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh))
             }
-            _ if !entry.is_fresh() => {
+            () if !entry.is_fresh() => {
                 self.fallback = Some(Box::new(StaleFallback::found(entry)));
                 return self.join(None);
             }
-            Some(left) if self.is_due_early(&entry, left) => {
-                (core::hit(&entry), Some(Accept::Other { than: entry.fence() }))
-            }
-            _ => (core::hit(&entry), None),
+            () => (core::hit(&entry), self.core.due_early(&entry)),
         };
         let Some(answer) = self.core.answer(&self.key, entry, status) else {
             return self.join(None);
@@ -230,11 +224,6 @@ where
             self.refresh(accept);
         }
         State::Answered(Some(answer))
-    }
-
-    fn is_due_early(&self, entry: &Entry, left: Duration) -> bool {
-        let freshness = &self.core.policy.freshness;
-        freshness.early.is_some() && freshness.is_due_early(entry.load_time(), left, jitter())
     }
 
     /// Refreshes the entry that answered this request, in the background. Does nothing if a flight
@@ -267,10 +256,10 @@ where
         self.wait(if forced { Purpose::ForceRefresh } else { Purpose::Answer }, store_failed)
     }
 
-    /// Opens or joins the uncached load of its key. Its wait is for a permit now.
+    /// Opens or joins the uncached load of its key.
     fn join_uncached(&mut self) -> State<S, Req> {
         self.is_uncached = true;
-        self.timer.wait_until(Instant::now().checked_add(self.core.policy.max_wait()), None);
+        self.timer.wait_until(None, None);
         self.wait(Purpose::Uncached, None)
     }
 
@@ -337,11 +326,12 @@ where
         self.fail(error.into())
     }
 
-    /// As many loads without a lease run as may run.
-    fn refuse_load(&mut self) -> State<S, Req> {
-        self.core.statistics.refuse(LimitEvent::UncachedLoads);
-        let most = self.core.policy.bounds.uncached_loads;
-        self.fail(CacheError::too_many_loads(&self.key, most).into())
+    /// Ends with an error of its flight, or because as many loads without a lease run as may run.
+    fn end_with(&mut self, error: CacheError) -> State<S, Req> {
+        if error.kind() == CacheErrorKind::Full {
+            self.core.statistics.refuse(LimitEvent::UncachedLoads);
+        }
+        self.fail(error.into())
     }
 
     /// `Waiting` has ended.
@@ -376,7 +366,7 @@ where
             }
             Outcome::PrivateKey | Outcome::PrivateOnce => self.load(BypassReason::NotKept),
             Outcome::LookUp => self.again(Self::look_up),
-            Outcome::Failed(error) => self.fail(error.into()),
+            Outcome::Failed(error) => self.end_with(error),
         }
     }
 
@@ -484,20 +474,20 @@ where
                 waiter.keep_running();
                 Some(stale)
             }
-            (Elapsed::Wait, State::Waiting(waiter, _)) => match waiter.phase() {
-                Phase::Loading if waiter.is_opener() || self.is_uncached => None,
-                _ => self.give_up(waiter),
-            },
+            (Elapsed::Wait, State::Waiting(waiter, _))
+                if waiter.is_opener() && waiter.phase() == Phase::Loading =>
+            {
+                None
+            }
+            (Elapsed::Wait, State::Waiting(waiter, _)) => self.give_up(waiter),
             (Elapsed::Deadline, State::Waiting(waiter, _)) => self
                 .serve_stale(Some(waiter), StaleReason::WaitRanOut)
-                .or_else(|| Some(self.time_out(late, waiter.awaited()))),
+                .or_else(|| Some(self.time_out(late, &waiter.awaited()))),
             (_, State::LookingUp { .. }) => {
                 finish_alone(mem::replace(state, State::Begun(Peeked::Miss)));
                 Some(match (elapsed, self.core.policy.wait.then()) {
                     (Elapsed::Deadline, _) => self.out_of_time(),
-                    (_, AfterWait::Fail) => {
-                        self.time_out(CacheErrorKind::WaitTimedOut, Awaited::Store)
-                    }
+                    (_, AfterWait::Fail) => self.time_out(CacheErrorKind::WaitTimedOut, STORE),
                     (_, AfterWait::Load) => self.join_uncached(),
                 })
             }
@@ -508,21 +498,21 @@ where
 
     /// When its wait has run out. `None` if a load runs by now and the wait is for that load's end.
     fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
-        if self.is_uncached {
-            return Some(self.refuse_load());
-        }
         if let Some(stale) = self.serve_stale(Some(waiter), StaleReason::WaitRanOut) {
             return Some(stale);
         }
         let wait = self.core.policy.wait;
         match (waiter.phase(), wait.then()) {
             (Phase::Loading, _) if wait.is_for_load() => None,
-            (Phase::Queueing, _) => Some(self.refuse_load()),
+            (Phase::Queueing, _) => {
+                let most = self.core.policy.bounds.uncached_loads;
+                Some(self.end_with(CacheError::too_many_loads(&self.key, most)))
+            }
             (_, AfterWait::Fail) if wait.is_fail_fast() => {
                 Some(self.fail(CacheError::contended(&self.key).into()))
             }
             (_, AfterWait::Fail) => {
-                Some(self.time_out(CacheErrorKind::WaitTimedOut, waiter.awaited()))
+                Some(self.time_out(CacheErrorKind::WaitTimedOut, &waiter.awaited()))
             }
             (_, AfterWait::Load) => {
                 self.job = Some(self.take_job()?);
@@ -533,10 +523,10 @@ where
 
     /// At its deadline, without a flight.
     fn out_of_time(&mut self) -> State<S, Req> {
-        self.time_out(CacheErrorKind::DeadlineExceeded, Awaited::Store)
+        self.time_out(CacheErrorKind::DeadlineExceeded, STORE)
     }
 
-    fn time_out(&mut self, kind: CacheErrorKind, awaited: Awaited) -> State<S, Req> {
+    fn time_out(&mut self, kind: CacheErrorKind, awaited: &str) -> State<S, Req> {
         let limit = match kind {
             CacheErrorKind::DeadlineExceeded => "by the deadline, after",
             _ => "after a wait of",
@@ -590,10 +580,7 @@ where
 impl<S, Req, C> PendingRequest<S, Req, C> {
     fn end(&self, event: RequestEvent) {
         self.span.end(event, self.begun);
-        match &self.options.noted {
-            Some(noted) => noted.note(event),
-            None => self.core.statistics.request(event),
-        }
+        self.core.count(&self.options, event);
     }
 }
 
@@ -604,3 +591,6 @@ impl<S, Req, C> Drop for PendingRequest<S, Req, C> {
         }
     }
 }
+
+/// What a request without a flight waits for.
+const STORE: &str = "the store has not answered";

@@ -115,16 +115,14 @@ where
         options: RequestOptions,
     ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
-            count(core, &options, RequestEvent::FailedMisuse);
-            let error = CacheError::key_too_long(&key);
-            return Self::settled((Err(error.into()), CacheStatus::Failed));
+            return Self::misused(core, &options, CacheError::key_too_long(&key));
         }
         let peeked = match options.is_forced {
             true => Peeked::Miss,
             false => core.peek::<S::Response>(&key, &options.tags),
         };
         if let Peeked::Hit(answer, fresh_for) = peeked {
-            count(core, &options, RequestEvent::HitLocal);
+            core.count(&options, RequestEvent::HitLocal);
             return Self { request: None, state: State::Hit(Some(answer), fresh_for) };
         }
         Self::pending::<E>(core, key, service, request, options, peeked)
@@ -143,19 +141,22 @@ where
         let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
             Err(many) => {
-                count(core, &options, RequestEvent::FailedMisuse);
-                let error = CacheError::too_many_tags(&key, many);
-                return Self::settled((Err(error.into()), CacheStatus::Failed));
+                return Self::misused(core, &options, CacheError::too_many_tags(&key, many));
             }
         };
-        let options = on_time(options);
+        // Moved to when the wait has to end.
+        let options = RequestOptions { deadline: options.deadline.map(answer_by), ..options };
         let job = Job { service: service.clone(), request };
         let types = TypeId::of::<(C::Kept, E)>();
         let request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
         Self { request: Some(request), state: State::Begun(peeked) }
     }
 
-    #[inline]
+    fn misused(core: &Core<C>, options: &RequestOptions, error: CacheError) -> Self {
+        core.count(options, RequestEvent::FailedMisuse);
+        Self::settled((Err(error.into()), CacheStatus::Failed))
+    }
+
     fn settled(answer: AnswerWithStatus<S::Response, S::Error>) -> Self {
         Self { request: None, state: State::Answered(Some(answer)) }
     }
@@ -234,20 +235,6 @@ where
         }
         self.poll_answer(cx).map(|(answer, _)| answer)
     }
-}
-
-/// Counts a request that is answered at once, or notes its end if it is a part of another one.
-#[inline]
-fn count<C>(core: &Core<C>, options: &RequestOptions, event: RequestEvent) {
-    match &options.noted {
-        Some(noted) => noted.note(event),
-        None => core.statistics.request(event),
-    }
-}
-
-/// The same options, with the deadline moved to when the wait has to end.
-fn on_time(options: RequestOptions) -> RequestOptions {
-    RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
 /// The answer to a request without a key at its deadline.

@@ -6,11 +6,10 @@ use super::payload::{
 use super::rules::{Rules, Serves, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Age, Message, StoredEntry, ToldValue, Violated, World};
-use crate::flight::To;
 use crate::read_through::step::{
-    Event, KnownFailure, LeaseHold, LoadAnswer, Meanwhile, Memory, Record, State,
+    AnswerKind, Event, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile, Memory, Record,
+    Share, State, Verdict, verdict,
 };
-use crate::read_through::verdict::{Known, Said, Share, Verdict, verdict};
 
 type ModelMemory = Memory<Wanted, ModelFallback>;
 
@@ -336,7 +335,7 @@ impl Successors<'_> {
     ) -> Result<(), Violated> {
         if let Some(failure) = meanwhile {
             let mut served = self.world.clone();
-            served.complete(self.flight().id, To::Others, failure)?;
+            served.complete(self.flight().id, |_, opener| !opener, failure)?;
             self.next.push(served);
         }
         let is_cancelled = self.rules.cancels || self.flight().kind == Kind::Uncached;
@@ -356,9 +355,9 @@ impl Successors<'_> {
         let began = self.flight().generations;
         for answer in self.rules.answers {
             let said = match answer {
-                Drafted::PrivateKey => Said::PrivateKey,
-                Drafted::PrivateOnce => Said::PrivateOnce,
-                _ => Said::Value,
+                Drafted::PrivateKey => AnswerKind::PrivateKey,
+                Drafted::PrivateOnce => AnswerKind::PrivateOnce,
+                _ => AnswerKind::Value,
             };
             let draft = match *answer {
                 Drafted::Value(_) => Drafted::Value(version),
@@ -370,7 +369,7 @@ impl Successors<'_> {
                 _ => Record::Marker(draft),
             };
             let record = is_stored.then_some(record);
-            let outcome = Given::Value { version, is_private: said != Said::Value };
+            let outcome = Given::Value { version, is_private: said != AnswerKind::Value };
             let answer = Some(LoadAnswer { began, outcome, share, record, fallback: None });
             self.happen(self.world.clone(), Event::LoadEnded { hold, answer, memory });
         }
@@ -379,7 +378,7 @@ impl Successors<'_> {
 
     /// What may be known of the key when a load ends. For an uncached load the process counts, and may
     /// know of a failure that the store does not know.
-    fn known(&self, hold: LeaseHold<Grant>) -> Vec<Known> {
+    fn known(&self, hold: LeaseHold<Grant>) -> Vec<KnownOfKey> {
         let kind = self.flight().kind;
         let (before, replaces) = match hold {
             LeaseHold::Lease(Grant { before, replaces, .. }) => (before, replaces),
@@ -390,27 +389,27 @@ impl Successors<'_> {
         let known = |before: u8| {
             let is_confirmed = before > 0 || self.rules.without == Without::SecondWitnesses;
             let shares_failures = kind == Kind::Answer;
-            Known { failures: u32::from(is_confirmed), replaces, shares_failures }
+            KnownOfKey { failures: u32::from(is_confirmed), replaces, shares_failures }
         };
         counts.map(known).collect()
     }
 
     /// A load that fails, because of its request or of the source, as far as this flight can tell.
-    fn fail_load(&mut self, hold: LeaseHold<Grant>, known: Known, memory: ModelMemory) {
+    fn fail_load(&mut self, hold: LeaseHold<Grant>, known: KnownOfKey, memory: ModelMemory) {
         if self.world.left.failed_loads == 0 {
             return;
         }
         let before = if let LeaseHold::Lease(Grant { before, .. }) = hold { before } else { 0 };
         let began = self.flight().generations;
         let ends: &[_] = match known.failures {
-            0 => &[Said::Failed, Said::TimedOut],
-            _ => &[Said::Failed],
+            0 => &[AnswerKind::Failed, AnswerKind::TimedOut],
+            _ => &[AnswerKind::Failed],
         };
         let stale = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
         for said in ends {
             let Verdict { share, is_stored, .. } = verdict(*said, known);
             let record = is_stored.then_some(Record::Failure(before));
-            let took_too_long = (*said == Said::TimedOut).then_some(began);
+            let took_too_long = (*said == AnswerKind::TimedOut).then_some(began);
             let outcome = Given::Failure { took_too_long };
             let mut failed = self.world.clone();
             failed.left.failed_loads -= 1;

@@ -2,7 +2,6 @@
 
 use super::payload::{Doing, Given, Grant, Kind, ModelFlight, Modelled, Wanted};
 use super::world::{Reader, Violated, World};
-use crate::flight::To;
 use crate::read_through::step::{Event, LeaseHold, Memory, State, WaiterAction};
 
 impl World {
@@ -36,7 +35,7 @@ impl World {
                 && flight == from.id
             {
                 let kind = from.kind;
-                // Nobody looks up for an uncached load.
+                // No caller looks up for an uncached load.
                 let opened = if kind == Kind::Uncached { u8::MAX } else { self.opened };
                 let again = Reader::Joining { required, opened, kind, store_failed: false };
                 *reader = if is_over(opener) { Reader::Over } else { again };
@@ -61,7 +60,9 @@ impl World {
     ) -> Result<(), Violated> {
         let id = self.flights[at].id;
         match action {
-            WaiterAction::Complete(to, given) => self.complete(id, to, given),
+            WaiterAction::Complete(to, given) => {
+                self.complete(id, |joined, opener| to.is_for(&joined, opener), given)
+            }
             WaiterAction::SetFallback(asked, stale) => {
                 let Given::Value { version, .. } = stale else {
                     return Err(Violated("a stale fallback is no value"));
@@ -104,11 +105,16 @@ impl World {
     }
 
     /// Completes some waiters. Fails if one must not get that outcome.
-    pub(super) fn complete(&mut self, id: u8, to: To<u8>, given: Given) -> Result<(), Violated> {
+    pub(super) fn complete(
+        &mut self,
+        id: u8,
+        to: impl Fn(u8, bool) -> bool,
+        given: Given,
+    ) -> Result<(), Violated> {
         let witnesses = self.witnesses;
         for reader in &mut self.readers {
             let Reader::Waiting { required, flight, joined, opener } = *reader else { continue };
-            if flight != id || !to.is_for(&joined, opener) {
+            if flight != id || !to(joined, opener) {
                 continue;
             }
             match given {

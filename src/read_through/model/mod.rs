@@ -45,8 +45,7 @@ use self::rules::Without;
 use self::scenarios::{Scenario, scenarios};
 use self::world::{READERS, Violated, World};
 use self::writing::settle_flight;
-use super::step::{self, Event, KnownFailure, LeaseHold, Meanwhile};
-use super::verdict::Share;
+use super::step::{self, Event, KnownFailure, LeaseHold, Meanwhile, Share};
 
 /// A walk through all states of a scenario.
 struct Walk {

@@ -99,8 +99,7 @@ impl World {
         world.readers[reader] = Reader::Over;
         if let (Some(wanted), None) = (refresh, flight) {
             let flight = world.open(process, kind, wanted);
-            flight.callers_look_up = true;
-            flight.is_in_background = true;
+            (flight.callers_look_up, flight.is_in_background) = (true, true);
         }
         next.push(world);
         Ok(())

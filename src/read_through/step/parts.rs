@@ -1,8 +1,5 @@
 //! The states of a flight, and the parts of its states, events and actions.
 
-use crate::flight::To;
-use crate::read_through::verdict::Share;
-
 /// What the protocol carries and never looks into.
 pub(crate) trait Payload: Sized {
     /// What waiters get.
@@ -148,6 +145,101 @@ pub(crate) enum Record<D, F> {
     Marker(D),
     /// A report of the failure.
     Failure(F),
+}
+
+/// What an answer of the loader says, as the codec and the rules of the program classify it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AnswerKind {
+    /// A value that callers may share.
+    Value,
+    /// A value that is private to the caller that loaded it, and so are the next ones.
+    PrivateKey,
+    /// A value that is private to the caller that loaded it this once.
+    PrivateOnce,
+    /// The source has failed, whatever was asked for.
+    SourceFailed,
+    /// The source has failed, or only this request. A load of another request can tell.
+    Failed,
+    /// The same: the load has reached its time limit.
+    TimedOut,
+    /// A failure of this request, or one that is over at once. Other requests load at once.
+    RequestFailed,
+    /// A failure of this load: for every request that waits for it, and no later one.
+    LoadFailed,
+    /// An answer that another one like it has to confirm. No stale answer replaces it.
+    Unconfirmed,
+}
+
+/// What is known of the key when its load has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KnownOfKey {
+    /// How many loads in a row had failed before.
+    pub(crate) failures: u32,
+    /// The store has a value that a marker would replace, or a failure that a marker would end.
+    pub(crate) replaces: bool,
+    /// Later callers share failures of this load. Those of a forced refresh and of an uncached load
+    /// put no key into cooldown, since both can be repeated at will.
+    pub(crate) shares_failures: bool,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Verdict {
+    pub(crate) share: Share,
+    /// The store gets the value, its marker or the failure.
+    pub(crate) is_stored: bool,
+    pub(crate) remember: Remember,
+}
+
+/// Which callers share an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Share {
+    /// Those that had joined before the load; if it is stored, before the commit.
+    Joined,
+    /// The one whose request was loaded.
+    Opener,
+    /// The same, and the others load individually.
+    PrivateKey,
+    /// The same, and those that remain at the end load individually.
+    PrivateOnce,
+    /// All that wait.
+    All,
+}
+
+/// What this process remembers of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Remember {
+    Nothing,
+    /// That the source works.
+    Success,
+    /// A failure that counts for the next one.
+    Failure,
+    /// A failure that later callers share.
+    Cooldown,
+}
+
+/// Which waiters are completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum To<G> {
+    /// The waiters that had joined before a generation. Later ones may have begun after an
+    /// invalidation that the value has missed.
+    Before(G),
+    /// All waiters. For errors, which cannot be out of date.
+    All,
+    /// The opener of the flight: for a private answer, or for an error that its request may have
+    /// caused.
+    Opener,
+}
+
+impl<G: PartialOrd> To<G> {
+    /// Whether a waiter that joined in this generation is one of them.
+    pub(crate) fn is_for(&self, joined: &G, opener: bool) -> bool {
+        match self {
+            Self::Before(generation) => joined < generation,
+            Self::All => true,
+            Self::Opener => opener,
+        }
+    }
 }
 
 /// An action on the waiters of a flight.

@@ -346,3 +346,39 @@ fn a_value_that_may_be_outdated_completes_no_later_waiter() {
         assert_eq!(step.actions, [WaiterAction::Complete(To::Before(4), "value")], "{event:?}");
     }
 }
+
+fn shared(said: AnswerKind, failures: u32) -> (Share, Remember) {
+    let known = KnownOfKey { failures, replaces: false, shares_failures: true };
+    let Verdict { share, remember, .. } = verdict(said, known);
+    (share, remember)
+}
+
+#[test]
+fn a_second_failure_confirms_the_first() {
+    for said in [AnswerKind::Failed, AnswerKind::Unconfirmed, AnswerKind::TimedOut] {
+        assert_eq!(shared(said, 0).1, Remember::Failure, "{said:?}");
+        assert_eq!(shared(said, 1).0, Share::All, "{said:?}");
+    }
+    assert_eq!(shared(AnswerKind::Failed, 0).0, Share::Opener);
+    assert_eq!(shared(AnswerKind::TimedOut, 0).0, Share::Joined);
+    assert_eq!(shared(AnswerKind::Failed, 1).1, Remember::Cooldown);
+}
+
+#[test]
+fn an_answer_that_was_given_begins_no_cooldown() {
+    assert_eq!(shared(AnswerKind::Unconfirmed, 9).1, Remember::Failure);
+}
+
+#[test]
+fn a_failure_of_one_load_or_request_is_not_remembered() {
+    assert_eq!(shared(AnswerKind::RequestFailed, 9), (Share::Opener, Remember::Nothing));
+    assert_eq!(shared(AnswerKind::LoadFailed, 0), (Share::All, Remember::Nothing));
+}
+
+#[test]
+fn a_failure_that_can_be_repeated_at_will_is_not_stored() {
+    let known = KnownOfKey { failures: 1, replaces: true, shares_failures: false };
+    assert!(!verdict(AnswerKind::SourceFailed, known).is_stored);
+    assert!(!verdict(AnswerKind::PrivateOnce, known).is_stored, "the marker would replace a value");
+    assert!(verdict(AnswerKind::PrivateKey, known).is_stored);
+}

@@ -12,8 +12,6 @@ const OPEN: &[&str] = &[
     "CacheClient",
     "Defaults",
     "FetchRequest",
-    "FlightTask",
-    "Flights",
     "HttpCacheLayer",
     "Leader",
     "LoaderAnswer",
