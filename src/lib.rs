@@ -104,7 +104,7 @@ pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, EntryHandle, read_through};
 pub use read_through::boxed::BoxResponseFuture;
-pub use read_through::future::{ResponseFuture, WithStatus};
+pub use read_through::future::ResponseFuture;
 pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;
 pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};

@@ -8,18 +8,14 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// Which tags the requests of a layer have.
 #[derive(Clone, Default)]
 pub(crate) struct TagRules {
-    /// A [`TagFunction`] of the layer's requests. The layer does not know their type, so it is of
-    /// any.
+    /// A [`TagsOf`] the layer's requests. The layer does not know their type, so it is of any.
     of_request: Option<Arc<dyn Any + Send + Sync>>,
     /// All requests have the [tag of clearable layers](Tag::everything).
     pub(super) is_clearable: bool,
 }
 
-/// A function of the program that gives the tags of a request.
-struct TagFunction<Req>(Box<TagsOf<Req>>);
-
-/// It may give too many.
-type TagsOf<Req> = dyn Fn(&Req) -> Tags + Send + Sync;
+/// A function of the program that gives the tags of a request. It may give too many.
+type TagsOf<Req> = Box<dyn Fn(&Req) -> Tags + Send + Sync>;
 
 impl TagRules {
     /// Sets the function, for requests of one type.
@@ -30,7 +26,7 @@ impl TagRules {
         T: IntoIterator<Item = Tag>,
     {
         let tags_of = move |request: &Req| Tags::unbounded(tags_of(request));
-        self.of_request = Some(Arc::new(TagFunction(Box::new(tags_of))));
+        self.of_request = Some(Arc::new(Box::new(tags_of) as TagsOf<Req>));
     }
 
     /// The tags of a request, with those of its options. Not called for hits in this process, since
@@ -45,9 +41,9 @@ impl TagRules {
 
     /// What the layer is told about a request. These may be too many.
     pub(super) fn told<Req: 'static>(&self, request: &Req) -> Tags {
-        let function = self.of_request.as_ref();
-        let function = function.and_then(|it| it.downcast_ref::<TagFunction<Req>>());
-        function.map_or_else(Tags::none, |TagFunction(tags_of)| tags_of(request))
+        let tags_of = self.of_request.as_ref();
+        let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
+        tags_of.map_or_else(Tags::none, |tags_of| tags_of(request))
     }
 
     /// These tags, and that of clearable layers if this is one.

@@ -10,7 +10,7 @@ use bellwether::store::{self, Store};
 use bellwether::{
     BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Digest, Error, Handle,
     Json, Key, LoadLocation, MemoryStore, ReadThrough, ReadThroughLayer, ResponseFuture,
-    StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
+    StoreError, StoreErrorKind, Wait, WhenAbandoned,
 };
 use bellwether_redis::{RedisOptions, RedisStats, RedisStore};
 use bellwether_testkit::caches::{
@@ -287,12 +287,14 @@ async fn nothing_that_is_kept_is_shown_by_debug() {
 }
 
 fn is_sendable<T: Send>() {}
+fn is_sendable_value<T: Send>(_: &T) {}
 fn is_public<T: Send + Sync + Debug>() {}
 
 #[test]
 fn a_request_can_be_sent_to_another_thread() {
     is_sendable::<ResponseFuture<Loader, u64, Json>>();
-    is_sendable::<WithStatus<Loader, u64, Json>>();
+    let with_status = ResponseFuture::<Loader, u64, Json>::with_status;
+    _ = |request| is_sendable_value(&with_status(request));
     is_sendable::<Cached>();
 }
 

@@ -6,7 +6,7 @@ mod state;
 
 use std::any::TypeId;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -57,9 +57,11 @@ where
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
-    /// Waits for the answer and how it came about.
-    pub fn with_status(self) -> WithStatus<S, Req, C> {
-        WithStatus(self)
+    /// Waits for the answer and how it came about, with the same cancel safety.
+    pub fn with_status(
+        mut self,
+    ) -> impl Future<Output = (Result<S::Response, Error<S::Error>>, CacheStatus)> {
+        poll_fn(move |cx| self.poll_answer(cx))
     }
 
     /// Begins a request without a key: it bypasses the cache. Without a runtime there are no timers,
@@ -247,28 +249,5 @@ fn late<R, E>() -> AnswerWithStatus<R, E> {
 impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
-    }
-}
-
-/// The future of one request, which gives its [`CacheStatus`] beside the answer. Made by
-/// [`ResponseFuture::with_status`], with the same cancel safety.
-#[must_use = "futures do nothing unless polled"]
-#[derive(Debug)]
-pub struct WithStatus<S, Req, C>(ResponseFuture<S, Req, C>)
-where
-    S: Service<Req>;
-
-impl<S, Req, C> Future for WithStatus<S, Req, C>
-where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
-    Req: Send + 'static,
-    C: Codec<S::Response>,
-{
-    type Output = (Result<S::Response, Error<S::Error>>, CacheStatus);
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_answer(cx)
     }
 }
