@@ -36,8 +36,9 @@ pub(super) async fn forward<S, ReqB, B>(
     why: &'static str,
 ) -> Response<CacheBody<B>>
 where
-    S: Service<Request<ReqB>, Response = Response<B>>,
+    S: Service<Request<ReqB>, Response = Response<B>, Future: Send> + Send + 'static,
     S::Error: Into<BoxError>,
+    ReqB: Send + 'static,
 {
     let has_conditions = rules::asks_if_modified(request.headers());
     let answered = client.load_alone(None, inner, request).await;
