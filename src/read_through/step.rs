@@ -156,7 +156,11 @@ pub(crate) struct Step<P: Payload> {
 /// The step after an event.
 pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
     match event {
-        Event::Found { asked, outcome, due, memory } => found(asked, outcome, due, memory),
+        Event::Found { asked, outcome, due: None, memory } => look_up_later(asked, outcome, memory),
+        Event::Found { asked, outcome, due: Some(accept), memory } => {
+            let state = State::Acquiring { memory: Memory { accept, ..memory } };
+            serve_meanwhile(asked, Meanwhile::Give(outcome), state)
+        }
         Event::Unreadable { accept, memory } | Event::Gone { accept, can_load: true, memory } => {
             ask_again(accept, memory)
         }
@@ -180,16 +184,22 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             let hold = LeaseHold::Lease(lease);
             serve_meanwhile(asked, meanwhile, State::Loading { hold, meanwhile: probe, memory })
         }
-        Event::InCooldown { failure, until } => in_cooldown(failure, until),
+        Event::InCooldown { failure, until: Some(until) } => {
+            cool_down(failure, until, LeaseHold::Nothing)
+        }
+        // The failure is for no later waiter.
+        Event::InCooldown { failure, until: None } => complete(To::All, failure, State::Closed),
         Event::InCooldownStale { asked, stale, until, memory } => {
             complete(To::Before(asked), stale, State::CoolingDownStale { until, memory })
         }
         Event::StoreFailed { error, known, hold, may_load, memory } => match known {
             known if may_load => load_unless_known(hold, known, memory),
             KnownFailure::Cooldown(failure, until) => cool_down(failure, until, hold),
-            _ => complete(To::All, error, give_up(hold)),
+            _ => complete(To::All, error, release(hold, None)),
         },
-        Event::Waited { memory } | Event::JoinedCooldownStale { memory } => ask(memory),
+        Event::Waited { memory } | Event::JoinedCooldownStale { memory } => {
+            go(State::Acquiring { memory })
+        }
         Event::LoadEnded { hold, answer, memory } => load_ended(hold, answer, memory),
         Event::WaitRanOut { memory } => {
             go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory })
@@ -202,38 +212,11 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             complete(To::Before(began), outcome, release_unacknowledged())
         }
         Event::JoinedCooldown { failure, until, hold } => cool_down(failure, until, hold),
-        Event::CooldownEnded { hold } => go(give_up(hold)),
+        Event::CooldownEnded { hold } => go(release(hold, None)),
         Event::Unacknowledged => go(release_unacknowledged()),
         Event::NoneRemain | Event::Gone { .. } | Event::Abandoned | Event::Released => {
             go(State::Closed)
         }
-    }
-}
-
-fn found<P: Payload>(
-    asked: P::Generation,
-    outcome: P::Outcome,
-    due: Option<P::Accept>,
-    memory: Memory<P::Accept, P::Fallback>,
-) -> Step<P> {
-    let Some(accept) = due else {
-        return look_up_later(asked, outcome, memory);
-    };
-    let state = State::Acquiring { memory: Memory { accept, ..memory } };
-    Step {
-        actions: vec![
-            WaiterAction::Complete(To::Before(asked), outcome),
-            WaiterAction::Detach(asked),
-        ],
-        state,
-    }
-}
-
-/// Without an end of the cooldown, the failure is for no later waiter.
-fn in_cooldown<P: Payload>(failure: P::Outcome, until: Option<P::Moment>) -> Step<P> {
-    match until {
-        Some(until) => cool_down(failure, until, LeaseHold::Nothing),
-        None => complete(To::All, failure, State::Closed),
     }
 }
 
@@ -248,11 +231,7 @@ fn look_up_later<P: Payload>(
 
 /// Asks for another entry than the one that is not usable.
 fn ask_again<P: Payload>(accept: P::Accept, memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
-    ask(Memory { accept, ..memory })
-}
-
-fn ask<P: Payload>(memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
-    go(State::Acquiring { memory })
+    go(State::Acquiring { memory: Memory { accept, ..memory } })
 }
 
 fn serve_meanwhile<P: Payload>(
@@ -298,7 +277,7 @@ fn load_ended<P: Payload>(
     memory: Memory<P::Accept, P::Fallback>,
 ) -> Step<P> {
     let Some(LoadAnswer { began, outcome, share, record, fallback }) = answer else {
-        return go(give_up(hold));
+        return go(release(hold, None));
     };
     let state = match (hold, record) {
         (LeaseHold::Lease(lease), Some(Record::Value(draft))) => {
@@ -352,10 +331,7 @@ pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
     Verdict { share, is_stored, remember }
 }
 
-fn give_up<P: Payload>(hold: LeaseHold<P::Lease>) -> State<P> {
-    release(hold, None)
-}
-
+/// Releases a lease that this flight has, or may have.
 fn release<P: Payload>(
     hold: LeaseHold<P::Lease>,
     record: Option<Record<P::Draft, P::Failure>>,

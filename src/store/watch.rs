@@ -24,7 +24,7 @@ struct KeyWatch {
     changes: Arc<Changes>,
     /// How many of them were reported already.
     known: u64,
-    watchers: Arc<Registry>,
+    watchers: Watchers,
     digest: Digest,
 }
 
@@ -101,14 +101,8 @@ impl Drop for KeyWatch {
 }
 
 /// All watches of one store in this process, for implementations of stores.
-#[derive(Clone, Debug, Default)]
-pub struct Watchers(Arc<Registry>);
-
-#[derive(Default)]
-struct Registry {
-    /// Guards the keys only: held for a map operation, never across an `.await` or a notification.
-    keys: Mutex<HashMap<Digest, Watched>>,
-}
+#[derive(Clone, Default)]
+pub struct Watchers(Arc<Mutex<HashMap<Digest, Watched>>>);
 
 #[derive(Default)]
 struct Watched {
@@ -160,13 +154,13 @@ impl Changes {
 impl Watchers {
     /// A watch of one key.
     pub fn watch(&self, digest: Digest) -> Watch {
-        let mut keys = self.0.keys();
+        let mut keys = self.keys();
         let watched = keys.entry(digest).or_default();
         watched.watches += 1;
         let changes = Arc::clone(&watched.changes);
         drop(keys);
         let known = changes.told().count;
-        let key_watch = KeyWatch { changes, known, watchers: Arc::clone(&self.0), digest };
+        let key_watch = KeyWatch { changes, known, watchers: self.clone(), digest };
         Watch { key_watch: Some(key_watch), is_interrupted: false }
     }
 
@@ -181,7 +175,7 @@ impl Watchers {
     }
 
     fn tell_of(&self, digest: &Digest, entry: Option<Box<Entry>>) {
-        let changes = self.0.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
+        let changes = self.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
             changes.tell(entry);
         }
@@ -190,13 +184,13 @@ impl Watchers {
     /// Notifies all watches: it is not known what has changed, or messages may have been lost.
     pub fn tell_all(&self) {
         let all: Vec<_> =
-            self.0.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();
+            self.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();
         all.iter().for_each(|changes| changes.tell(None));
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
     pub fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
-        let keys = self.0.keys();
+        let keys = self.keys();
         let told = keys.iter().filter(|(key, _)| is_told(key));
         let told: Vec<_> = told.map(|(_, watched)| Arc::clone(&watched.changes)).collect();
         drop(keys);
@@ -205,24 +199,23 @@ impl Watchers {
 
     /// How many keys are watched.
     pub fn len(&self) -> usize {
-        self.0.keys().len()
+        self.keys().len()
     }
 
     /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
 
-impl Registry {
+    /// Guards the keys only: held for a map operation, never across an `.await` or a notification.
     fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Watched>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for Watchers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("watched", &self.keys().len()).finish()
+        f.debug_struct("Watchers").field("watched", &self.len()).finish()
     }
 }
 

@@ -206,16 +206,16 @@ where
     /// Serves an entry that was found, if it is usable, and starts a refresh if one is due.
     /// Otherwise joins.
     fn consider(&mut self, entry: Entry) -> State<S, Req> {
-        let (status, refresh) = match () {
-            () if entry.as_marker().is_some() => return self.join(None),
-            () if entry.serves_while_revalidating() => {
-                (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh))
-            }
-            () if !entry.is_fresh() => {
-                self.fallback = Some(Box::new(StaleFallback::found(entry)));
-                return self.join(None);
-            }
-            () => (core::hit(&entry), self.core.due_early(&entry)),
+        let is_revalidated = entry.serves_while_revalidating();
+        if entry.as_marker().is_some() {
+            return self.join(None);
+        } else if !entry.is_fresh() && !is_revalidated {
+            self.fallback = Some(Box::new(StaleFallback::found(entry)));
+            return self.join(None);
+        }
+        let (status, refresh) = match is_revalidated {
+            true => (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh)),
+            false => (core::hit(&entry), self.core.due_early(&entry)),
         };
         let Some(answer) = self.core.answer(&self.key, entry, status) else {
             return self.join(None);
@@ -312,14 +312,13 @@ where
     }
 
     fn refuse(&mut self, full: Full) -> State<S, Req> {
-        let key = &self.key;
         let bounds = self.core.policy.bounds;
-        let (error, limit) = match full {
+        let (limit, error) = match full {
             Full::Flights => {
-                (CacheError::too_many_flights(key, bounds.flights), LimitEvent::Flights)
+                (LimitEvent::Flights, CacheError::too_many_flights(&self.key, bounds.flights))
             }
             Full::Waiters => {
-                (CacheError::too_many_waiters(key, bounds.waiters), LimitEvent::Waiters)
+                (LimitEvent::Waiters, CacheError::too_many_waiters(&self.key, bounds.waiters))
             }
         };
         self.core.statistics.refuse(limit);
