@@ -99,13 +99,8 @@ impl<L> Leader<L> {
         lock(&self.flight().state).slots.iter().any(|(_, slot)| is_late(slot))
     }
 
-    /// Lets callers read the store themselves from now on. They join only if they find nothing
-    /// usable.
-    pub(crate) fn let_callers_look_up(&self) {
-        lock(&self.flight().state).callers_look_up = true;
-    }
-
-    /// The same, and lets the flight go on without waiters.
+    /// Lets callers read the store themselves from now on, and the flight go on without waiters. They
+    /// join only if they find nothing usable.
     pub(crate) fn run_in_the_background(&self) {
         self.flight().run_in_the_background();
     }
@@ -118,9 +113,13 @@ impl<L> Leader<L> {
         drop(earlier);
     }
 
-    /// Sets a stale fallback for the waiters that joined before a generation.
+    /// Sets a stale fallback for the waiters that joined before a generation. Lets callers read the
+    /// store themselves from now on.
     pub(crate) fn set_fallback(&self, generation: Generation, answer: L) {
-        let earlier = lock(&self.flight().state).fallback.replace((generation, answer));
+        let mut state = lock(&self.flight().state);
+        state.callers_look_up = true;
+        let earlier = state.fallback.replace((generation, answer));
+        drop(state);
         // After the lock: it may be of any type.
         drop(earlier);
     }

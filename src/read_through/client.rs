@@ -14,7 +14,6 @@ use super::load;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
 use super::step::AnswerKind;
-use crate::box_future::BoxFuture;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
@@ -117,7 +116,7 @@ impl<C> CacheClient<C> {
         key: Option<&Key>,
         loader: S,
         request: Req,
-    ) -> BoxFuture<'static, Result<Result<S::Response, S::Error>, CacheError>>
+    ) -> load::AloneLoad<S::Response, S::Error>
     where
         S: Service<Req, Future: Send> + Send + 'static,
         Req: Send + 'static,

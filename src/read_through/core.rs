@@ -23,7 +23,7 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
-use crate::status::{CacheStatus, StaleReason};
+use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Claim, Decoded, Entry, Peek, Store};
 use crate::tag::Tags;
 
@@ -215,13 +215,13 @@ impl<C> Core<C> {
     pub(crate) fn bypass_answer<R, E>(
         &self,
         key: &Key,
-        loaded: Result<R, E>,
-        status: CacheStatus,
+        loaded: Result<Result<R, E>, CacheError>,
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,
         E: Into<BoxError> + Send + Sync + 'static,
     {
+        let status = CacheStatus::Bypass(BypassReason::NotKept);
         let shown = |response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
@@ -229,9 +229,10 @@ impl<C> Core<C> {
         };
         let answer = match loaded {
             // A panic of the codec counts as one of the loader, as in a flight.
-            Ok(response) => catch_unwind(AssertUnwindSafe(|| shown(response)))
+            Ok(Ok(response)) => catch_unwind(AssertUnwindSafe(|| shown(response)))
                 .map_err(|_| CacheError::loader_panicked(Some(key)).into()),
-            Err(error) => Err(self.errors.error(error)),
+            Ok(Err(error)) => Err(self.errors.error(error)),
+            Err(panicked) => Err(panicked.into()),
         };
         (answer, status)
     }

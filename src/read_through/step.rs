@@ -119,13 +119,14 @@ pub(crate) enum Event<P: Payload> {
     Waited { memory: Memory<P::Accept, P::Fallback> },
     /// The last waiter left during a wait for another process.
     Abandoned,
-    /// The load has ended. Without an answer if there was no request to load with, or if it was
-    /// cancelled, since all waiters had left.
+    /// The load has ended.
     LoadEnded {
         hold: LeaseHold<P::Lease>,
-        answer: Option<LoadAnswer<P::Outcome, P::Generation, P::Draft, P::Failure>>,
+        answer: LoadAnswer<P::Outcome, P::Generation, P::Draft, P::Failure>,
         memory: Memory<P::Accept, P::Fallback>,
     },
+    /// There was no request to load with, or the load was cancelled, since all waiters had left.
+    NotLoaded { hold: LeaseHold<P::Lease> },
     /// The wait of callers for another load ran out, and they load without a lease (an uncached
     /// load). This begins a flight.
     WaitRanOut { memory: Memory<P::Accept, P::Fallback> },
@@ -212,7 +213,7 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             complete(To::Before(began), outcome, release_unacknowledged())
         }
         Event::JoinedCooldown { failure, until, hold } => cool_down(failure, until, hold),
-        Event::CooldownEnded { hold } => go(release(hold, None)),
+        Event::NotLoaded { hold } | Event::CooldownEnded { hold } => go(release(hold, None)),
         Event::Unacknowledged => go(release_unacknowledged()),
         Event::NoneRemain | Event::Gone { .. } | Event::Abandoned | Event::Released => {
             go(State::Closed)
@@ -273,12 +274,10 @@ fn cool_down<P: Payload>(
 
 fn load_ended<P: Payload>(
     hold: LeaseHold<P::Lease>,
-    answer: Option<AnswerOf<P>>,
+    answer: AnswerOf<P>,
     memory: Memory<P::Accept, P::Fallback>,
 ) -> Step<P> {
-    let Some(LoadAnswer { began, outcome, share, record, fallback }) = answer else {
-        return go(release(hold, None));
-    };
+    let LoadAnswer { began, outcome, share, record, fallback } = answer;
     let state = match (hold, record) {
         (LeaseHold::Lease(lease), Some(Record::Value(draft))) => {
             return go(State::Committing { lease, draft, began, outcome, memory });

@@ -73,26 +73,20 @@ where
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let tags = self.claim.tags().clone();
-        match self.core.store.lookup_tagged(self.leader.key().clone(), tags).await {
-            Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
-            Ok(_) => self.gone(memory.accept, memory),
-            Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::LaterLookup, &error);
+        let found = self.core.store.lookup_tagged(self.leader.key().clone(), tags).await;
+        if let Err(error) = &found {
+            self.core.statistics.store_failed(StoreFailure::LaterLookup, error);
+        }
+        let Some(entry) = found.ok().flatten().filter(Entry::is_fresh) else {
+            return self.gone(memory.accept, memory);
+        };
+        match self.value_of(&entry, memory.waited) {
+            Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry), memory },
+            // The next request may find the same marker: it is what the flight waited for.
+            None if memory.waited && entry.as_marker().is_some() => {
                 self.gone(memory.accept, memory)
             }
-        }
-    }
-
-    fn found_later(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
-        let other = Accept::Other { than: entry.fence() };
-        match entry.as_marker() {
-            // The next request may find the same marker: it is what the flight waited for.
-            Some(_) if memory.waited => self.gone(memory.accept, memory),
-            Some(_) => self.gone(other, memory),
-            None => match self.value_of(entry, memory.waited) {
-                Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(entry), memory },
-                None => self.gone(other, memory),
-            },
+            None => self.gone(Accept::Other { than: entry.fence() }, memory),
         }
     }
 
@@ -139,7 +133,8 @@ where
         }
     }
 
-    /// The value of an entry. After a wait it counts as loaded by another process meanwhile.
+    /// The value of an entry, if it has one. After a wait it counts as loaded by another process
+    /// meanwhile.
     fn value_of(&self, entry: &Entry, waited: bool) -> Option<Outcome> {
         self.outcome_of(entry, (!waited).then(|| core::hit(entry)))
     }

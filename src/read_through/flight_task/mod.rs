@@ -151,7 +151,6 @@ where
             }
             WaiterAction::SetFallback(asked, stale) => {
                 leader.set_fallback(asked, stale);
-                leader.let_callers_look_up();
                 leader.complete(|joined, _| joined >= asked, Outcome::LookUp);
             }
             WaiterAction::Detach(asked) => {
@@ -176,8 +175,10 @@ where
                 let cause = (self.load_reason(&hold), self.trigger());
                 let fallback = memory.fallback.as_ref();
                 let load = FlightLoad { scope: &self.scope, hold: &hold, fallback };
-                let answer = load.run(cause, meanwhile).await;
-                TaskEvent::LoadEnded { hold, answer, memory }
+                match load.run(cause, meanwhile).await {
+                    Some(answer) => TaskEvent::LoadEnded { hold, answer, memory },
+                    None => TaskEvent::NotLoaded { hold },
+                }
             }
             TaskState::Committing { lease, draft, began, outcome, memory } => {
                 scope.commit(lease.lease, draft, began, outcome, memory).await
@@ -259,7 +260,7 @@ where
             | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. } => {
                 self.background.get_or_insert(LoadReason::Revalidation);
             }
-            TaskEvent::LoadEnded { answer: Some(answer), .. } if self.background.is_some() => {
+            TaskEvent::LoadEnded { answer, .. } if self.background.is_some() => {
                 match has_failed(answer) {
                     true => core.statistics.refresh_failed(leader.key(), error(&answer.outcome)),
                     false => core.statistics.refresh(RefreshEvent::Succeeded),

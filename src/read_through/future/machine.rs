@@ -149,9 +149,10 @@ where
                     }
                 }
             }
-            State::Loading(load, why) => {
+            State::Loading(load) => {
                 if let Poll::Ready(answer) = load.as_mut().poll(cx) {
-                    return Poll::Ready(self.loaded(answer, *why));
+                    let answer = self.core.bypass_answer(&self.key, answer);
+                    return Poll::Ready(State::Answered(Some(answer)));
                 }
             }
             State::Keyless(..) | State::Hit(..) | State::Answered(_) => {
@@ -243,7 +244,7 @@ where
         self.bypassing =
             self.core.bypass(&self.key, &self.options).filter(|_| store_failed.is_none());
         if self.bypassing.is_some() {
-            return self.load(BypassReason::NotKept);
+            return self.load();
         }
         let policy = &self.core.policy;
         let slow = policy.slow_load.and_then(|slow| Instant::now().checked_add(slow));
@@ -363,7 +364,7 @@ where
                 self.waiting_since = Instant::now();
                 self.again(|it| it.join(None))
             }
-            Outcome::PrivateKey | Outcome::PrivateOnce => self.load(BypassReason::NotKept),
+            Outcome::PrivateKey | Outcome::PrivateOnce => self.load(),
             Outcome::LookUp => self.again(Self::look_up),
             Outcome::Failed(error) => self.end_with(error),
         }
@@ -428,19 +429,22 @@ where
     }
 
     /// Loads individually, without the cache.
-    fn load(&mut self, why: BypassReason) -> State<S, Req> {
+    fn load(&mut self) -> State<S, Req> {
         if self.timer.is_late() {
             return self.out_of_time();
         }
         if self.options.returns_bypass {
             let error = CacheError::contended(&self.key);
-            return State::Answered(Some((Err(error.into()), CacheStatus::Bypass(why))));
+            return State::Answered(Some((
+                Err(error.into()),
+                CacheStatus::Bypass(BypassReason::NotKept),
+            )));
         }
         self.timer.wait_until(None, None);
         match self.take_job() {
             Some(Job { service, request }) => {
                 let statistics = &self.core.statistics;
-                State::Loading(load_alone(service, request, Some(&self.key), statistics), why)
+                State::Loading(load_alone(service, request, Some(&self.key), statistics))
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
@@ -448,19 +452,6 @@ where
 
     fn take_job(&mut self) -> Option<Job<S, Req>> {
         self.job.take().or_else(|| self.lent.as_ref()?.take())
-    }
-
-    /// `Loading` has ended.
-    fn loaded(
-        &self,
-        answer: Result<Result<S::Response, S::Error>, CacheError>,
-        why: BypassReason,
-    ) -> State<S, Req> {
-        let status = CacheStatus::Bypass(why);
-        State::Answered(Some(match answer {
-            Ok(answer) => self.core.bypass_answer(&self.key, answer, status),
-            Err(panicked) => (Err(panicked.into()), status),
-        }))
     }
 
     /// What follows when a moment has come. `None` if it goes on as before. A flight goes on without

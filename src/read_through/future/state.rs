@@ -18,7 +18,7 @@ use crate::read_through::core::Peeked;
 use crate::read_through::load::AloneLoad;
 use crate::read_through::outcome::Outcome;
 use crate::stats::{CountedEvent, RequestEvent, Statistics};
-use crate::status::{BypassReason, CacheStatus};
+use crate::status::CacheStatus;
 use crate::store::{Entry, StoreFuture};
 use crate::trace::CallerSpan;
 
@@ -33,8 +33,8 @@ where
     LookingUp { answer: StoreFuture<Option<Entry>>, _alone: LoneLookup<Outcome> },
     /// Polls for the outcome of a flight.
     Waiting(Waiter<Outcome>, FailsFast),
-    /// Polls the loader itself, because the request bypasses the cache, for this reason.
-    Loading(AloneLoad<S::Response, S::Error>, BypassReason),
+    /// Polls the loader itself, because its key has private answers.
+    Loading(AloneLoad<S::Response, S::Error>),
     /// The same for a request without a key, which has nothing but that.
     Keyless(BoxFuture<'static, AnswerWithStatus<S::Response, S::Error>>),
     /// Answered from this process: the answer, and how much longer it is fresh. The next poll takes

@@ -340,7 +340,7 @@ impl Successors<'_> {
         }
         let is_cancelled = self.rules.cancels || self.flight().kind == Kind::Uncached;
         if is_cancelled && self.is_abandoned() {
-            self.happen(self.world.clone(), Event::LoadEnded { hold, answer: None, memory });
+            self.happen(self.world.clone(), Event::NotLoaded { hold });
         }
         let Some(version) = self.flight().read else {
             let mut read = self.world.clone();
@@ -370,7 +370,7 @@ impl Successors<'_> {
             };
             let record = is_stored.then_some(record);
             let outcome = Given::Value { version, is_private: said != AnswerKind::Value };
-            let answer = Some(LoadAnswer { began, outcome, share, record, fallback: None });
+            let answer = LoadAnswer { began, outcome, share, record, fallback: None };
             self.happen(self.world.clone(), Event::LoadEnded { hold, answer, memory });
         }
         Ok(())
@@ -418,7 +418,7 @@ impl Successors<'_> {
             let fallbacks = [None, stale.map(|stale| (Given::value(stale.version), stale.asked))];
             for fallback in &fallbacks[..1 + usize::from(stale.is_some())] {
                 let fallback = *fallback;
-                let answer = Some(LoadAnswer { began, outcome, share, record, fallback });
+                let answer = LoadAnswer { began, outcome, share, record, fallback };
                 self.happen(failed.clone(), Event::LoadEnded { hold, answer, memory });
             }
         }

@@ -144,8 +144,8 @@ impl World {
             State::LookingUp { late, .. } if !self.has_waiter(flight.id, |it, _| it >= *late) => {
                 Event::NoneRemain
             }
-            State::Loading { hold, memory, .. } => match self.refuses(flight, hold) {
-                true => Event::LoadEnded { hold: *hold, answer: None, memory: *memory },
+            State::Loading { hold, .. } => match self.refuses(flight, hold) {
+                true => Event::NotLoaded { hold: *hold },
                 false => return self.begin_load(at, state),
             },
             State::Acquiring { .. } | State::LookingUp { .. } | State::Committing { .. } => {

@@ -145,6 +145,7 @@ fn is_answer(event: &Event<Modelled>) -> bool {
     !matches!(
         event,
         Event::LoadEnded { .. }
+            | Event::NotLoaded { .. }
             | Event::WaitRanOut { .. }
             | Event::Told { .. }
             | Event::Waited { .. }
@@ -237,7 +238,8 @@ fn kind(event: &Event<Modelled>) -> &'static str {
         Event::Told { .. } => "told",
         Event::Waited { .. } => "waited",
         Event::Abandoned => "abandoned",
-        Event::LoadEnded { hold, answer, .. } => kind_of_end(hold, answer.as_ref()),
+        Event::LoadEnded { hold, answer, .. } => kind_of_end(hold, answer),
+        Event::NotLoaded { .. } => "not loaded",
         Event::WaitRanOut { .. } => "wait ran out",
         Event::Stored { .. } => "stored",
         Event::Superseded { .. } => "superseded",
@@ -250,8 +252,7 @@ fn kind(event: &Event<Modelled>) -> &'static str {
     }
 }
 
-fn kind_of_end(hold: &LeaseHold<Grant>, answer: Option<&ModelAnswer>) -> &'static str {
-    let Some(answer) = answer else { return "not loaded" };
+fn kind_of_end(hold: &LeaseHold<Grant>, answer: &ModelAnswer) -> &'static str {
     let is_leased = matches!(hold, LeaseHold::Lease(_));
     match (answer.outcome, answer.share) {
         (Given::Value { .. }, Share::PrivateKey) if is_leased => "loaded private key",

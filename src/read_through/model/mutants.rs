@@ -121,14 +121,14 @@ impl Mutant {
                 matches!(self, Self::GenerationsForStale | Self::GenerationsForSetFallbacks)
             }
             Event::InCooldownStale { .. } => self == Self::GenerationsForCooldowns,
-            Event::LoadEnded { hold, answer, .. } => self.is_about_end(*hold, answer.as_ref()),
+            Event::NotLoaded { hold: LeaseHold::Lease(_) } => self == Self::ReleaseOfAbandoned,
+            Event::LoadEnded { hold, answer, .. } => self.is_about_end(*hold, answer),
             _ => false,
         }
     }
 
-    fn is_about_end(self, hold: LeaseHold<Grant>, answer: Option<&ModelAnswer>) -> bool {
+    fn is_about_end(self, hold: LeaseHold<Grant>, answer: &ModelAnswer) -> bool {
         let is_leased = matches!(hold, LeaseHold::Lease(_));
-        let Some(answer) = answer else { return self == Self::ReleaseOfAbandoned && is_leased };
         match (answer.outcome, answer.share) {
             (Given::Value { .. }, Share::PrivateKey) => match self {
                 Self::PrivateAnswersOfUncached => !is_leased,

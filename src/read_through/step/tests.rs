@@ -199,25 +199,25 @@ fn ends(hold: LeaseHold<&'static str>) -> Vec<Row> {
     };
     let marker = Some(Record::Marker("marker"));
     let (marking, reporting) = (telling(marker), telling(REPORT));
-    let private = |share, record| ended(Some(loaded(share, record)));
+    let private = |share, record| ended(loaded(share, record));
     let release = to(To::Opener, "own", [WaiterAction::Release]);
     let release_at_close = || to(To::Opener, "own", [WaiterAction::ReleaseAtClose]);
-    let failed = |share| ended(Some(loaded(share, REPORT)));
-    let unreported = ended(Some(loaded(Share::All, None)));
+    let failed = |share| ended(loaded(share, REPORT));
+    let unreported = ended(loaded(Share::All, None));
     let instead = LoadAnswer { fallback: Some(("stale", 2)), ..loaded(Share::All, REPORT) };
     let opener = to(To::Opener, "own", []);
     let all = || to(To::All, "own", []);
     vec![
-        (ended(Some(value)), told, state),
+        (ended(value), told, state),
         (private(Share::PrivateKey, marker), release, marking.clone()),
         (private(Share::PrivateOnce, marker), release_at_close(), marking),
         (private(Share::PrivateOnce, None), release_at_close(), released(hold)),
         (failed(Share::Opener), opener, reporting.clone()),
         (failed(Share::Joined), before(4, "own"), reporting.clone()),
         (failed(Share::All), all(), reporting.clone()),
-        (ended(Some(instead)), before(2, "stale"), reporting),
+        (ended(instead), before(2, "stale"), reporting),
         (unreported, all(), released(hold)),
-        (ended(None), vec![], released(hold)),
+        (Event::NotLoaded { hold }, vec![], released(hold)),
     ]
 }
 
@@ -276,12 +276,13 @@ fn number(event: &Event<Words>) -> usize {
         Event::CooldownEnded { .. } => 22,
         Event::Told { .. } => 23,
         Event::WaitRanOut { .. } => 24,
+        Event::NotLoaded { .. } => 25,
     }
 }
 
 #[test]
 fn the_whole_protocol_is_this_table() {
-    let mut left_out: Vec<_> = (0..25).collect();
+    let mut left_out: Vec<_> = (0..26).collect();
     for (event, told, state) in table() {
         left_out.retain(|left| *left != number(&event));
         let step = next(event.clone());
@@ -320,7 +321,7 @@ fn nothing_is_closed_while_a_lease_may_be_ours() {
 fn a_failed_load_releases_its_lease_with_a_report() {
     for share in [Share::Opener, Share::Joined, Share::All] {
         for fallback in [None, Some(("stale", 2))] {
-            let answer = Some(LoadAnswer { fallback, ..loaded(share, REPORT) });
+            let answer = LoadAnswer { fallback, ..loaded(share, REPORT) };
             let ended = Event::LoadEnded { hold: LEASE, answer, memory: memory(false) };
             let step = next::<Words>(ended);
             assert_eq!(step.state, State::Releasing { lease: Some("lease"), record: REPORT });
@@ -337,7 +338,7 @@ fn a_value_that_may_be_outdated_completes_no_later_waiter() {
     let unleased =
         [LeaseHold::Nothing, LeaseHold::NotAsked, LeaseHold::Unacknowledged].map(|hold| {
             let value = loaded(Share::Joined, Some(Record::Value("draft")));
-            let answer = Some(LoadAnswer { outcome, ..value });
+            let answer = LoadAnswer { outcome, ..value };
             Event::LoadEnded { hold, answer, memory }
         });
     let events = [superseded, Event::CommitFailed { began, outcome }].into_iter().chain(unleased);
