@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use super::error_rules::ErrorRules;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
@@ -15,7 +17,6 @@ use super::orphaned::OrphanedClaims;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
-use super::uncached_permits::UncachedPermits;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
@@ -79,11 +80,12 @@ impl Loads {
         let abandoned = AbandonedLoads::new(bounds.abandoned_loads);
         let ConcurrencyBounds { waiters, flights, .. } = bounds;
         let flights = || Flights::new((flights, waiters), Arc::clone(&abandoned));
+        let permits = Semaphore::new(bounds.uncached_loads);
         let loads = Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Arc::new(UncachedPermits::new(bounds.uncached_loads)),
+            uncached_permits: Arc::new(UncachedPermits { permits, queued: Arc::default() }),
             failures: Arc::default(),
             private_keys: Arc::default(),
             orphaned: Arc::default(),
@@ -112,6 +114,36 @@ impl Loads {
     pub(crate) fn note_shared(&self, key: &Key) {
         self.failures.forget(key.digest());
         self.private_keys.note_shared(&key.digest());
+    }
+}
+
+/// The permits to load without a lease, for all services of one layer.
+pub(crate) struct UncachedPermits {
+    permits: Semaphore,
+    /// Cloned by each load that waits for one.
+    queued: Arc<()>,
+}
+
+impl UncachedPermits {
+    /// A permit, if one is left.
+    pub(crate) fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
+        self.permits.try_acquire().ok()
+    }
+
+    /// Waits for a permit. `None` is for a semaphore that was closed, which this one never is.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves the queue.
+    pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
+        let _queued = Arc::clone(&self.queued);
+        self.permits.acquire().await.ok()
+    }
+}
+
+impl Activity for UncachedPermits {
+    fn read(&self) -> CurrentStats {
+        let queued_loads = Arc::strong_count(&self.queued) as u64 - 1;
+        CurrentStats { queued_loads, ..CurrentStats::default() }
     }
 }
 

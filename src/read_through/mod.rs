@@ -105,4 +105,3 @@ mod request_tags;
 pub(crate) mod results;
 pub(crate) mod service;
 mod step;
-mod uncached_permits;

@@ -28,7 +28,7 @@
 //!                a first failure        complete the opener               Releasing
 //!                a confirmed failure    complete all                      Releasing
 //!                over the time limit    complete those before the load    Releasing
-//!                abandoned                                                Releasing
+//!                NotLoaded                                                Releasing
 //!  Committing    Stored                 complete those before the commit  LookingUp (later ones)
 //!                Superseded             complete those before the load    LookingUp (later ones)
 //!  LookingUp     NoneRemain                                               Closed
@@ -37,7 +37,7 @@
 //! ```
 //!
 //! When a flight is `Closed`, its remaining waiters ask again. "Release" tells waiters to load
-//! individually. The unit tests of this module have every row.
+//! individually. What an answer of the loader is worth to others is the [`verdict`] on it. The unit tests of this module have every row.
 
 mod parts;
 

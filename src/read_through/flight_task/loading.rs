@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::asking::Scope;
@@ -81,7 +81,7 @@ where
 
     /// A permit for a load without a lease, which may have to wait for one. A load under a lease
     /// needs none. Or what the flight ends with instead: nothing if no waiter is left.
-    async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Option<AnswerOf<Carried>>> {
+    async fn permit(&self) -> Result<Option<SemaphorePermit<'_>>, Option<AnswerOf<Carried>>> {
         let Scope { core, leader, purpose, .. } = self.scope;
         if matches!(self.hold, LeaseHold::Lease(_)) {
             return Ok(None);

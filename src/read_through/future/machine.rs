@@ -281,7 +281,7 @@ where
             Purpose::Answer | Purpose::Refresh(_) => (&loads.flights, &self.tags),
         };
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
-        let (id, span) = ((&self.key, self.types), self.span.caller());
+        let (id, span) = ((&self.key, self.types), &self.span.waits);
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
             Ok((waiter, None)) => {
                 self.listener.iter().for_each(|listener| listener(Phase::Waiting));
@@ -306,7 +306,7 @@ where
     ) -> FlightTask<S, Req, C> {
         let leader = Leader::new(opened, self.listener.clone());
         let opener = match self.has_asked {
-            true => self.span.caller().clone(),
+            true => self.span.waits.clone(),
             false => CallerSpan::current(),
         };
         FlightTask::new(Arc::clone(&self.core), leader, job, purpose, self.tags.clone(), opener)

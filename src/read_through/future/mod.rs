@@ -212,7 +212,7 @@ where
                 (_, Some(request)) => request,
                 (_, None) => unreachable!("without a request, it is answered or loads"),
             };
-            let span = request.span.own();
+            let span = request.span.own.clone();
             let _entered = span.enter();
             self.state = ready!(request.advance(&mut self.state, cx));
         }

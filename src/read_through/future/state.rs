@@ -135,8 +135,10 @@ const ANSWER: Duration = Duration::from_millis(10);
 /// The span in which a request waits: its own, or that of its caller if its own is off.
 #[derive(Default)]
 pub(super) struct RequestSpan {
-    caller: CallerSpan,
-    is_own: bool,
+    /// What is linked to the load, and what the load is a child of.
+    pub(super) waits: CallerSpan,
+    /// Its own span, to poll in it. Its caller's is entered by the caller.
+    pub(super) own: CallerSpan,
 }
 
 impl RequestSpan {
@@ -155,28 +157,16 @@ impl RequestSpan {
         );
         statistics.note_key(&span, key);
         let own = CallerSpan::of(span);
-        match own.is_none() {
-            true => Self { caller: CallerSpan::current(), is_own: false },
-            false => Self { caller: own, is_own: true },
-        }
-    }
-
-    /// What is linked to the load, and what the load is a child of.
-    pub(super) fn caller(&self) -> &CallerSpan {
-        &self.caller
-    }
-
-    /// Its own span, to poll in it. Its caller's is entered by the caller.
-    pub(super) fn own(&self) -> CallerSpan {
-        if self.is_own { self.caller.clone() } else { CallerSpan::default() }
+        let waits = if own.is_none() { CallerSpan::current() } else { own.clone() };
+        Self { waits, own }
     }
 
     /// Notes how the request that began then has ended.
     pub(super) fn end(&self, event: RequestEvent, begun: Instant) {
-        if self.is_own {
+        if !self.own.is_none() {
             let field = event.field();
             let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
-            let span = self.caller.span();
+            let span = self.own.span();
             span.record("outcome", outcome).record("detail", detail);
             let waited = begun.elapsed().as_millis();
             span.record("waited_ms", u64::try_from(waited).unwrap_or(u64::MAX));

@@ -44,7 +44,8 @@ pub(crate) enum State<P: Payload> {
         left: P::Span,
         memory: Memory<P::Accept, P::Fallback>,
     },
-    /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`.
+    /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`,
+    /// `NotLoaded`.
     Loading {
         hold: LeaseHold<P::Lease>,
         meanwhile: Option<P::Outcome>,
