@@ -215,9 +215,7 @@ fn kind(event: &Event<Modelled>) -> &'static str {
         Event::Busy { meanwhile: Meanwhile::Nothing, .. } => "busy",
         Event::Busy { meanwhile: Meanwhile::Give(_), .. } => "busy, stale",
         Event::Busy { meanwhile: Meanwhile::Fallback(..), .. } => "busy, stale fallback",
-        Event::Granted { probe: Some(_), meanwhile: Meanwhile::Give(_), .. } => {
-            "granted, stale, probe"
-        }
+        Event::Granted { probe: Some(_), meanwhile: Meanwhile::Give(_), .. } => "stale probe",
         Event::Granted { probe: Some(_), .. } => "granted, probe",
         Event::Granted { meanwhile: Meanwhile::Nothing, .. } => "granted",
         Event::Granted { meanwhile: Meanwhile::Give(_), .. } => "granted, stale",
