@@ -276,20 +276,13 @@ where
         if is_of_the_wait || !mem::take(&mut self.has_paused) {
             return;
         }
-        let has_ended = matches!(
+        let goes_on = matches!(
             event,
-            TaskEvent::Found { .. }
-                | TaskEvent::Told { .. }
-                | TaskEvent::PrivateKey { .. }
-                | TaskEvent::PrivateOnce { .. }
-                | TaskEvent::Uncacheable { .. }
-                | TaskEvent::Unreadable { .. }
-                | TaskEvent::InCooldown { .. }
-                | TaskEvent::InCooldownStale { .. }
+            TaskEvent::Busy { .. } | TaskEvent::Granted { .. } | TaskEvent::StoreFailed { .. }
         );
         let watch = &self.watch;
         let is_reported = !watch.is_silent() || watch.is_interrupted();
-        let wake = match has_ended && is_reported {
+        let wake = match !goes_on && is_reported {
             // It came just after the pause.
             true if watch.has_changed() => WakeEvent::Push,
             true => WakeEvent::MissedPush,

@@ -118,12 +118,8 @@ impl Timer {
 
 /// When a wait has to end so that its caller has the answer by the deadline.
 pub(super) fn answer_by(deadline: Instant) -> Instant {
-    deadline - margin(deadline.saturating_duration_since(Instant::now()))
-}
-
-/// How much earlier than the deadline a wait ends, with `left` until the deadline.
-fn margin(left: Duration) -> Duration {
-    (left / 10).clamp(TIMER, ANSWER).min(left / 2)
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline - (left / 10).clamp(TIMER, ANSWER).min(left / 2)
 }
 
 /// Timers have steps of 1 ms, so they may be as late, and a woken task takes time to run.
