@@ -18,7 +18,7 @@ use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, RequestEvent, RequestRecord, StoreFailure};
+use crate::stats::{CacheStats, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Store, Value};
 use crate::tag::Tags;
@@ -225,7 +225,7 @@ impl<C> CacheClient<C> {
             Peek::Unknown => match self.0.store.lookup(key.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.0.statistics.store_failed(StoreFailure::Lookup, &error);
+                    self.0.statistics.store_failed("the lookup counts as a miss", &error);
                     None
                 }
             },
@@ -302,7 +302,7 @@ impl<C> CacheClient<C> {
             }
             Ok(_) => None,
             Err(error) => {
-                self.0.statistics.store_failed(StoreFailure::Replacement, &error);
+                self.0.statistics.store_failed("an answer may not be stored", &error);
                 None
             }
         }
@@ -327,7 +327,7 @@ impl<C> CacheClient<C> {
             match committed.await {
                 Ok(outcome) => outcome == Commit::Stored,
                 Err(error) => {
-                    statistics.store_failed(StoreFailure::Replacement, &error);
+                    statistics.store_failed("an answer may not be stored", &error);
                     false
                 }
             }

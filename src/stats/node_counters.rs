@@ -1,7 +1,7 @@
 //! The recorder of what a node of a store was sent, and what came of it.
 
 use super::counters::Counters;
-use super::store_stats::{StoreErrorEvent, StoreErrorStats, event};
+use super::store_stats::StoreErrorStats;
 use crate::error::StoreErrorKind;
 
 /// What a node was sent, and what came of it.
@@ -17,7 +17,7 @@ const REDIRECTIONS: usize = 1;
 const CONNECTS: usize = 2;
 const OUTAGES: usize = 3;
 const ERRORS: usize = 4;
-const COUNT: usize = ERRORS + StoreErrorEvent::COUNT;
+const COUNT: usize = ERRORS + StoreErrorStats::COUNT;
 
 impl NodeCounters {
     /// It was sent so many requests.
@@ -32,7 +32,7 @@ impl NodeCounters {
 
     /// A request has failed.
     pub fn failed(&self, kind: StoreErrorKind) {
-        self.0.add(ERRORS + event(kind) as usize);
+        self.0.add(ERRORS + kind as usize);
     }
 
     /// An attempt to connect begins.

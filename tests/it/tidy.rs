@@ -86,7 +86,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("shared_error", &[]),
     // The macro lives at the root of the crate.
-    ("stats", &["error", "key", "log_throttle", "metric_table", "status", "trace"]),
+    ("stats", &["duration", "error", "key", "log_throttle", "metric_table", "status", "trace"]),
     ("status", &[]),
     (
         "store",

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bellwether::stats::{HistogramStats, TimeHistogram};
+use bellwether::stats::{Histogram, HistogramStats};
 use tokio::time::Instant;
 
 use super::error::{LockError, LockErrorKind};
@@ -83,7 +83,7 @@ pub(super) struct LockCounters {
     left: AtomicU64,
     /// In nanoseconds.
     waited: AtomicU64,
-    wait_times: TimeHistogram,
+    wait_times: Histogram,
     renewed: AtomicU64,
     renewals_failed: AtomicU64,
     lost: AtomicU64,

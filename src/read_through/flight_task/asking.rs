@@ -21,7 +21,6 @@ use crate::read_through::fallback::StaleFallback;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
-use crate::stats::StoreFailure;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker, OtherLease, Remaining};
 use crate::trace::LoadTrace;
@@ -50,7 +49,7 @@ where
                 self.led(asked, lease, stale, failures, probe.as_ref(), memory)
             }
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Lease, &error);
+                self.core.statistics.store_failed("loading without a lease", &error);
                 let hold = match error.kind() {
                     // The store was not asked.
                     StoreErrorKind::Down => LeaseHold::StoreDown,
@@ -72,7 +71,9 @@ where
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::LaterLookup, &error);
+                self.core
+                    .statistics
+                    .store_failed("the remaining waiters ask it themselves", &error);
                 self.gone(memory.accept, memory)
             }
         }

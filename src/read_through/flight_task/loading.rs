@@ -24,7 +24,7 @@ use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope};
 use crate::read_through::load::{LoadCause, LoaderAnswer};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
-use crate::stats::{LeaseEvent, StoreFailure};
+use crate::stats::LeaseEvent;
 use crate::status::BypassReason;
 use crate::store::{Claim, Commit, Draft, Failure, Marker, Renew, Value};
 use crate::tag::Tags;
@@ -255,7 +255,7 @@ where
             }
             Ok(Commit::Superseded) => TaskEvent::Superseded { began, outcome, memory },
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Commit, &error);
+                self.core.statistics.store_failed("a loaded answer may not be stored", &error);
                 TaskEvent::CommitFailed { began, outcome }
             }
         }
@@ -267,7 +267,10 @@ where
         match self.core.store.commit(granted.lease, marker.draft).await {
             Ok(_) => TaskEvent::Released,
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Marker, &error);
+                self.core.statistics.store_failed(
+                    "callers of other processes may wait for a private answer",
+                    &error,
+                );
                 TaskEvent::Unacknowledged
             }
         }
@@ -368,7 +371,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
                 statistics.lease_lost(lease.key());
                 return pending().await;
             }
-            Err(error) => statistics.store_failed(StoreFailure::Renewal, &error),
+            Err(error) => statistics.store_failed("a lease could not be renewed", &error),
         }
     }
 }

@@ -51,7 +51,7 @@ use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::results::stale_reason;
 use crate::read_through::uncached_load::load_uncached;
 use crate::shared_error::SharedError;
-use crate::stats::{LimitEvent, StoreFailure};
+use crate::stats::LimitEvent;
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 use crate::store::{Accept, Entry};
 use crate::tag::Tags;
@@ -214,7 +214,7 @@ where
             Ok(Some(entry)) => self.consider(entry),
             Ok(None) => self.join(None),
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Lookup, &error);
+                self.core.statistics.store_failed("the lookup counts as a miss", &error);
                 self.join(Some(error))
             }
         }

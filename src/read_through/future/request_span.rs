@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::field;
 
 use crate::key::Key;
-use crate::stats::{CountedEvent, RequestEvent, Statistics};
+use crate::stats::{RequestEvent, RequestStats, Statistics};
 use crate::trace::CallerSpan;
 
 /// The span in which a request waits: its own, or that of its caller if its own is off.
@@ -49,7 +49,7 @@ impl RequestSpan {
     /// Notes how the request that began then has ended.
     pub(super) fn end(&self, event: RequestEvent, begun: Instant) {
         if self.is_own {
-            let field = event.field();
+            let field = RequestStats::FIELDS[event as usize];
             let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
             let span = self.caller.span();
             span.record("outcome", outcome).record("detail", detail);
