@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error_rules::AnyError;
 use super::layer::{AN_HOUR, ReadThroughLayer};
-use crate::config_error::{ConfigError, duration_within};
+use crate::config_error::{ConfigError, within};
 use crate::error_class::ErrorClass;
 use crate::policy::{Doubling, WhenStoreFails};
 
@@ -33,7 +33,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         first: Duration,
         longest: Duration,
     ) -> Result<Self, ConfigError> {
-        let longest = duration_within("longest failure window", longest, first, AN_HOUR)?;
+        let longest = within("longest failure window", longest, first, AN_HOUR)?;
         self.policy.failures.windows = Doubling { first, longest };
         Ok(self)
     }
@@ -55,7 +55,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         first: Duration,
         longest: Duration,
     ) -> Result<Self, ConfigError> {
-        let longest = duration_within("longest pause between probes", longest, first, AN_HOUR)?;
+        let longest = within("longest pause between probes", longest, first, AN_HOUR)?;
         self.policy.failures.cooldowns = Doubling { first, longest };
         Ok(self)
     }

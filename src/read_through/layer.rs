@@ -13,7 +13,7 @@ use super::lookup::IntoLookup;
 use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
-use crate::config_error::{ConfigError, duration_within, number_within, share_within};
+use crate::config_error::{ConfigError, within};
 use crate::error::BoxError;
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::stats::{CacheStats, Statistics};
@@ -150,7 +150,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If `beta` is not from 0.01 to 100.
     pub fn refresh_early(mut self, beta: f64) -> Result<Self, ConfigError> {
-        self.policy.freshness.early = Some(share_within("beta", beta, 0.01, 100.0)?);
+        self.policy.freshness.early = Some(within("beta", beta, 0.01, 100.0)?);
         Ok(self)
     }
 
@@ -162,7 +162,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is not from 0 to 1.
     pub fn jitter(mut self, share: f64) -> Result<Self, ConfigError> {
-        self.policy.freshness.jitter = share_within("jitter", share, 0.0, 1.0)?;
+        self.policy.freshness.jitter = within("jitter", share, 0.0, 1.0)?;
         Ok(self)
     }
 
@@ -186,7 +186,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is zero.
     pub fn max_waiters(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.policy.bounds.waiters = number_within("max waiters", most, 1, usize::MAX)?;
+        self.policy.bounds.waiters = within("max waiters", most, 1, usize::MAX)?;
         self.renew_loads();
         Ok(self)
     }
@@ -200,7 +200,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is zero.
     pub fn max_flights(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.policy.bounds.flights = number_within("max flights", most, 1, usize::MAX)?;
+        self.policy.bounds.flights = within("max flights", most, 1, usize::MAX)?;
         self.renew_loads();
         Ok(self)
     }
@@ -214,7 +214,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is zero, or more than 1,000,000.
     pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max uncached loads", most, 1, 1_000_000)?;
+        let most = within("max uncached loads", most, 1, 1_000_000)?;
         self.policy.bounds.uncached_loads = most;
         self.renew_loads();
         Ok(self)
@@ -228,7 +228,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is zero: see [`WhenAbandoned::Cancel`].
     pub fn max_abandoned_loads(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max abandoned loads", most, 1, usize::MAX)?;
+        let most = within("max abandoned loads", most, 1, usize::MAX)?;
         self.policy.bounds.abandoned_loads = most;
         self.renew_loads();
         Ok(self)
@@ -257,7 +257,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is not from 100 ms to 1 h.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LEASES;
-        self.policy.lease = duration_within("lease", lease, least, most)?;
+        self.policy.lease = within("lease", lease, least, most)?;
         Ok(self)
     }
 
@@ -270,7 +270,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is not from 1 ms to 24 h.
     pub fn load_timeout(mut self, limit: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LOAD_TIMEOUTS;
-        self.policy.load_timeout = duration_within("load timeout", limit, least, most)?;
+        self.policy.load_timeout = within("load timeout", limit, least, most)?;
         Ok(self)
     }
 
@@ -291,7 +291,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is not from 1 to 512 MiB, the most that Redis can hold in one value.
     pub fn max_entry_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max entry bytes", most, 1, LARGEST)?;
+        let most = within("max entry bytes", most, 1, LARGEST)?;
         self.policy.max_entry_bytes = most;
         Ok(self)
     }

@@ -16,7 +16,7 @@ use super::login::Login;
 use super::tls::{RedisTls, TlsConnector};
 use super::url::RedisUrl;
 use bellwether::ConfigError;
-use bellwether::adapter::{duration_within, namespace_of};
+use bellwether::adapter::{namespace_of, within};
 
 /// The address of a Redis server, and how to connect to it and send to it.
 ///
@@ -143,7 +143,7 @@ impl RedisClientOptions {
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = duration_within("timeout of the store", timeout, least, most)?;
+        let timeout = within("timeout of the store", timeout, least, most)?;
         Ok(Self { timeout, ..self })
     }
 
@@ -161,7 +161,7 @@ impl RedisClientOptions {
     pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let setting = "time for connecting of the store";
-        let connect_timeout = duration_within(setting, timeout, least, most)?;
+        let connect_timeout = within(setting, timeout, least, most)?;
         Ok(Self { connect_timeout, ..self })
     }
 
@@ -178,12 +178,8 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 1,000,000.
     pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
-        if !(1..=1_000_000).contains(&failures) {
-            let setting = "failures until the store is down";
-            let given = failures as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
-        }
-        Ok(Self { down_after: failures, ..self })
+        let down_after = within("failures until the store is down", failures, 1, 1_000_000)?;
+        Ok(Self { down_after, ..self })
     }
 
     /// Sets how often one operation is sent as a probe to a server that is taken to be down. If the
@@ -200,7 +196,7 @@ impl RedisClientOptions {
     /// If it is not from 100 ms to 60 s.
     pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
-        let probe_every = duration_within("probe interval of the store", interval, least, most)?;
+        let probe_every = within("probe interval of the store", interval, least, most)?;
         Ok(Self { probe_every, ..self })
     }
 
@@ -214,11 +210,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        if !(1..=64).contains(&connections) {
-            let setting = "connections of the store";
-            let given = connections as usize;
-            return Err(ConfigError::Number { setting, given, least: 1, most: 64 });
-        }
+        let connections = within("connections of the store", connections, 1, 64)?;
         Ok(Self { connections, ..self })
     }
 

@@ -1,6 +1,6 @@
 //! `Batched`: a batch loader behind a cache.
 
-use crate::config_error::{ConfigError, number_within};
+use crate::config_error::{ConfigError, within};
 
 /// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
 ///
@@ -30,7 +30,7 @@ impl<B> Batched<B> {
     /// # Errors
     /// If it is zero, or more than 1,000,000.
     pub fn at_most(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.most = number_within("batch size", most, 1, 1_000_000)?;
+        self.most = within("batch size", most, 1, 1_000_000)?;
         Ok(self)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwether::ConfigError;
 use bellwether::adapter::namespace_of;
-use bellwether::adapter::{duration_within, number_within};
+use bellwether::adapter::within;
 
 use crate::drift::dependable;
 
@@ -31,18 +31,18 @@ impl SessionSettings {
 
     pub(crate) fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = duration_within("timeout of the lock", timeout, least, most)?;
+        let timeout = within("timeout of the lock", timeout, least, most)?;
         Ok(Self { timeout, ..self })
     }
 
     pub(crate) fn session(self, session: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_secs(1), Duration::from_secs(60 * 60)];
-        let session = duration_within("session timeout of the lock", session, least, most)?;
+        let session = within("session timeout of the lock", session, least, most)?;
         Ok(Self { session, ..self })
     }
 
     pub(crate) fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        let connections = number_within("connections of the lock", connections, 1, 10_000)?;
+        let connections = within("connections of the lock", connections, 1, 10_000)?;
         Ok(Self { connections, ..self })
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::duration_within;
+use bellwether::adapter::within;
 
 use super::RedisOptions;
 
@@ -27,11 +27,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is more than 1,000,000.
     pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
-        if most > MOST {
-            let setting = "kept invalidations of the store";
-            return Err(ConfigError::Number { setting, given: most, least: 0, most: MOST });
-        }
-        self.keeping.most = most;
+        self.keeping.most = within("kept invalidations of the store", most, 0, MOST)?;
         Ok(self)
     }
 
@@ -56,7 +52,7 @@ impl RedisOptions {
     pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
-        self.keeping.window = duration_within(setting, window, Duration::ZERO, longest)?;
+        self.keeping.window = within(setting, window, Duration::ZERO, longest)?;
         Ok(self)
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::duration_within;
+use bellwether::adapter::within;
 
 use super::RedisOptions;
 
@@ -43,11 +43,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is not from 64 KiB to 1 TiB.
     pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
-        if !(LEAST_NEAR..=MOST_NEAR).contains(&bytes) {
-            let setting = "bytes of the near tier";
-            let given = bytes;
-            return Err(ConfigError::Number { setting, given, least: LEAST_NEAR, most: MOST_NEAR });
-        }
+        let bytes = within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?;
         Ok(Self { near: Some(bytes), ..self })
     }
 
@@ -63,7 +59,7 @@ impl RedisOptions {
     pub fn near_ttl(self, ttl: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let setting = "ttl of the near tier";
-        let near_ttl = duration_within(setting, ttl, least, most)?;
+        let near_ttl = within(setting, ttl, least, most)?;
         if self.near.is_none() {
             return Err(ConfigError::NoEffect { setting, reason: "set `near` first" });
         }
