@@ -306,11 +306,10 @@ impl<V, C> Cache<V, C> {
         load: F,
     ) -> BatchFuture<V, E>
     where
-        P: KeyPart + Send + 'static,
+        P: KeyPart + Clone + Send + 'static,
         F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
         L: Future<Output = Result<A, E>> + Send + 'static,
         A: BatchResponse<P, E, Answer = V>,
-        A::Asked: 'static,
         E: Into<BoxError> + Send + Sync + 'static,
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,

@@ -217,9 +217,9 @@ where
         return failed(error, FailureCause::TimedOut);
     }
     let item = (&error as &dyn Any).downcast_ref::<ItemError>().cloned();
-    let (error, facts) = match item.map(ItemError::into_cause) {
-        Some(Ok(loader_error)) => loader_error,
-        Some(Err(error)) => return failed(error, FailureCause::Error),
+    let (error, facts) = match item {
+        Some(ItemError::Load(error, facts)) => (error, facts),
+        Some(ItemError::Cache(error)) => return failed(error, FailureCause::Error),
         None => {
             let facts = core.errors.facts(&error);
             (SharedError::new(error).into_erased(), facts)

@@ -124,10 +124,9 @@ pub fn read_many<P, A, E, C, F, L, const TAGS: usize>(
     load: F,
 ) -> BatchFuture<A::Answer, E>
 where
-    P: Send + 'static,
+    P: Clone + Send + 'static,
     A: BatchResponse<P, E>,
     A::Answer: Send + 'static,
-    A::Asked: 'static,
     C: Codec<A::Answer>,
     E: FunctionError,
     F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
