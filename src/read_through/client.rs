@@ -1,7 +1,6 @@
 //! `CacheClient`: the cache of a layer, for adapters that make their own keys.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +10,15 @@ use super::core::{self, Core, Peeked};
 use super::future::{AloneLoad, ResponseFuture};
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
+use super::load::{self, AnswerStorage, LoaderAnswer};
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
 use crate::codec::{Codec, EncodeBuffer};
-use crate::error::{BoxError, CacheError};
+use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, RequestEvent, RequestRecord};
+use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Store, Value};
 use crate::tag::Tags;
@@ -28,12 +28,12 @@ use crate::tag::Tags;
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
 #[derive(Debug)]
-pub struct CacheClient<C>(Arc<Core<C>>);
+pub struct CacheClient<C: ?Sized>(Arc<Core<C>>);
 
 impl<C> CacheClient<C> {
     /// The cache of a layer, with the options that the layer has now.
     pub fn new<K>(layer: &ReadThroughLayer<K, C>) -> Self {
-        Self(Arc::new(layer.core()))
+        Self(Arc::new(layer.core.clone()))
     }
 
     /// The same, for loaders whose answers have a head and a body.
@@ -41,7 +41,7 @@ impl<C> CacheClient<C> {
     /// take `collect_within` longer. The loader enforces the first bound itself, with
     /// [`LoadTimedOut`](super::load::LoadTimedOut).
     pub fn with_bodies<K>(layer: &ReadThroughLayer<K, C>, collect_within: Duration) -> Self {
-        let mut core = layer.core();
+        let mut core = layer.core.clone();
         core.policy.collect_within = collect_within;
         Self(Arc::new(core))
     }
@@ -155,6 +155,13 @@ impl<C> CacheClient<C> {
     {
         load_many(&self.0, &Batched::new(loader), requests, lookup_of)
     }
+}
+
+impl<C: ?Sized> CacheClient<C> {
+    /// The client of a cache.
+    pub(super) fn of(core: Core<C>) -> Self {
+        Self(Arc::new(core))
+    }
 
     /// A fresh answer, if one is stored. Loads nothing.
     ///
@@ -164,7 +171,7 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let request = self.begin();
+        let request = RequestRecord::begin(Arc::clone(&self.0.statistics));
         if key.byte_len() > Key::MAX_BYTES {
             request.count(RequestEvent::FailedMisuse);
             return Err(CacheError::key_too_long(key));
@@ -196,11 +203,7 @@ impl<C> CacheClient<C> {
 
     /// A handle to the stored entries.
     pub fn handle(&self) -> Handle {
-        Handle::new(
-            Arc::clone(&self.0.store),
-            self.0.tags.is_clearable,
-            Arc::clone(&self.0.statistics),
-        )
+        self.0.handle()
     }
 
     /// What all clients and services of the layer have done in this process.
@@ -211,10 +214,6 @@ impl<C> CacheClient<C> {
     /// How many keys this process looks up or loads right now.
     pub fn in_flight(&self) -> usize {
         self.0.loads.len()
-    }
-
-    pub(super) fn core(&self) -> &Core<C> {
-        &self.0
     }
 
     /// What is stored for a key, fresh or stale. `None` also if the store fails, which is logged.
@@ -259,79 +258,147 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let mut tags = Tags::none();
-        let with_tags = |stored: Option<&Entry>| {
-            tags = stored.map_or(Tags::none(), Entry::tags);
-            replaces(stored)
+        let failed = |error: &StoreError| {
+            self.0.statistics.store_failed("an answer may not be stored", error);
         };
-        let Some(lease) = self.lease(key, with_tags).await else { return false };
-        let of_answer = Tags::new(self.0.codec.tags(&answer));
-        let tags = of_answer.and_then(|of_answer| tags.union(&of_answer));
-        let tags = tags.map(|tags| self.0.tags.and_everything(&tags));
-        let (Some(value), Ok(tags)) = (self.encode(answer), tags) else {
+        let acquired = self.acquire(&key).await.inspect_err(failed);
+        let Ok(Some((lease, stored))) = acquired else { return false };
+        let is_wanted = replaces(stored.as_ref());
+        let draft = || {
+            let tags = stored.map_or(Tags::none(), |entry| entry.tags());
+            let tags = tags.union(&Tags::new(self.0.codec.tags(&answer)).ok()?).ok()?;
+            let draft = Draft::new(self.encode(answer)?, self.0.codec.id(), lifetimes);
+            Some(draft.tagged(self.0.tags.and_everything(&tags)))
+        };
+        let Some(draft) = is_wanted.then(draft).flatten() else {
             self.abandon(lease).await;
             return false;
         };
-        self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
+        let committed = self.0.store.commit(lease, draft).await.inspect_err(failed);
+        committed.is_ok_and(|committed| committed == Commit::Stored)
     }
 
     /// Whether an entry of a key is stored, or a load of it is under way. Also true if the store fails.
     ///
     /// It has the lease for a moment, and leaves nothing in the store.
     pub async fn is_in_use(&self, key: &Key) -> bool {
-        match self.0.store.acquire(Claim::new(key.clone()), TERM, Accept::Nothing).await {
-            Ok(Acquire::Lead { lease, stale, .. }) => {
+        match self.acquire(key).await {
+            Ok(Some((lease, stored))) => {
                 self.abandon(lease).await;
-                stale.is_some()
+                stored.is_some()
             }
             _ => true,
         }
     }
 
-    /// The lease of a key, if no other caller has it and `is_wanted` accepts the stored entry.
-    async fn lease(
-        &self,
-        key: Key,
-        is_wanted: impl FnOnce(Option<&Entry>) -> bool,
-    ) -> Option<Lease> {
-        match self.0.store.acquire(Claim::new(key), TERM, Accept::Nothing).await {
-            Ok(Acquire::Lead { lease, stale, .. }) if is_wanted(stale.as_ref()) => Some(lease),
-            Ok(Acquire::Lead { lease, .. }) => {
-                self.abandon(lease).await;
-                None
-            }
-            Ok(_) => None,
-            Err(error) => {
-                self.0.statistics.store_failed("an answer may not be stored", &error);
-                None
-            }
+    /// Stores an answer that was just written to the source, with these tags and its own. Returns
+    /// whether it was stored.
+    ///
+    /// When it has returned `Ok`, no answer of a load that began before is stored or served any
+    /// more. See [`Cache::put`](crate::Cache::put) for the races of writers.
+    ///
+    /// # Errors
+    /// If the store fails, or the key is too long. Then an older answer may still be stored. If the
+    /// store failed, the key is invalidated, and the error is [kept](CacheError::is_kept) if the store
+    /// repeats that.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it returns, the answer may be stored or not, and an older one may
+    /// still be there. The lease lapses after two seconds.
+    pub async fn put<R>(&self, key: Key, tags: &Tags, answer: R) -> Result<bool, CacheError>
+    where
+        C: Codec<R>,
+    {
+        if key.byte_len() > Key::MAX_BYTES {
+            return Err(CacheError::key_too_long(&key));
         }
+        let draft = self.draft(&key, tags, answer);
+        let stored = match draft {
+            Some(draft) => self.replace_older(&key, draft).await,
+            None => Ok(false),
+        };
+        let put = match stored {
+            Ok(true) => Ok(true),
+            // What is stored may be older, or written by a caller that came before.
+            Ok(false) => self.0.store.invalidate(key.clone()).await.map(|_| false),
+            Err(error) => Err(self.remove_after(&key, error).await),
+        };
+        let counted = self.0.statistics.changed(InvalidationEvent::Put, put);
+        counted.map_err(|error| CacheError::store(&key, &error))
+    }
+
+    /// What a store gets of an answer. `None` if the answer must not or cannot be stored.
+    fn draft<R>(&self, key: &Key, tags: &Tags, answer: R) -> Option<Draft>
+    where
+        C: Codec<R>,
+    {
+        let core = &self.0;
+        match load::classified(core.codec.keep(answer), core, key, None) {
+            LoaderAnswer::Loaded(
+                kept,
+                AnswerStorage::Store(bytes, extra_bytes, lifetimes),
+                own,
+            ) => {
+                let value = Value::of(bytes, kept, extra_bytes);
+                let tags = tags.union(&own);
+                let tags =
+                    tags.inspect_err(|many| load::warn_too_many_tags(core, key, *many)).ok()?;
+                let tags = core.tags.and_everything(&tags);
+                Some(Draft::new(value, core.codec.id(), lifetimes).tagged(tags))
+            }
+            _ => None,
+        }
+    }
+
+    /// Commits under a lease, and takes the lease from a load that began before.
+    async fn replace_older(&self, key: &Key, draft: Draft) -> Result<bool, StoreError> {
+        let mut acquired = self.acquire(key).await?;
+        if acquired.is_none() {
+            // A load may have read the source before it changed. Ending its lease refuses its
+            // answer.
+            self.0.store.invalidate(key.clone()).await?;
+            acquired = self.acquire(key).await?;
+        }
+        let Some((lease, _)) = acquired else { return Ok(false) };
+        let is_stored = self.0.store.commit(lease, draft).await? == Commit::Stored;
+        if is_stored {
+            // The key has an answer that can be shared, so what is remembered against it is over.
+            let (loads, digest) = (&self.0.loads, key.digest());
+            loads.failures.forget(&digest);
+            loads.unshared_failures.forget(&digest);
+            loads.private_keys.note_shared(&digest);
+        }
+        Ok(is_stored)
+    }
+
+    /// Removes what is older than an answer that could not be stored. Returns the error of that if
+    /// the store keeps and repeats it.
+    async fn remove_after(&self, key: &Key, error: StoreError) -> StoreError {
+        match self.0.store.invalidate(key.clone()).await {
+            Err(kept) if kept.is_kept() => kept,
+            _ => error,
+        }
+    }
+
+    /// The lease of a key and its entry, unless another caller has the lease.
+    async fn acquire(&self, key: &Key) -> Result<Option<(Lease, Option<Entry>)>, StoreError> {
+        let claim = Claim::new(key.clone());
+        Ok(match self.0.store.acquire(claim, TERM, Accept::Nothing).await? {
+            Acquire::Lead { lease, stale, .. } => Some((lease, stale)),
+            _ => None,
+        })
     }
 
     fn encode<R>(&self, answer: C::Kept) -> Option<Value>
     where
         C: Codec<R>,
     {
-        let mut buffer = EncodeBuffer::new(self.max_entry_bytes());
+        let mut buffer = EncodeBuffer::new(self.0.policy.max_entry_bytes);
         self.0.codec.encode(&answer, &mut buffer).ok()?;
         let encoded = buffer.into_bytes();
         let settled = self.0.codec.settle(answer, &encoded);
         let extra_bytes = self.0.codec.weight(&settled, &encoded);
         Some(Value::of(encoded, Arc::new(settled), extra_bytes))
-    }
-
-    fn commit(&self, lease: Lease, draft: Draft) -> impl Future<Output = bool> + use<C> {
-        let committed = self.0.store.commit(lease, draft);
-        let statistics = Arc::clone(&self.0.statistics);
-        async move {
-            match committed.await {
-                Ok(outcome) => outcome == Commit::Stored,
-                Err(error) => {
-                    statistics.store_failed("an answer may not be stored", &error);
-                    false
-                }
-            }
-        }
     }
 
     async fn abandon(&self, lease: Lease) {
@@ -341,11 +408,11 @@ impl<C> CacheClient<C> {
     }
 }
 
-impl<C> Clone for CacheClient<C> {
+impl<C: ?Sized> Clone for CacheClient<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
 /// The term of a lease that is taken only to store an answer.
-pub(super) const TERM: Duration = Duration::from_secs(2);
+const TERM: Duration = Duration::from_secs(2);

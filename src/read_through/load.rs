@@ -289,7 +289,7 @@ impl std::error::Error for LoadTimedOut {
 
 /// What becomes of a kept value, by its cacheability. Notes in the record of its load if the value
 /// says that there is none.
-pub(super) fn classified<R, C: Codec<R>>(
+pub(super) fn classified<R, C: Codec<R> + ?Sized>(
     kept: C::Kept,
     core: &Core<C>,
     key: &Key,
@@ -343,19 +343,19 @@ fn not_stored<K: Send + Sync + 'static>(kept: K, storage: AnswerStorage) -> Load
 }
 
 /// Says that an answer is not stored, because of its tags.
-pub(super) fn warn_too_many_tags<C>(core: &Core<C>, key: &Key, many: TooManyTags) {
+pub(super) fn warn_too_many_tags<C: ?Sized>(core: &Core<C>, key: &Key, many: TooManyTags) {
     warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), "an answer is not stored: it has {many}");
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
 /// remember.
-fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
+fn weight<R, C: Codec<R> + ?Sized>(kept: &C::Kept, core: &Core<C>) -> usize {
     let mut buffer = EncodeBuffer::new(FailureCache::MAX_FAILURE_BYTES);
     let written = core.codec.encode(kept, &mut buffer);
     written.map_or(usize::MAX, |()| buffer.into_bytes().len())
 }
 
-fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
+fn encoded<R, C: Codec<R> + ?Sized>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
     let most = core.policy.max_entry_bytes;
     let mut buffer = EncodeBuffer::new(most);
     match core.codec.encode(kept, &mut buffer) {

@@ -56,9 +56,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     where
         Self: Clone,
     {
-        let is_clearable = self.core.tags.is_clearable;
-        let statistics = Arc::clone(&self.core.statistics);
-        Handle::new(Arc::clone(&self.core.store), is_clearable, statistics).over(self.clone())
+        self.core.handle().over(self.clone())
     }
 
     /// What the services of this layer have done in this process: as

@@ -11,6 +11,7 @@ use crate::error::BoxError;
 use crate::key::Key;
 use crate::read_through::boxed::BoxResponseFuture;
 use crate::read_through::client::CacheClient;
+use crate::read_through::core::Core;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
@@ -93,7 +94,7 @@ where
     V: AnswerOption,
     C: Codec<V, Kept = V> + Clone,
 {
-    layer.classified_alike(|answer: &V| match answer.is_there() {
+    layer.classify(|answer: &V| match answer.is_there() {
         true => Cacheability::Keep,
         false => Cacheability::NotFound,
     })
@@ -134,7 +135,7 @@ where
 {
     let lookup_of = |item: &P| {
         let (key, tags) = named(item);
-        let tags = tags.map_or_else(|| layer.tags.told(&key), Tags::unbounded);
+        let tags = tags.map_or_else(|| layer.core.tags.told(&key), Tags::unbounded);
         RequestOptions::default().tagged(tags).lookup(key)
     };
     CacheClient::new(&layer).request_many(loader_fn(load), items, lookup_of)
@@ -144,8 +145,10 @@ where
 pub fn entry<V, C>(layer: ReadThroughLayer<ByKey, C>, key: Key) -> EntryHandle<V>
 where
     V: Send + Sync + 'static,
-    C: Codec<V>,
+    C: Codec<V, Kept = V>,
 {
-    let tags = layer.tags.told(&key);
-    EntryHandle::new(CacheClient::new(&layer), key, tags)
+    let Core { store, policy, codec, errors, tags, loads, statistics } = layer.core;
+    let tags_of_key = tags.told(&key);
+    let core = Core { store, policy, codec: codec as _, errors, tags, loads, statistics };
+    EntryHandle::new(CacheClient::of(core), key, tags_of_key)
 }

@@ -9,7 +9,6 @@ use super::sources::{crates, declared, first_name};
 /// Types whose methods are still in several files.
 const OPEN: &[&str] = &[
     "Cache",
-    "CacheClient",
     "Cluster",
     "Defaults",
     "FetchRequest",
@@ -20,8 +19,6 @@ const OPEN: &[&str] = &[
     "Leader",
     "LoaderAnswer",
     "PendingRequest",
-    "ReadThrough",
-    "ReadThroughLayer",
     "RedisOptions",
     "StoreSubject",
     "ZooKeeperOptions",
