@@ -17,7 +17,9 @@ use crate::error::BoxError;
 use crate::error_class::ErrorClass;
 #[cfg(feature = "macros")]
 use crate::key::Key;
-use crate::policy::{Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails};
+use crate::policy::{
+    ConcurrencyBounds, Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails,
+};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
@@ -196,10 +198,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero.
-    pub fn max_waiters(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.core.policy.bounds.waiters = within("max waiters", most, 1, usize::MAX)?;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_waiters(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max waiters", most, 1, usize::MAX)?;
+        Ok(self.bounded(|bounds| bounds.waiters = most))
     }
 
     /// Sets how many keys this layer may look up and load at once in a process. Misses of further
@@ -210,10 +211,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero.
-    pub fn max_flights(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.core.policy.bounds.flights = within("max flights", most, 1, usize::MAX)?;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_flights(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max flights", most, 1, usize::MAX)?;
+        Ok(self.bounded(|bounds| bounds.flights = most))
     }
 
     /// Sets how many uncached loads of this layer may run at once in a process: loads without a
@@ -224,11 +224,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
-    pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
+    pub fn max_uncached_loads(self, most: usize) -> Result<Self, ConfigError> {
         let most = within("max uncached loads", most, 1, 1_000_000)?;
-        self.core.policy.bounds.uncached_loads = most;
-        self.renew_loads();
-        Ok(self)
+        Ok(self.bounded(|bounds| bounds.uncached_loads = most))
     }
 
     /// Sets how many loads of this layer go on in a process after all their callers have left (see
@@ -238,11 +236,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero: see [`WhenAbandoned::Cancel`].
-    pub fn max_abandoned_loads(mut self, most: usize) -> Result<Self, ConfigError> {
+    pub fn max_abandoned_loads(self, most: usize) -> Result<Self, ConfigError> {
         let most = within("max abandoned loads", most, 1, usize::MAX)?;
-        self.core.policy.bounds.abandoned_loads = most;
-        self.renew_loads();
-        Ok(self)
+        Ok(self.bounded(|bounds| bounds.abandoned_loads = most))
     }
 
     /// Sets what a request does while another caller loads its key.
@@ -357,26 +353,6 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
     ///
     /// Default: none. The function is not called for hits in this process.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
-    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)]
-    /// # struct Item { brand: u64 }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .tags(|sku: &u64| [Tag::of("catalog"), Tag::of("shelf").with(sku / 100)])
-    ///     .answer_tags(|item: &Item| [Tag::of("brand").with(item.brand)]);
-    ///
-    /// let cache = layer.handle();
-    /// cache.invalidate_tag(&Tag::of("shelf").with(7)).await?;
-    /// cache.expire_tag(&Tag::of("catalog")).spread(Duration::from_secs(30)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
     where
@@ -561,27 +537,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.core.statistics.read()
     }
 
-    /// With loads of its own, whose activity the statistics show.
-    fn renew_loads(&mut self) {
+    /// With these bounds, and loads of its own, whose activity the statistics show.
+    fn bounded(mut self, set: impl FnOnce(&mut ConcurrencyBounds)) -> Self {
+        set(&mut self.core.policy.bounds);
         self.core.loads = Loads::shown_in(&self.core.statistics, self.core.policy.bounds);
+        self
     }
 }
 
 impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
-    ///
-    /// ```
-    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("name").with(*sku));
-    /// let load = loader_fn(async |sku: u64| Ok::<_, std::io::Error>(format!("item {sku}")));
-    /// assert_eq!(layer.service(load).oneshot(42).await.unwrap(), "item 42");
-    /// # }
-    /// ```
     ///
     /// A [`Batched`](crate::Batched) loader is no service of single requests: `layer` takes it.
     pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>

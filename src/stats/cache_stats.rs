@@ -4,6 +4,7 @@ use super::activity::CurrentStats;
 use super::counters::{by_event, counters};
 use super::histogram::HistogramStats;
 use crate::metric_table;
+use crate::status::LoadLocation;
 
 /// What a layer and all its services have done in this process. Made by
 /// [`Handle::stats`](crate::Handle::stats) and
@@ -267,21 +268,14 @@ counters! {
     timed by LoadTimeStats;
 }
 
-/// Where the load ran that a caller waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitPlace {
-    Here,
-    Elsewhere,
-}
-
 by_event! {
     /// How long callers waited for the load of another caller that answered them. Each request that
     /// counts as [collapsed](RequestStats::collapsed) is in one of them.
-    pub struct WaitTimeStats by WaitPlace of HistogramStats {
+    pub struct WaitTimeStats by LoadLocation of HistogramStats {
         /// For a load of this process.
-        here: Here,
+        here: Local,
         /// For a load of another process.
-        elsewhere: Elsewhere,
+        elsewhere: Remote,
     }
 }
 

@@ -77,7 +77,7 @@ pub use self::striped::StripedCounter;
 pub(crate) use self::activity::Activity;
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
-    RequestEvent, WaitPlace, WakeEvent,
+    RequestEvent, WakeEvent,
 };
 pub(crate) use self::recorder::{RunningLoad, Statistics};
 pub(crate) use self::request_record::NotedEvent;

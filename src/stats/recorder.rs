@@ -13,7 +13,7 @@ use super::activity::{Activities, Activity};
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
     LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
-    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WaitPlace,
+    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats,
     WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
@@ -23,6 +23,7 @@ use super::shown_key::ShownKey;
 use super::striped::Striped;
 use crate::key::Key;
 use crate::log_throttle::LogThrottle;
+use crate::status::LoadLocation;
 use crate::trace::{CallerSpan, TraceKeys};
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
@@ -121,7 +122,7 @@ impl Statistics {
     }
 
     /// A request was answered by the load of another caller, after this wait.
-    pub(crate) fn waited(&self, place: WaitPlace, waited: Duration) {
+    pub(crate) fn waited(&self, place: LoadLocation, waited: Duration) {
         self.wait_times[place as usize].note(waited);
     }
 

@@ -94,7 +94,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("store_error", &["config_error"]),
     ("tag", &["key"]),
-    ("trace", &[]),
+    ("trace", &["config_error"]),
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.

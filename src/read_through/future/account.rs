@@ -6,8 +6,8 @@ use super::machine::PendingRequest;
 use super::state::AnswerWithStatus;
 use crate::codec::Codec;
 use crate::error::{CacheErrorKind, Error};
-use crate::stats::{RequestEvent, WaitPlace};
-use crate::status::{CacheStatus, LoadLocation};
+use crate::stats::RequestEvent;
+use crate::status::CacheStatus;
 
 impl<S, Req, C> PendingRequest<S, Req, C>
 where
@@ -23,11 +23,7 @@ where
             (_, status) => RequestEvent::of(status),
         };
         if let (_, CacheStatus::Collapsed { place, waited }) = answer {
-            let place = match place {
-                LoadLocation::Local => WaitPlace::Here,
-                LoadLocation::Remote => WaitPlace::Elsewhere,
-            };
-            self.core.statistics.waited(place, *waited);
+            self.core.statistics.waited(*place, *waited);
         }
         self.end(event);
     }
