@@ -5,82 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Cache;
-use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
+use crate::codec::{Cacheability, Codec, Json, RuledCodec};
 use crate::delegate_load_options;
 use crate::delegate_options;
 use crate::error_class::ErrorClass;
 use crate::read_through::client::CacheClient;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::lookup::RequestOptions;
-use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
 
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
 ///
 /// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults.
 pub struct CacheBuilder<V, C = Json> {
-    name: Arc<str>,
-    layer: ReadThroughLayer<()>,
-    codec: RuledCodec<V, C>,
-}
-
-impl<V> Cache<V> {
-    /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`](crate::Key::of).
-    ///
-    /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
-    /// a load.
-    pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
-        let layer = ReadThroughLayer::without_keys(store).name(name);
-        CacheBuilder { name: name.into(), layer, codec: RuledCodec::new(Json) }
-    }
-}
-
-impl<V> Cache<V, InProcess> {
-    /// Begins a cache of values that are never encoded, over a store of this process alone. They are
-    /// any `Clone` values, such as an `Arc`, and need nothing of serde. As [`builder`](Self::builder)
-    /// otherwise.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{Cache, InProcess, MemoryStore};
-    ///
-    /// /// It could not be serialised.
-    /// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
-    ///
-    /// struct Site {
-    ///     templates: Cache<Arc<Template>, InProcess>,
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::new(100);
-    /// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build();
-    /// let site = Site { templates };
-    ///
-    /// let compile = async || Ok::<_, std::io::Error>(Arc::new(Template(Box::new(|it| format!("<{it}>")))));
-    /// let template = site.templates.get_or_load("home", compile).await?;
-    /// assert_eq!((template.0)("p"), "<p>");
-    /// let again = site.templates.get("home").await?.expect("it is stored");
-    /// assert!(Arc::ptr_eq(&template, &again));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// With a store that other processes share, it does not compile:
-    ///
-    /// ```compile_fail,E0277
-    /// # use bellwether::{Cache, InProcess};
-    /// # use bellwether_redis::RedisStore;
-    /// # fn templates(redis: RedisStore) {
-    /// let templates: Cache<fn(), InProcess> = Cache::in_process("template", redis).build();
-    /// # }
-    /// ```
-    pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<V, InProcess> {
-        let CacheBuilder { name, layer, codec } = Cache::<V>::builder(name, store);
-        CacheBuilder { name, layer, codec: codec.over(InProcess) }
-    }
+    pub(super) name: Arc<str>,
+    pub(super) layer: ReadThroughLayer<()>,
+    pub(super) codec: RuledCodec<V, C>,
 }
 
 impl<V, C> CacheBuilder<V, C> {

@@ -5,19 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-#[cfg(feature = "macros")]
-use futures_util::FutureExt;
-#[cfg(feature = "macros")]
-use tower::Service;
-
 use super::future::AnswerWithStatus;
-#[cfg(feature = "macros")]
-use super::future::ResponseFuture;
 use crate::box_future::BoxFuture;
-#[cfg(feature = "macros")]
-use crate::codec::Codec;
-#[cfg(feature = "macros")]
-use crate::error::BoxError;
 use crate::error::Error;
 use crate::status::CacheStatus;
 
@@ -30,20 +19,6 @@ use crate::status::CacheStatus;
 pub struct BoxResponseFuture<R, E>(pub(super) BoxFuture<'static, AnswerWithStatus<R, E>>);
 
 impl<R, E> BoxResponseFuture<R, E> {
-    /// The answer to a request that has begun.
-    #[cfg(feature = "macros")]
-    pub(super) fn of<S, Req, C>(request: ResponseFuture<S, Req, C>) -> Self
-    where
-        S: Service<Req, Response = R, Error = E> + Clone + Send + 'static,
-        S::Future: Send + 'static,
-        R: Send + 'static,
-        E: Into<BoxError> + Send + Sync + 'static,
-        Req: Send + 'static,
-        C: Codec<R>,
-    {
-        Self(request.with_status().boxed())
-    }
-
     /// Waits for the answer and how it came about.
     pub fn with_status(self) -> BoxFuture<'static, (Result<R, Error<E>>, CacheStatus)> {
         self.0

@@ -47,20 +47,14 @@ impl NodeCounters {
 
     /// What has come so far.
     pub fn read(&self) -> NodeFigures {
-        let mut event = 0..;
-        NodeFigures([(); COUNT].map(|()| event.next().map_or(0, |event| self.0.read(event))))
+        NodeFigures(std::array::from_fn(|event| self.0.read(event)))
     }
 }
 
 impl NodeFigures {
     /// What has come since an older snapshot.
     pub fn since(&self, older: &Self) -> Self {
-        let mut events = self.0;
-        events
-            .iter_mut()
-            .zip(older.0)
-            .for_each(|(event, older)| *event = event.wrapping_sub(older));
-        Self(events)
+        Self(std::array::from_fn(|event| self.0[event].wrapping_sub(older.0[event])))
     }
 
     /// How many requests it was sent.

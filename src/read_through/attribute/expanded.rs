@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use futures_util::FutureExt;
 use tower::Layer;
 
 use super::ByKey;
@@ -113,7 +114,8 @@ where
     F: FnOnce() -> L + Clone + Send + 'static,
     L: Future<Output = Result<T, E>> + Send + 'static,
 {
-    BoxResponseFuture::of(layer.layer(loader_fn(move |_: Key| load())).request(key))
+    let answer = layer.layer(loader_fn(move |_: Key| load())).request(key);
+    BoxResponseFuture(answer.with_status().boxed())
 }
 
 /// One call of a function that loads many answers. `named` gives the key of an item, and its tags

@@ -179,11 +179,7 @@ impl MemoryShard {
 
     /// Ends the lease that was granted to a claim. Returns whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
-        let ours = self.guards.is_of(claim);
-        if ours {
-            self.guards.end_lease(claim.key());
-        }
-        ours
+        self.guards.end_lease(claim)
     }
 
     /// Returns whether there was an entry.

@@ -8,7 +8,6 @@ use super::sources::{crates, declared, first_name};
 
 /// Types whose methods are still in several files.
 const OPEN: &[&str] = &[
-    "Cache",
     "Cluster",
     "Defaults",
     "FetchRequest",
