@@ -93,7 +93,9 @@ pub fn within<T: PartialOrd + fmt::Debug>(
     if (&least..=&most).contains(&&given) {
         return Ok(given);
     }
-    let [given, least, most] = [given, least, most].map(|value| format!("{value:?}"));
+    // Of a float that is a whole number, without the fraction.
+    let shown = |value: T| format!("{value:?}").trim_end_matches(".0").to_owned();
+    let [given, least, most] = [given, least, most].map(shown);
     Err(ConfigError::OutOfRange { setting, given, least, most })
 }
 

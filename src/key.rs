@@ -65,8 +65,7 @@ impl Key {
 
     /// The kind given to [`Key::of`].
     pub fn kind(&self) -> &str {
-        let length =
-            self.parts[1..FRAME].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        let length = framed_len(&self.parts[1..]);
         std::str::from_utf8(&self.parts[FRAME..FRAME + length]).unwrap_or_default()
     }
 

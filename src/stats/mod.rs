@@ -55,7 +55,6 @@ mod node_counters;
 mod operations;
 mod recorder;
 mod request_record;
-mod shown_key;
 mod store_stats;
 mod striped;
 

@@ -19,7 +19,6 @@ use super::cache_stats::{
 use super::counters::Counters;
 use super::histogram::Histogram;
 use super::hot_keys::{HotKey, HotKeys};
-use super::shown_key::ShownKey;
 use super::striped::Striped;
 use crate::key::Key;
 use crate::log_throttle::LogThrottle;
@@ -88,12 +87,18 @@ impl Statistics {
 
     /// A key as log messages show it.
     pub(crate) fn shown<'a>(&self, key: &'a Key) -> ShownKey<'a> {
-        ShownKey::of(key, self.trace_keys)
+        ShownKey { key, is_plain: self.trace_keys == TraceKeys::Plain }
     }
 
     /// Notes in a span what it may have of a key.
     pub(crate) fn note_key(&self, span: &Span, key: &Key) {
-        self.shown(key).note_in(span);
+        if self.trace_keys == TraceKeys::Kind || span.is_disabled() {
+            return;
+        }
+        span.record("key.digest", field::display(key.digest()));
+        if self.trace_keys == TraceKeys::Plain {
+            span.record("key.plain", field::display(key.plain()));
+        }
     }
 
     /// Says from now on what is under way here, too, for as long as it is there.
@@ -234,6 +239,19 @@ impl Statistics {
 
     pub(crate) fn hottest(&self) -> Vec<HotKey> {
         self.hot_keys.hottest()
+    }
+}
+
+/// A key as a log message shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShownKey<'a> {
+    key: &'a Key,
+    is_plain: bool,
+}
+
+impl fmt::Display for ShownKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_plain { self.key.plain().fmt(f) } else { self.key.fmt(f) }
     }
 }
 
