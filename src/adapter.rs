@@ -46,7 +46,7 @@
 //!
 //! [`ReadThroughLayer`]: crate::ReadThroughLayer
 
-pub use crate::config_error::{duration_within, namespace_of, number_within};
+pub use crate::config_error::{namespace_of, within};
 pub use crate::delegate_load_options;
 pub use crate::duration::{micros, millis, nanos};
 pub use crate::jitter::jitter;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
-use std::time::Duration;
 
 /// An option with an invalid value, or one without effect. The method that sets the option returns it,
 /// in all crates: no option panics, and none is ignored. An option that cannot be wrong, such as a
@@ -11,38 +10,16 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A share is out of its range.
-    Share {
+    /// A number or a duration is out of its range.
+    OutOfRange {
         /// The setting.
         setting: &'static str,
         /// What was given.
-        given: f64,
+        given: String,
         /// The smallest that is accepted.
-        least: f64,
+        least: String,
         /// The largest that is accepted.
-        most: f64,
-    },
-    /// A duration is out of its range.
-    Duration {
-        /// The setting.
-        setting: &'static str,
-        /// What was given.
-        given: Duration,
-        /// The shortest that is accepted.
-        least: Duration,
-        /// The longest that is accepted.
-        most: Duration,
-    },
-    /// A number is out of its range.
-    Number {
-        /// The setting.
-        setting: &'static str,
-        /// What was given.
-        given: usize,
-        /// The smallest that is accepted.
-        least: usize,
-        /// The largest that is accepted.
-        most: usize,
+        most: String,
     },
     /// A namespace has other characters than `A-Z a-z 0-9 _ . -`, or not 1 to 64 of them.
     Namespace {
@@ -78,13 +55,7 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Duration { setting, given, least, most } => {
-                write!(f, "{setting} must be from {least:?} to {most:?}, not {given:?}")
-            }
-            Self::Share { setting, given, least, most } => {
-                write!(f, "{setting} must be from {least} to {most}, not {given}")
-            }
-            Self::Number { setting, given, least, most } => {
+            Self::OutOfRange { setting, given, least, most } => {
                 write!(f, "{setting} must be from {least} to {most}, not {given}")
             }
             Self::Namespace { given } => {
@@ -109,36 +80,23 @@ impl From<Infallible> for ConfigError {
     }
 }
 
-/// Checks a duration that was given for an option.
+/// Checks a number or a duration that was given for an option.
 ///
 /// # Errors
-/// [`ConfigError::Duration`] if it is not from `least` to `most`.
-pub fn duration_within(
+/// [`ConfigError::OutOfRange`] if it is not from `least` to `most`.
+pub fn within<T: PartialOrd + fmt::Debug>(
     setting: &'static str,
-    given: Duration,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, ConfigError> {
-    if given < least || given > most {
-        return Err(ConfigError::Duration { setting, given, least, most });
+    given: T,
+    least: T,
+    most: T,
+) -> Result<T, ConfigError> {
+    if (&least..=&most).contains(&&given) {
+        return Ok(given);
     }
-    Ok(given)
-}
-
-/// Checks a number that was given for an option.
-///
-/// # Errors
-/// [`ConfigError::Number`] if it is not from `least` to `most`.
-pub fn number_within(
-    setting: &'static str,
-    given: usize,
-    least: usize,
-    most: usize,
-) -> Result<usize, ConfigError> {
-    if given < least || given > most {
-        return Err(ConfigError::Number { setting, given, least, most });
-    }
-    Ok(given)
+    // Of a float that is a whole number, without the fraction.
+    let shown = |value: T| format!("{value:?}").trim_end_matches(".0").to_owned();
+    let [given, least, most] = [given, least, most].map(shown);
+    Err(ConfigError::OutOfRange { setting, given, least, most })
 }
 
 /// Checks a namespace. It becomes part of names on a server, and of paths on some servers.
@@ -150,17 +108,4 @@ pub fn namespace_of(given: &str) -> Result<String, ConfigError> {
     let fits = (1..=64).contains(&given.len()) && given.bytes().all(allowed);
     let refused = || ConfigError::Namespace { given: given.chars().take(80).collect() };
     fits.then(|| given.to_owned()).ok_or_else(refused)
-}
-
-/// Checks a share or a factor that was given for an option. A NaN is in no range.
-pub(crate) fn share_within(
-    setting: &'static str,
-    given: f64,
-    least: f64,
-    most: f64,
-) -> Result<f64, ConfigError> {
-    if !(least..=most).contains(&given) {
-        return Err(ConfigError::Share { setting, given, least, most });
-    }
-    Ok(given)
 }

@@ -132,10 +132,8 @@ impl CacheError {
     }
 
     pub(crate) fn load_timed_out(key: &Key, limit: Duration) -> Self {
-        Self::new(
-            CacheErrorKind::LoadTimedOut,
-            format!("the load of `{key}` took longer than {limit:?}"),
-        )
+        let message = format!("the load of `{key}` took longer than {limit:?}");
+        Self::new(CacheErrorKind::LoadTimedOut, message)
     }
 
     /// A load that failed a moment ago, perhaps in another process.
@@ -146,10 +144,9 @@ impl CacheError {
         left: Duration,
     ) -> Self {
         let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
-        Self::new(
-            CacheErrorKind::LoadFailed(cause),
-            format!("a load of `{key}` {cause}{detail}, and is not tried again for {left:?}"),
-        )
+        let message =
+            format!("a load of `{key}` {cause}{detail}, and is not tried again for {left:?}");
+        Self::new(CacheErrorKind::LoadFailed(cause), message)
     }
 
     /// A loader of another process said that there is none.
@@ -171,10 +168,8 @@ impl CacheError {
     }
 
     fn full(key: &Key, already: fmt::Arguments<'_>) -> Self {
-        Self::new(
-            CacheErrorKind::Full,
-            format!("no room for `{key}`: {already} already, as many as there may be"),
-        )
+        let message = format!("no room for `{key}`: {already} already, as many as there may be");
+        Self::new(CacheErrorKind::Full, message)
     }
 
     pub(crate) fn loader_panicked(key: Option<&Key>) -> Self {
@@ -186,26 +181,20 @@ impl CacheError {
     }
 
     pub(crate) fn load_lost(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::LoadLost,
-            format!("the load of `{key}` was dropped before it ended (is the runtime going down?)"),
-        )
+        let message =
+            format!("the load of `{key}` was dropped before it ended (is the runtime going down?)");
+        Self::new(CacheErrorKind::LoadLost, message)
     }
 
     pub(crate) fn key_too_long(key: &Key) -> Self {
-        let length = key.byte_len();
-        let most = Key::MAX_BYTES;
-        Self::new(
-            CacheErrorKind::KeyTooLong,
-            format!("key `{key}` has {length} bytes, more than {most}"),
-        )
+        let (length, most) = (key.byte_len(), Key::MAX_BYTES);
+        let message = format!("key `{key}` has {length} bytes, more than {most}");
+        Self::new(CacheErrorKind::KeyTooLong, message)
     }
 
     pub(crate) fn no_runtime(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::NoRuntime,
-            format!("`{key}` cannot be loaded outside of a tokio runtime"),
-        )
+        let message = format!("`{key}` cannot be loaded outside of a tokio runtime");
+        Self::new(CacheErrorKind::NoRuntime, message)
     }
 
     pub(crate) fn store(key: &Key, error: &StoreError) -> Self {

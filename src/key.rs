@@ -65,8 +65,7 @@ impl Key {
 
     /// The kind given to [`Key::of`].
     pub fn kind(&self) -> &str {
-        let length =
-            self.parts[1..FRAME].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        let length = framed_len(&self.parts[1..]);
         std::str::from_utf8(&self.parts[FRAME..FRAME + length]).unwrap_or_default()
     }
 
@@ -224,16 +223,24 @@ macro_rules! whole_number_parts {
 
 whole_number_parts!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
-impl Part for usize {
-    fn write(&self, parts: &mut Vec<u8>) {
-        (*self as u64).write(parts);
-    }
+macro_rules! parts_like_another {
+    ($($part:ty $(, $N:ident)?: |$it:ident| $other:expr;)*) => {$(
+        impl$(<const $N: usize>)? Part for $part {
+            fn write(&self, parts: &mut Vec<u8>) {
+                let $it = self;
+                $other.write(parts);
+            }
+        }
+    )*};
 }
 
-impl Part for isize {
-    fn write(&self, parts: &mut Vec<u8>) {
-        (*self as i64).write(parts);
-    }
+parts_like_another! {
+    usize: |number| (*number as u64);
+    isize: |number| (*number as i64);
+    String: |text| text.as_str();
+    char: |letter| letter.encode_utf8(&mut [0; 4]);
+    Vec<u8>: |bytes| bytes.as_slice();
+    [u8; N], N: |bytes| bytes.as_slice();
 }
 
 impl Part for bool {
@@ -248,33 +255,9 @@ impl Part for str {
     }
 }
 
-impl Part for String {
-    fn write(&self, parts: &mut Vec<u8>) {
-        self.as_str().write(parts);
-    }
-}
-
-impl Part for char {
-    fn write(&self, parts: &mut Vec<u8>) {
-        self.encode_utf8(&mut [0; 4]).write(parts);
-    }
-}
-
 impl Part for [u8] {
     fn write(&self, parts: &mut Vec<u8>) {
         write_framed(parts, BYTES, self);
-    }
-}
-
-impl<const N: usize> Part for [u8; N] {
-    fn write(&self, parts: &mut Vec<u8>) {
-        self.as_slice().write(parts);
-    }
-}
-
-impl Part for Vec<u8> {
-    fn write(&self, parts: &mut Vec<u8>) {
-        self.as_slice().write(parts);
     }
 }
 

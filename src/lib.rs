@@ -109,9 +109,7 @@ pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;
 pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
 pub use read_through::lookup::{IntoLookup, Lookup};
-pub use read_through::many::{
-    BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
-};
+pub use read_through::many::{BatchFuture, BatchLoader, BatchResponse, BatchResult, Batched};
 pub use read_through::service::ReadThrough;
 pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};

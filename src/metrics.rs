@@ -196,9 +196,11 @@ mod tests {
         }
     }
 
-    fn snapshot(counts: &[(usize, u64)], sum: f64) -> HistogramStats {
-        let mut stats = HistogramStats { sum, ..HistogramStats::default() };
-        counts.iter().for_each(|(bucket, count)| stats.counts[*bucket] = *count);
+    fn snapshot(buckets: &[(usize, u64, f64)]) -> HistogramStats {
+        let mut stats = HistogramStats::default();
+        for (bucket, count, sum) in buckets {
+            (stats.counts[*bucket], stats.sums[*bucket]) = (*count, *sum);
+        }
         stats
     }
 
@@ -208,18 +210,18 @@ mod tests {
             let key = Key::from_name("late");
             with_recorder(|recorder| record(recorder, key, &stats));
         };
-        publish(snapshot(&[(2, 3)], 0.006));
+        publish(snapshot(&[(2, 3, 0.006)]));
         let values = Values::default();
         with_local_recorder(&values, || {
-            publish(snapshot(&[(2, 3)], 0.006));
-            publish(snapshot(&[(2, 3)], 0.006));
+            publish(snapshot(&[(2, 3, 0.006)]));
+            publish(snapshot(&[(2, 3, 0.006)]));
         });
         assert_eq!(values.recorded().len(), 3);
         let sum: f64 = values.recorded().iter().sum();
         assert!((sum - 0.006).abs() < 1e-9, "{sum}");
         with_local_recorder(&values, || {
-            publish(snapshot(&[(2, 3), (9, 2)], 0.906));
-            publish(snapshot(&[(2, 3), (9, 1)], 0.406));
+            publish(snapshot(&[(2, 3, 0.006), (9, 2, 0.9)]));
+            publish(snapshot(&[(2, 3, 0.006), (9, 1, 0.4)]));
         });
         assert_eq!(values.recorded().len(), 5, "an older snapshot adds nothing");
         assert!(values.recorded()[3..].iter().all(|value| (0.25..=0.5).contains(value)));

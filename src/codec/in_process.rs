@@ -24,22 +24,10 @@ impl<Response> Codec<Response> for InProcess
 where
     Response: Clone + Send + Sync + 'static,
 {
-    type Kept = Response;
+    keeps_answers!();
 
     fn id(&self) -> u8 {
         6
-    }
-
-    fn keep(&self, response: Response) -> Response {
-        response
-    }
-
-    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
-        kept.clone()
-    }
-
-    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
-        kept
     }
 
     fn encode(&self, _: &Response, _: &mut EncodeBuffer) -> Result<(), BoxError> {

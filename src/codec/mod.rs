@@ -1,5 +1,24 @@
 //! Codecs: how an answer becomes a value that is stored and given to many callers.
 
+/// The methods of a codec that keeps answers as they are.
+macro_rules! keeps_answers {
+    () => {
+        type Kept = Response;
+
+        fn keep(&self, response: Response) -> Response {
+            response
+        }
+
+        fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
+            kept.clone()
+        }
+
+        fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
+            kept
+        }
+    };
+}
+
 mod in_process;
 mod json;
 #[cfg(feature = "postcard")]

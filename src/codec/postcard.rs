@@ -17,22 +17,10 @@ impl<Response> Codec<Response> for Postcard
 where
     Response: SerdeValue,
 {
-    type Kept = Response;
+    keeps_answers!();
 
     fn id(&self) -> u8 {
         5
-    }
-
-    fn keep(&self, response: Response) -> Response {
-        response
-    }
-
-    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
-        kept.clone()
-    }
-
-    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
-        kept
     }
 
     fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {

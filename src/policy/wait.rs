@@ -21,17 +21,10 @@ use std::time::Duration;
 /// The default is [`Wait::for_load`], then an error: a load under way is no failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
-    limit: MaxWait,
+    /// As long as a load may take, if there is none.
+    limit: Option<Duration>,
     interval: Option<Duration>,
     then: AfterWait,
-}
-
-/// How long a wait lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum MaxWait {
-    /// As long as a load may take.
-    Load,
-    AtMost(Duration),
 }
 
 impl Wait {
@@ -40,7 +33,7 @@ impl Wait {
     /// outcome to arrive. If a load runs in this process by then, the caller waits for its end,
     /// which that limit bounds, unless there is a stale answer. The default.
     pub fn for_load() -> Self {
-        Self { limit: MaxWait::Load, interval: None, then: AfterWait::Fail }
+        Self { limit: None, interval: None, then: AfterWait::Fail }
     }
 
     /// Never waits for the load of another caller: gives up when the store says that one runs.
@@ -60,7 +53,7 @@ impl Wait {
 
     /// Waits this long at most, including the time that the store takes to answer.
     pub fn at_most(limit: Duration) -> Self {
-        Self { limit: MaxWait::AtMost(limit), ..Self::for_load() }
+        Self { limit: Some(limit), ..Self::for_load() }
     }
 
     /// After giving up, calls the loader itself, without a lease and without storing the answer.
@@ -72,26 +65,17 @@ impl Wait {
         Self { then: AfterWait::Load, ..self }
     }
 
-    /// After giving up, ends with an error. The default.
-    #[must_use]
-    pub fn then_fail(self) -> Self {
-        Self { then: AfterWait::Fail, ..self }
-    }
-
     /// How long it waits, if a load may take `load`.
     pub(crate) fn max_wait(&self, load: Duration) -> Duration {
-        match self.limit {
-            MaxWait::Load => load,
-            MaxWait::AtMost(limit) => limit,
-        }
+        self.limit.unwrap_or(load)
     }
 
     pub(crate) fn is_for_load(&self) -> bool {
-        self.limit == MaxWait::Load
+        self.limit.is_none()
     }
 
     pub(crate) fn is_fail_fast(&self) -> bool {
-        self.limit == MaxWait::AtMost(Duration::ZERO)
+        self.limit == Some(Duration::ZERO)
     }
 
     pub(crate) fn interval(&self) -> Option<Duration> {

@@ -19,7 +19,7 @@ use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord, StoreFailure};
+use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store};
 use crate::tag::Tags;
@@ -29,12 +29,12 @@ use crate::tag::Tags;
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
 #[derive(Debug)]
-pub struct CacheClient<C>(Arc<Core<C>>);
+pub struct CacheClient<C: ?Sized>(Arc<Core<C>>);
 
 impl<C> CacheClient<C> {
     /// The cache of a layer, with the options that the layer has now.
     pub fn new<K>(layer: &ReadThroughLayer<K, C>) -> Self {
-        Self(Arc::new(layer.core()))
+        Self(Arc::new(layer.core.clone()))
     }
 
     /// The same, for loaders whose answers have a head and a body.
@@ -42,7 +42,7 @@ impl<C> CacheClient<C> {
     /// take `collect_within` longer. The loader enforces the first bound itself, with
     /// [`LoadTimedOut`](super::load::LoadTimedOut).
     pub fn with_bodies<K>(layer: &ReadThroughLayer<K, C>, collect_within: Duration) -> Self {
-        let mut core = layer.core();
+        let mut core = layer.core.clone();
         core.policy.collect_within = collect_within;
         Self(Arc::new(core))
     }
@@ -160,6 +160,13 @@ impl<C> CacheClient<C> {
     {
         load_many(&self.0, &Batched::new(loader), requests, lookup_of)
     }
+}
+
+impl<C: ?Sized> CacheClient<C> {
+    /// The client of a cache.
+    pub(super) fn of(core: Core<C>) -> Self {
+        Self(Arc::new(core))
+    }
 
     /// A fresh answer, if one is stored. Loads nothing.
     ///
@@ -169,7 +176,7 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let request = self.begin();
+        let request = RequestRecord::begin(Arc::clone(&self.0.statistics));
         if key.byte_len() > Key::MAX_BYTES {
             request.count(RequestEvent::FailedMisuse);
             return Err(CacheError::key_too_long(key));
@@ -201,11 +208,7 @@ impl<C> CacheClient<C> {
 
     /// A handle to the stored entries.
     pub fn handle(&self) -> Handle {
-        Handle::new(
-            Arc::clone(&self.0.store),
-            self.0.tags.is_clearable,
-            Arc::clone(&self.0.statistics),
-        )
+        self.0.handle()
     }
 
     /// What all clients and services of the layer have done in this process.
@@ -226,7 +229,7 @@ impl<C> CacheClient<C> {
             Peek::Unknown => match self.0.store.lookup(key.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.0.statistics.store_failed(StoreFailure::Lookup, &error);
+                    self.0.statistics.store_failed("the lookup counts as a miss", &error);
                     None
                 }
             },
@@ -273,7 +276,7 @@ impl<C> CacheClient<C> {
         match self.under_lease(&key, draft).await {
             Ok(stored) => stored == Some(true),
             Err(error) => {
-                self.0.statistics.store_failed(StoreFailure::Replacement, &error);
+                self.0.statistics.store_failed("an answer may not be stored", &error);
                 false
             }
         }
@@ -371,7 +374,7 @@ impl<C> CacheClient<C> {
     }
 }
 
-impl<C> Clone for CacheClient<C> {
+impl<C: ?Sized> Clone for CacheClient<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }

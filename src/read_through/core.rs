@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error_rules::ErrorRules;
 use super::failure_cache::FailureCache;
+use super::handle::Handle;
 use super::lookup::RequestOptions;
 use super::not_found::NotFound;
 use super::orphaned::OrphanedClaims;
@@ -31,7 +32,7 @@ use crate::tag::Tags;
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
 /// owners, which each request changes.
 #[repr(align(128))]
-pub(crate) struct Core<C> {
+pub(crate) struct Core<C: ?Sized> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
     pub(crate) codec: Arc<C>,
@@ -41,7 +42,21 @@ pub(crate) struct Core<C> {
     pub(crate) statistics: Arc<Statistics>,
 }
 
-impl<C: fmt::Debug> fmt::Debug for Core<C> {
+impl<C: ?Sized> Clone for Core<C> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            codec: Arc::clone(&self.codec),
+            errors: self.errors.clone(),
+            tags: self.tags.clone(),
+            loads: self.loads.clone(),
+            statistics: Arc::clone(&self.statistics),
+        }
+    }
+}
+
+impl<C: fmt::Debug + ?Sized> fmt::Debug for Core<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
             .field("store", &self.store)
@@ -154,7 +169,13 @@ impl Activity for Flights<Outcome> {
     }
 }
 
-impl<C> Core<C> {
+impl<C: ?Sized> Core<C> {
+    /// A handle to the stored entries.
+    pub(crate) fn handle(&self) -> Handle {
+        let statistics = Arc::clone(&self.statistics);
+        Handle::new(Arc::clone(&self.store), self.tags.is_clearable, statistics)
+    }
+
     /// What this process knows of a key without asking the store: an entry with these tags, or that
     /// there is none. Of an entry without one of them it is not known what the store has.
     #[inline]

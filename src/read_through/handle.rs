@@ -62,12 +62,6 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
-    /// Tells the store from any other of this process, as long as there is a handle to it.
-    #[cfg(feature = "macros")]
-    pub(super) fn store_id(&self) -> usize {
-        Arc::as_ptr(&self.store).addr()
-    }
-
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///
@@ -310,7 +304,7 @@ fn unique(keys: impl IntoIterator<Item = Key>) -> impl Iterator<Item = Key> {
 
 /// Runs all of these operations, and counts those that found an entry. If some fail, the error is one
 /// that is not kept, if there is one.
-pub(super) async fn count_found<F>(operations: impl Iterator<Item = F>) -> Result<usize, CacheError>
+async fn count_found<F>(operations: impl Iterator<Item = F>) -> Result<usize, CacheError>
 where
     F: Future<Output = Result<bool, CacheError>>,
 {

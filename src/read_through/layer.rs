@@ -7,15 +7,19 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::core::{Core, Loads};
-use super::error_rules::ErrorRules;
+use super::error_rules::AnyError;
 use super::handle::Handle;
 use super::lookup::IntoLookup;
-use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
-use crate::config_error::{ConfigError, duration_within, number_within, share_within};
+use crate::config_error::{ConfigError, within};
 use crate::error::BoxError;
-use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
+use crate::error_class::ErrorClass;
+#[cfg(feature = "macros")]
+use crate::key::Key;
+use crate::policy::{
+    ConcurrencyBounds, Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails,
+};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
@@ -27,13 +31,7 @@ use crate::trace::TraceKeys;
 /// of one layer and their clones share its loads: one per key in this process.
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
-    store: Arc<dyn Store>,
-    pub(super) policy: Policy,
-    pub(super) codec: Arc<C>,
-    pub(super) errors: ErrorRules,
-    pub(super) tags: TagRules,
-    pub(super) loads: Loads,
-    pub(super) statistics: Arc<Statistics>,
+    pub(super) core: Core<C>,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -60,7 +58,7 @@ impl<K> ReadThroughLayer<K> {
         let (errors, tags) = Default::default();
         let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
         let loads = Loads::shown_in(&statistics, policy.bounds);
-        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
+        Self { key_of, core: Core { store, policy, codec, errors, tags, loads, statistics } }
     }
 }
 
@@ -78,6 +76,21 @@ impl<K> ReadThroughLayer<K, InProcess> {
     }
 }
 
+#[cfg(feature = "macros")]
+impl ReadThroughLayer<ByKey> {
+    /// A layer for functions with the attribute `#[read_through]`, which make their own keys.
+    ///
+    /// Functions with one layer, or with clones of it, share its loads and its store: the same key
+    /// has the same answer. An option that an attribute does not set is the layer's.
+    pub fn by_key<S: Store>(store: S) -> Self {
+        Self::new(store, Key::clone as ByKey)
+    }
+}
+
+/// The key function of a layer for `#[read_through]` functions: its requests are keys already.
+#[cfg(feature = "macros")]
+pub type ByKey = fn(&Key) -> Key;
+
 impl ReadThroughLayer<()> {
     /// A layer for an adapter that makes its keys itself: see [`adapter`](crate::adapter).
     pub fn without_keys<S: Store>(store: S) -> Self {
@@ -93,7 +106,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// right.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
+        self.core.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
@@ -104,7 +117,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// after another. Data that is requested before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
+        self.core.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
@@ -115,7 +128,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// rare keys get an older answer for it.
     #[must_use]
     pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
-        self.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
+        self.core.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
         self
     }
 
@@ -126,7 +139,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: zero: callers get errors.
     #[must_use]
     pub fn stale_if_error(mut self, stale: Duration) -> Self {
-        self.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
+        self.core.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
         self
     }
 
@@ -136,7 +149,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: never.
     #[must_use]
     pub fn slow_load(mut self, after: Duration) -> Self {
-        self.policy.slow_load = Some(after);
+        self.core.policy.slow_load = Some(after);
         self
     }
 
@@ -150,7 +163,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If `beta` is not from 0.01 to 100.
     pub fn refresh_early(mut self, beta: f64) -> Result<Self, ConfigError> {
-        self.policy.freshness.early = Some(share_within("beta", beta, 0.01, 100.0)?);
+        self.core.policy.freshness.early = Some(within("beta", beta, 0.01, 100.0)?);
         Ok(self)
     }
 
@@ -162,7 +175,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is not from 0 to 1.
     pub fn jitter(mut self, share: f64) -> Result<Self, ConfigError> {
-        self.policy.freshness.jitter = share_within("jitter", share, 0.0, 1.0)?;
+        self.core.policy.freshness.jitter = within("jitter", share, 0.0, 1.0)?;
         Ok(self)
     }
 
@@ -174,7 +187,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: 10 s, after which one burst finds out whether that has changed.
     #[must_use]
     pub fn not_kept_for(mut self, duration: Duration) -> Self {
-        self.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
+        self.core.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
         self
     }
 
@@ -185,10 +198,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero.
-    pub fn max_waiters(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.policy.bounds.waiters = number_within("max waiters", most, 1, usize::MAX)?;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_waiters(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max waiters", most, 1, usize::MAX)?;
+        Ok(self.bounded(|bounds| bounds.waiters = most))
     }
 
     /// Sets how many keys this layer may look up and load at once in a process. Misses of further
@@ -199,10 +211,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero.
-    pub fn max_flights(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.policy.bounds.flights = number_within("max flights", most, 1, usize::MAX)?;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_flights(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max flights", most, 1, usize::MAX)?;
+        Ok(self.bounded(|bounds| bounds.flights = most))
     }
 
     /// Sets how many uncached loads of this layer may run at once in a process: loads without a
@@ -213,11 +224,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
-    pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max uncached loads", most, 1, 1_000_000)?;
-        self.policy.bounds.uncached_loads = most;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_uncached_loads(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max uncached loads", most, 1, 1_000_000)?;
+        Ok(self.bounded(|bounds| bounds.uncached_loads = most))
     }
 
     /// Sets how many loads of this layer go on in a process after all their callers have left (see
@@ -227,11 +236,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero: see [`WhenAbandoned::Cancel`].
-    pub fn max_abandoned_loads(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max abandoned loads", most, 1, usize::MAX)?;
-        self.policy.bounds.abandoned_loads = most;
-        self.renew_loads();
-        Ok(self)
+    pub fn max_abandoned_loads(self, most: usize) -> Result<Self, ConfigError> {
+        let most = within("max abandoned loads", most, 1, usize::MAX)?;
+        Ok(self.bounded(|bounds| bounds.abandoned_loads = most))
     }
 
     /// Sets what a request does while another caller loads its key.
@@ -239,7 +246,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`Wait::for_load`], then an error.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.policy.wait = wait;
+        self.core.policy.wait = wait;
         self
     }
 
@@ -257,7 +264,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is not from 100 ms to 1 h.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LEASES;
-        self.policy.lease = duration_within("lease", lease, least, most)?;
+        self.core.policy.lease = within("lease", lease, least, most)?;
         Ok(self)
     }
 
@@ -270,7 +277,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// If it is not from 1 ms to 24 h.
     pub fn load_timeout(mut self, limit: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LOAD_TIMEOUTS;
-        self.policy.load_timeout = duration_within("load timeout", limit, least, most)?;
+        self.core.policy.load_timeout = within("load timeout", limit, least, most)?;
         Ok(self)
     }
 
@@ -279,7 +286,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`WhenAbandoned::Finish`], since a caller usually asks again.
     #[must_use]
     pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
-        self.policy.when_abandoned = when_abandoned;
+        self.core.policy.when_abandoned = when_abandoned;
         self
     }
 
@@ -291,8 +298,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is not from 1 to 512 MiB, the most that Redis can hold in one value.
     pub fn max_entry_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max entry bytes", most, 1, LARGEST)?;
-        self.policy.max_entry_bytes = most;
+        let most = within("max entry bytes", most, 1, LARGEST)?;
+        self.core.policy.max_entry_bytes = most;
         Ok(self)
     }
 
@@ -301,9 +308,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`Json`], for answers that can be cloned and serialised.
     #[must_use]
     pub fn codec<D>(self, codec: D) -> ReadThroughLayer<K, D> {
-        // New loads, since outcomes of another codec have another type.
-        let loads = Loads::shown_in(&self.statistics, self.policy.bounds);
-        self.with_loads(codec, loads)
+        let Core { store, policy, errors, tags, loads, statistics, .. } = self.core;
+        let codec = Arc::new(codec);
+        let core = Core { store, policy, codec, errors, tags, loads, statistics };
+        ReadThroughLayer { key_of: self.key_of, core }
     }
 
     /// Sets a function that classifies answers: whether an answer is stored and for how long, says
@@ -329,26 +337,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
-        let codec = C::clone(&self.codec);
+        let codec = C::clone(&self.core.codec);
         self.codec(RuledCodec::new(codec).classify(classify))
-    }
-
-    /// As [`classify`](Self::classify), with the same loads, since the outcomes have the same type.
-    #[cfg(feature = "macros")]
-    pub(super) fn classified_alike<T, F>(self, classify: F) -> ReadThroughLayer<K, RuledCodec<T, C>>
-    where
-        C: Clone,
-        F: Fn(&T) -> Cacheability + Send + Sync + 'static,
-    {
-        let codec = RuledCodec::new(C::clone(&self.codec)).classify(classify);
-        let loads = self.loads.clone();
-        self.with_loads(codec, loads)
-    }
-
-    fn with_loads<D>(self, codec: D, loads: Loads) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
-        let codec = Arc::new(codec);
-        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 
     /// Sets a function that gives the tags of a request, which its entry will have: names that
@@ -363,26 +353,6 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
     ///
     /// Default: none. The function is not called for hits in this process.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
-    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)]
-    /// # struct Item { brand: u64 }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .tags(|sku: &u64| [Tag::of("catalog"), Tag::of("shelf").with(sku / 100)])
-    ///     .answer_tags(|item: &Item| [Tag::of("brand").with(item.brand)]);
-    ///
-    /// let cache = layer.handle();
-    /// cache.invalidate_tag(&Tag::of("shelf").with(7)).await?;
-    /// cache.expire_tag(&Tag::of("catalog")).spread(Duration::from_secs(30)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
     where
@@ -391,7 +361,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         F: Fn(&Req) -> T + Send + Sync + 'static,
         T: IntoIterator<Item = Tag>,
     {
-        self.tags.set(tags_of);
+        self.core.tags.set(tags_of);
         self
     }
 
@@ -410,7 +380,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         F: Fn(&A) -> T + Send + Sync + 'static,
         T: IntoIterator<Item = Tag>,
     {
-        let codec = C::clone(&self.codec);
+        let codec = C::clone(&self.core.codec);
         self.codec(RuledCodec::new(codec).tags(tags_of))
     }
 
@@ -420,7 +390,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: off. The tag costs what another tag costs.
     #[must_use]
     pub fn clearable(mut self) -> Self {
-        self.tags.is_clearable = true;
+        self.core.tags.is_clearable = true;
         self
     }
 
@@ -432,8 +402,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: `unnamed`.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.statistics = Statistics::new(name, self.statistics.trace_keys());
-        self.loads.show_in(&self.statistics);
+        self.core.statistics = Statistics::new(name, self.core.statistics.trace_keys());
+        self.core.loads.show_in(&self.core.statistics);
         self
     }
 
@@ -443,55 +413,141 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`TraceKeys::Kind`]. Keys may be personal data, and traces are read by many people.
     #[must_use]
     pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
-        self.statistics = Statistics::new(Arc::clone(self.statistics.name()), keys);
-        self.loads.show_in(&self.statistics);
+        self.core.statistics = Statistics::new(Arc::clone(self.core.statistics.name()), keys);
+        self.core.loads.show_in(&self.core.statistics);
+        self
+    }
+
+    /// Sets the length of the cooldown, in which the whole fleet shares a failure: `first` once it
+    /// is confirmed, twice as long after each further failure in a row, and never longer than
+    /// `longest`. In the cooldown, callers get a stale answer or the failure, at once. A `first` of
+    /// zero shares a failure with no later caller.
+    ///
+    /// A second failure in a row confirms the first. A load may fail because of its own request, so
+    /// only the caller with that request gets the first failure. Its waiters share one more load,
+    /// with the request of one of them. [`classify_error`](Self::classify_error) names errors that
+    /// need no confirmation, and errors that are no failures. A load that reaches [`load_timeout`](Self::load_timeout) is also
+    /// an error for the waiters that waited for all of it.
+    ///
+    /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds
+    /// ends it for the fleet.
+    ///
+    /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
+    ///
+    /// # Errors
+    /// If `longest` is shorter than `first`, or longer than an hour.
+    pub fn failure_windows(
+        mut self,
+        first: Duration,
+        longest: Duration,
+    ) -> Result<Self, ConfigError> {
+        let longest = within("longest failure window", longest, first, AN_HOUR)?;
+        self.core.policy.failures.windows = Doubling { first, longest };
+        Ok(self)
+    }
+
+    /// Sets the pause before a probe: how long a failing key is not loaded before one caller of the
+    /// fleet may probe it. The pause is `first` after the failure is confirmed, doubles after each
+    /// failed probe, and is never longer than `longest` or the [cooldown](Self::failure_windows).
+    /// No other caller waits for a probe. So in one pause the fleet loads a failing key at most
+    /// once, besides the load that confirms the failure.
+    ///
+    /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
+    /// one load. To have no probes, set it to the same durations as the
+    /// [cooldown](Self::failure_windows).
+    ///
+    /// # Errors
+    /// If `longest` is shorter than `first`, or longer than an hour.
+    pub fn failure_probes(
+        mut self,
+        first: Duration,
+        longest: Duration,
+    ) -> Result<Self, ConfigError> {
+        let longest = within("longest pause between probes", longest, first, AN_HOUR)?;
+        self.core.policy.failures.cooldowns = Doubling { first, longest };
+        Ok(self)
+    }
+
+    /// Sets a function that classifies the loader's errors: whether an error is a failure of the
+    /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
+    ///
+    /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
+    /// costs one more load to find out.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use std::time::Duration;
+    ///
+    /// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
+    ///
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .not_found_ttl(Duration::from_secs(5))
+    ///     .classify_error(|error: &Error| match error.kind() {
+    ///         ErrorKind::NotFound => ErrorClass::NotFound,
+    ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
+    ///         _ => ErrorClass::Failure,
+    ///     });
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn classify_error<E, F>(mut self, classify: F) -> Self
+    where
+        E: 'static,
+        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
+    {
+        let classify = move |error: AnyError<'_>| error.downcast_ref().map(&classify);
+        self.core.errors.classify = Some(Arc::new(classify));
+        self
+    }
+
+    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every
+    /// reader of the store can see. Callers in this process that share a failure get the error
+    /// itself.
+    ///
+    /// Default: only that there was an error, since a message may hold personal data.
+    #[must_use]
+    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
+    where
+        E: 'static,
+        F: Fn(&E) -> String + Send + Sync + 'static,
+    {
+        let describe = move |error: AnyError<'_>| error.downcast_ref().map(&describe);
+        self.core.errors.describe = Some(Arc::new(describe));
+        self
+    }
+
+    /// Sets what a request does when the store fails.
+    ///
+    /// Default: [`WhenStoreFails::Load`].
+    #[must_use]
+    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
+        self.core.policy.when_store_fails = when_store_fails;
         self
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.store), self.tags.is_clearable, Arc::clone(&self.statistics))
+        self.core.handle()
     }
 
     /// What the services of this layer have done in this process, since the layer was made or
     /// [named](Self::name). Clones of the layer share it.
     pub fn stats(&self) -> CacheStats {
-        self.statistics.read()
+        self.core.statistics.read()
     }
 
-    /// With loads of its own, whose activity the statistics show.
-    fn renew_loads(&mut self) {
-        self.loads = Loads::shown_in(&self.statistics, self.policy.bounds);
-    }
-
-    pub(super) fn core(&self) -> Core<C> {
-        Core {
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            codec: Arc::clone(&self.codec),
-            errors: self.errors.clone(),
-            tags: self.tags.clone(),
-            loads: self.loads.clone(),
-            statistics: Arc::clone(&self.statistics),
-        }
+    /// With these bounds, and loads of its own, whose activity the statistics show.
+    fn bounded(mut self, set: impl FnOnce(&mut ConcurrencyBounds)) -> Self {
+        set(&mut self.core.policy.bounds);
+        self.core.loads = Loads::shown_in(&self.core.statistics, self.core.policy.bounds);
+        self
     }
 }
 
 impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
-    ///
-    /// ```
-    /// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
-    /// use tower::ServiceExt;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("name").with(*sku));
-    /// let load = loader_fn(async |sku: u64| Ok::<_, std::io::Error>(format!("item {sku}")));
-    /// assert_eq!(layer.service(load).oneshot(42).await.unwrap(), "item 42");
-    /// # }
-    /// ```
     ///
     /// A [`Batched`](crate::Batched) loader is no service of single requests: `layer` takes it.
     pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>
@@ -512,25 +568,21 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
     type Service = ReadThrough<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ReadThrough::new(inner, self.key_of.clone(), Arc::new(self.core()))
+        ReadThrough::new(inner, self.key_of.clone(), Arc::new(self.core.clone()))
     }
 }
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, codec, errors, tags, loads, statistics } = self.core();
-        let key_of = self.key_of.clone();
-        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
+        Self { key_of: self.key_of.clone(), core: self.core.clone() }
     }
 }
 
 impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadThroughLayer")
-            .field("name", self.statistics.name())
-            .field("store", &self.store)
-            .field("policy", &self.policy)
-            .field("codec", &self.codec)
+            .field("name", self.core.statistics.name())
+            .field("core", &self.core)
             .finish_non_exhaustive()
     }
 }
@@ -538,4 +590,4 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
 /// The most bytes that Redis can hold in one value.
 const LARGEST: usize = 512 * 1024 * 1024;
 
-pub(super) const AN_HOUR: Duration = Duration::from_secs(60 * 60);
+const AN_HOUR: Duration = Duration::from_secs(60 * 60);

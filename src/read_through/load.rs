@@ -187,9 +187,9 @@ where
         return failed(error, FailureCause::TimedOut);
     }
     let item = (&error as &dyn Any).downcast_ref::<ItemError>().cloned();
-    let (error, facts) = match item.map(ItemError::into_cause) {
-        Some(Ok(loader_error)) => loader_error,
-        Some(Err(error)) => return failed(error, FailureCause::Error),
+    let (error, facts) = match item {
+        Some(ItemError::Load(error, facts)) => (error, facts),
+        Some(ItemError::Cache(error)) => return failed(error, FailureCause::Error),
         None => {
             let facts = core.errors.facts(&error);
             (SharedError::new(error).into_erased(), facts)
@@ -259,7 +259,7 @@ impl std::error::Error for LoadTimedOut {
 
 /// What a kept value says, for a request with these tags. Notes in the record of its load if it says
 /// that there is none.
-pub(super) fn classified<R, C: Codec<R>>(
+pub(super) fn classified<R, C: Codec<R> + ?Sized>(
     core: &Core<C>,
     key: &Key,
     tags: &Tags,
@@ -329,14 +329,14 @@ pub(super) fn classified<R, C: Codec<R>>(
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
 /// remember.
-fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
+fn weight<R, C: Codec<R> + ?Sized>(kept: &C::Kept, core: &Core<C>) -> usize {
     let mut buffer = EncodeBuffer::new(FailureCache::MAX_FAILURE_BYTES);
     let written = core.codec.encode(kept, &mut buffer);
     written.map_or(usize::MAX, |()| buffer.into_bytes().len())
 }
 
 /// What a store gets of a kept value, and what callers share; or the value, if it cannot be stored.
-pub(super) fn encoded<R, C: Codec<R>>(
+pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
     core: &Core<C>,
     key: &Key,
     kept: C::Kept,

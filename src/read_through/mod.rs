@@ -85,7 +85,6 @@ mod core;
 mod delegate;
 pub(crate) mod error_rules;
 mod failure_cache;
-mod failures;
 mod flight_task;
 pub(crate) mod future;
 pub(crate) mod handle;

@@ -1,7 +1,6 @@
 //! What is under way in a layer at this moment: read where it is, and not counted.
 
 use std::fmt;
-use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What is under way in a layer and all its services at this moment. These figures rise and fall;
@@ -21,15 +20,6 @@ pub struct CurrentStats {
     /// Keys whose last loads have failed, as far as this process remembers: callers share the failure
     /// or get a stale answer, and now and then one of them may load.
     pub failing_keys: u64,
-}
-
-impl AddAssign for CurrentStats {
-    fn add_assign(&mut self, other: Self) {
-        self.flights += other.flights;
-        self.waiters += other.waiters;
-        self.queued_loads += other.queued_loads;
-        self.failing_keys += other.failing_keys;
-    }
 }
 
 /// What can say what is under way in it.
@@ -58,9 +48,14 @@ impl Activities {
     /// What is under way in all of them.
     pub(super) fn read(&self) -> CurrentStats {
         let known: Vec<_> = self.known().iter().filter_map(Weak::upgrade).collect();
-        let mut sum = CurrentStats::default();
-        known.iter().for_each(|activity| sum += activity.read());
-        sum
+        known.iter().map(|activity| activity.read()).fold(CurrentStats::default(), |sum, one| {
+            CurrentStats {
+                flights: sum.flights + one.flights,
+                waiters: sum.waiters + one.waiters,
+                queued_loads: sum.queued_loads + one.queued_loads,
+                failing_keys: sum.failing_keys + one.failing_keys,
+            }
+        })
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Weak<dyn Activity>>> {

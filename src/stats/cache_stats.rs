@@ -1,14 +1,15 @@
 //! The statistics of a layer.
 
 use super::activity::CurrentStats;
-use super::counters::counters;
-use super::histogram::{HistogramStats, time_histograms};
+use super::counters::{by_event, counters};
+use super::histogram::HistogramStats;
 use crate::metric_table;
+use crate::status::LoadLocation;
 
 /// What a layer and all its services have done in this process. Made by
 /// [`Handle::stats`](crate::Handle::stats) and
 /// [`ReadThroughLayer::stats`](crate::ReadThroughLayer::stats).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CacheStats {
     /// What is under way at this moment.
@@ -40,26 +41,6 @@ pub struct CacheStats {
     /// of other processes lose against a load of one's own. By the store's clock, so it does not
     /// depend on clocks of processes.
     pub notice_lag: HistogramStats,
-}
-
-impl Default for CacheStats {
-    fn default() -> Self {
-        Self {
-            current: CurrentStats::default(),
-            requests: RequestStats::default(),
-            loads: LoadStats::default(),
-            wakes: WakeStats::default(),
-            leases: LeaseStats::default(),
-            commits: CommitStats::default(),
-            refreshes: RefreshStats::default(),
-            refused: LimitStats::default(),
-            invalidations: InvalidationStats::default(),
-            load_times: LoadTimeStats::default(),
-            wait_times: WaitTimeStats::default(),
-            flight_callers: HistogramStats::none(&HistogramStats::CALLERS),
-            notice_lag: HistogramStats::default(),
-        }
-    }
 }
 
 metric_table! { CacheStats, "cache":
@@ -177,41 +158,38 @@ counters! {
 impl RequestStats {
     /// Requests that a fresh entry answered.
     pub fn hits(&self) -> u64 {
-        self.hit_local + self.hit_store
+        self.outcome("hit_")
     }
 
     /// Requests that a stale entry answered.
     pub fn stale(&self) -> u64 {
-        self.stale_revalidating
-            + self.stale_load_failed
-            + self.stale_load_slow
-            + self.stale_wait_ran_out
-            + self.stale_no_room
+        self.outcome("stale_")
     }
 
     /// Requests that their own load answered.
     pub fn led(&self) -> u64 {
-        self.led_stored + self.led_unstored
+        self.outcome("led_")
     }
 
     /// Requests that the load of another caller answered. Each of them is a load that the source
     /// was spared.
     pub fn collapsed(&self) -> u64 {
-        self.collapsed_local + self.collapsed_remote
+        self.outcome("collapsed_")
     }
 
     /// Requests that went past the cache.
     pub fn bypassed(&self) -> u64 {
-        self.bypassed_no_key
-            + self.bypassed_not_kept
-            + self.bypassed_store_failed
-            + self.bypassed_wait_ran_out
+        self.outcome("bypassed_")
     }
 
     /// Requests that ended with an error.
     pub fn failed(&self) -> u64 {
-        let answered = self.hits() + self.stale() + self.led() + self.collapsed() + self.bypassed();
-        self.total() - answered - self.missed - self.left
+        self.outcome("failed_")
+    }
+
+    fn outcome(&self, prefix: &str) -> u64 {
+        let counters = self.by_name().filter(|(name, _)| name.starts_with(prefix));
+        counters.map(|(_, count)| count).sum()
     }
 }
 
@@ -290,25 +268,14 @@ counters! {
     timed by LoadTimeStats;
 }
 
-/// Where the load ran that a caller waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitPlace {
-    Here,
-    Elsewhere,
-}
-
-impl WaitPlace {
-    pub(crate) const COUNT: usize = 2;
-}
-
-time_histograms! {
+by_event! {
     /// How long callers waited for the load of another caller that answered them. Each request that
     /// counts as [collapsed](RequestStats::collapsed) is in one of them.
-    pub struct WaitTimeStats by WaitPlace {
+    pub struct WaitTimeStats by LoadLocation of HistogramStats {
         /// For a load of this process.
-        here: Here,
+        here: Local,
         /// For a load of another process.
-        elsewhere: Elsewhere,
+        elsewhere: Remote,
     }
 }
 
@@ -402,7 +369,7 @@ mod tests {
 
     #[test]
     fn every_request_is_in_one_of_the_groups() {
-        for event in 0..RequestEvent::COUNT {
+        for event in 0..RequestStats::COUNT {
             let stats = RequestStats::read(|counter| u64::from(counter == event));
             let groups = [
                 stats.hits(),
@@ -420,7 +387,7 @@ mod tests {
 
     #[test]
     fn every_load_starts_with_a_lease_or_without() {
-        for reason in 0..LoadReason::COUNT {
+        for reason in 0..LoadStartStats::COUNT {
             let stats = LoadStartStats::read(|counter| u64::from(counter == reason));
             assert_eq!(stats.leased() + stats.uncached(), 1, "{stats:?}");
         }

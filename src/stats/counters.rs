@@ -26,12 +26,6 @@ impl<const N: usize> Default for Counters<N> {
     }
 }
 
-/// An event that a counter counts.
-pub(crate) trait CountedEvent {
-    /// The name of the field of its counter.
-    fn field(self) -> &'static str;
-}
-
 /// Defines a snapshot and the events that it counts: a field and a variant for each. With `timed by`, it
 /// defines a snapshot with a histogram of times for each event, too.
 macro_rules! counters {
@@ -46,9 +40,9 @@ macro_rules! counters {
             $(#[$of_stats])*
             pub struct $Stats counts $vis $Event { $($fields)* }
         }
-        $crate::stats::histogram::time_histograms! {
+        $crate::stats::counters::by_event! {
             $(#[$of_times])*
-            pub struct $Times by $Event { $($fields)* }
+            pub struct $Times by $Event of HistogramStats { $($fields)* }
         }
     };
     (
@@ -57,26 +51,16 @@ macro_rules! counters {
             $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
         }
     ) => {
-        $(#[$of_stats])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct $Stats {
-            $( $(#[$of_field])* pub $field: u64, )+
+        $crate::stats::counters::by_event! {
+            $(#[$of_stats])*
+            #[derive(Eq)]
+            pub struct $Stats by $Event of u64 { $( $(#[$of_field])* $field: $Variant, )+ }
         }
 
         impl $Stats {
-            pub(crate) fn read(count: impl Fn(usize) -> u64) -> Self {
-                Self { $( $field: count($Event::$Variant as usize), )+ }
-            }
-
             /// The sum of all counters.
             pub fn total(&self) -> u64 {
                 0 $( + self.$field )+
-            }
-
-            /// Each counter with the name of its field.
-            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-                [$( (stringify!($field), self.$field), )+].into_iter()
             }
         }
 
@@ -86,18 +70,38 @@ macro_rules! counters {
         $vis enum $Event {
             $( $(#[$of_field])* $Variant, )+
         }
+    };
+}
 
-        impl $Event {
-            /// How many events there are.
-            pub(crate) const COUNT: usize = [$( Self::$Variant, )+].len();
+/// Defines a snapshot with a value for each event.
+macro_rules! by_event {
+    (
+        $(#[$of_stats:meta])*
+        pub struct $Stats:ident by $Event:ident of $Value:ty {
+            $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
+        }
+    ) => {
+        $(#[$of_stats])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq)]
+        #[non_exhaustive]
+        pub struct $Stats {
+            $( $(#[$of_field])* pub $field: $Value, )+
         }
 
-        impl $crate::stats::counters::CountedEvent for $Event {
-            fn field(self) -> &'static str {
-                match self { $( Self::$Variant => stringify!($field), )+ }
+        impl $Stats {
+            pub(crate) const COUNT: usize = [$( stringify!($field), )+].len();
+            pub(crate) const FIELDS: [&'static str; Self::COUNT] = [$( stringify!($field), )+];
+
+            pub(crate) fn read(value: impl Fn(usize) -> $Value) -> Self {
+                Self { $( $field: value($Event::$Variant as usize), )+ }
+            }
+
+            /// Each value with the name of its field.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, $Value)> + use<> {
+                Self::FIELDS.into_iter().zip([$( self.$field, )+])
             }
         }
     };
 }
 
-pub(crate) use counters;
+pub(crate) use {by_event, counters};

@@ -73,6 +73,7 @@ pub enum MetricKind {
 
 /// A value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "it is handed on at once, and never kept")]
 #[non_exhaustive]
 pub enum MetricValue {
     /// Of a counter or a gauge.

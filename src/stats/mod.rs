@@ -50,14 +50,11 @@ mod cache_stats;
 mod counters;
 mod histogram;
 mod hot_keys;
-mod layer_log;
 mod metric;
 mod node_counters;
 mod operations;
 mod recorder;
 mod request_record;
-mod running_load;
-mod shown_key;
 mod store_stats;
 mod striped;
 
@@ -66,7 +63,7 @@ pub use self::cache_stats::{
     CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
-pub use self::histogram::{HistogramStats, TimeHistogram};
+pub use self::histogram::{Histogram, HistogramStats};
 pub use self::hot_keys::HotKey;
 pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
 pub use self::node_counters::{NodeCounters, NodeFigures};
@@ -79,10 +76,7 @@ pub use self::striped::StripedCounter;
 pub(crate) use self::activity::Activity;
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
-    RequestEvent, WaitPlace, WakeEvent,
+    RequestEvent, WakeEvent,
 };
-pub(crate) use self::counters::CountedEvent;
-pub(crate) use self::layer_log::StoreFailure;
-pub(crate) use self::recorder::Statistics;
+pub(crate) use self::recorder::{RunningLoad, Statistics};
 pub(crate) use self::request_record::NotedEvent;
-pub(crate) use self::running_load::RunningLoad;

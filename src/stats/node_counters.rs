@@ -1,7 +1,7 @@
 //! The recorder of what a node of a store was sent, and what came of it.
 
 use super::counters::Counters;
-use super::store_stats::{StoreErrorEvent, StoreErrorStats, event};
+use super::store_stats::StoreErrorStats;
 use crate::error::StoreErrorKind;
 
 /// What a node was sent, and what came of it.
@@ -17,7 +17,7 @@ const REDIRECTIONS: usize = 1;
 const CONNECTS: usize = 2;
 const OUTAGES: usize = 3;
 const ERRORS: usize = 4;
-const COUNT: usize = ERRORS + StoreErrorEvent::COUNT;
+const COUNT: usize = ERRORS + StoreErrorStats::COUNT;
 
 impl NodeCounters {
     /// It was sent so many requests.
@@ -32,7 +32,7 @@ impl NodeCounters {
 
     /// A request has failed.
     pub fn failed(&self, kind: StoreErrorKind) {
-        self.0.add(ERRORS + event(kind) as usize);
+        self.0.add(ERRORS + kind as usize);
     }
 
     /// An attempt to connect begins.
@@ -47,20 +47,14 @@ impl NodeCounters {
 
     /// What has come so far.
     pub fn read(&self) -> NodeFigures {
-        let mut event = 0..;
-        NodeFigures([(); COUNT].map(|()| event.next().map_or(0, |event| self.0.read(event))))
+        NodeFigures(std::array::from_fn(|event| self.0.read(event)))
     }
 }
 
 impl NodeFigures {
     /// What has come since an older snapshot.
     pub fn since(&self, older: &Self) -> Self {
-        let mut events = self.0;
-        events
-            .iter_mut()
-            .zip(older.0)
-            .for_each(|(event, older)| *event = event.wrapping_sub(older));
-        Self(events)
+        Self(std::array::from_fn(|event| self.0[event].wrapping_sub(older.0[event])))
     }
 
     /// How many requests it was sent.

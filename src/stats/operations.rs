@@ -8,10 +8,8 @@ use pin_project::pin_project;
 use tokio::time::Instant;
 
 use super::counters::Counters;
-use super::histogram::TimeHistograms;
-use super::store_stats::{
-    OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats, StoreOperation, event,
-};
+use super::histogram::Histogram;
+use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation};
 use crate::error::StoreError;
 
 /// The operations of a store, how long they took, and how many of them have failed. Apart in memory
@@ -20,8 +18,8 @@ use crate::error::StoreError;
 #[repr(align(128))]
 pub struct OperationCounters {
     /// These count the operations, too.
-    times: TimeHistograms<{ StoreOperation::COUNT }>,
-    errors: Counters<{ StoreErrorEvent::COUNT }>,
+    times: [Histogram; OperationStats::COUNT],
+    errors: Counters<{ StoreErrorStats::COUNT }>,
 }
 
 impl OperationCounters {
@@ -33,12 +31,12 @@ impl OperationCounters {
 
     /// How long operations took.
     pub fn times(&self) -> OperationTimeStats {
-        OperationTimeStats::read(|operation| self.times.read(operation))
+        OperationTimeStats::read(|operation| self.times[operation].read())
     }
 
     /// How many operations have ended.
     pub fn operations(&self) -> OperationStats {
-        OperationStats::read(|operation| self.times.read(operation).count())
+        OperationStats::read(|operation| self.times[operation].read().count())
     }
 
     /// How many of them have failed.
@@ -66,9 +64,7 @@ impl<T, F: Future<Output = Result<T, StoreError>>> Future for CountedOperation<'
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let result = ready!(this.result.poll(cx));
-        this.counters.times.note(*this.operation as usize, this.began.elapsed());
-        Poll::Ready(
-            result.inspect_err(|error| this.counters.errors.add(event(error.kind()) as usize)),
-        )
+        this.counters.times[*this.operation as usize].note(this.began.elapsed());
+        Poll::Ready(result.inspect_err(|error| this.counters.errors.add(error.kind() as usize)))
     }
 }

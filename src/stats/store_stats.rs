@@ -1,6 +1,6 @@
 //! The statistics of stores.
 
-use super::counters::counters;
+use super::counters::{by_event, counters};
 use super::histogram::HistogramStats;
 use crate::error::StoreErrorKind;
 use crate::metric_table;
@@ -55,9 +55,10 @@ counters! {
     timed by OperationTimeStats;
 }
 
-counters! {
+by_event! {
     /// Operations of a store that have failed, by the [kind](crate::StoreErrorKind) of the error.
-    pub struct StoreErrorStats counts pub(crate) StoreErrorEvent {
+    #[derive(Eq)]
+    pub struct StoreErrorStats by StoreErrorKind of u64 {
         /// The circuit breaker was open, and the store was not asked.
         down: Down,
         /// The reply makes no sense.
@@ -77,16 +78,9 @@ counters! {
     }
 }
 
-/// What counts an error.
-pub(super) fn event(kind: StoreErrorKind) -> StoreErrorEvent {
-    match kind {
-        StoreErrorKind::Down => StoreErrorEvent::Down,
-        StoreErrorKind::Malformed => StoreErrorEvent::Malformed,
-        StoreErrorKind::Misconfigured => StoreErrorEvent::Misconfigured,
-        StoreErrorKind::NotReady => StoreErrorEvent::NotReady,
-        StoreErrorKind::Refused => StoreErrorEvent::Refused,
-        StoreErrorKind::TimedOut => StoreErrorEvent::TimedOut,
-        StoreErrorKind::Unsupported => StoreErrorEvent::Unsupported,
-        StoreErrorKind::Unreachable => StoreErrorEvent::Unreachable,
+impl StoreErrorStats {
+    /// The sum of all counters.
+    pub fn total(&self) -> u64 {
+        self.by_name().map(|(_, count)| count).sum()
     }
 }

@@ -45,16 +45,16 @@
 //! }
 //!
 //! set_trace_context(Tracer)?;
-//! # Ok::<_, bellwether::trace::TraceContextAlreadySet>(())
+//! # Ok::<_, bellwether::ConfigError>(())
 //! ```
 
 mod caller_span;
 mod trace_keys;
 mod trace_parent;
 
-use std::error::Error;
-use std::fmt;
 use std::sync::OnceLock;
+
+use crate::config_error::ConfigError;
 
 pub(crate) use self::caller_span::{CallerSpan, LoadTrace};
 pub use self::trace_keys::TraceKeys;
@@ -74,21 +74,10 @@ pub trait TraceContext: Send + Sync + 'static {
 ///
 /// # Errors
 /// If one was set before. That one stays.
-pub fn set_trace_context(context: impl TraceContext) -> Result<(), TraceContextAlreadySet> {
-    CONTEXT.set(Box::new(context)).map_err(|_| TraceContextAlreadySet)
+pub fn set_trace_context(context: impl TraceContext) -> Result<(), ConfigError> {
+    let reason = "one was set before: a process has one for all its layers";
+    let refused = |_| ConfigError::NoEffect { setting: "trace context", reason };
+    CONTEXT.set(Box::new(context)).map_err(refused)
 }
-
-/// This process has a trace context already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TraceContextAlreadySet;
-
-impl fmt::Display for TraceContextAlreadySet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a trace context was set before: a process has one for all its layers")
-    }
-}
-
-impl Error for TraceContextAlreadySet {}
 
 static CONTEXT: OnceLock<Box<dyn TraceContext>> = OnceLock::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The trace and the span of a load, in the form of the field `traceparent` (W3C Trace Context,
 /// section 3.2): 55 characters, such as `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent(Arc<str>);
 
 impl TraceParent {
@@ -34,12 +34,6 @@ impl TraceParent {
 impl fmt::Display for TraceParent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for TraceParent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TraceParent({})", self.0)
     }
 }
 

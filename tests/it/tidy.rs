@@ -87,7 +87,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("shared_error", &[]),
     // The macro lives at the root of the crate.
-    ("stats", &["error", "key", "log_throttle", "metric_table", "status", "trace"]),
+    ("stats", &["duration", "error", "key", "log_throttle", "metric_table", "status", "trace"]),
     ("status", &[]),
     (
         "store",
@@ -95,7 +95,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("store_error", &["config_error"]),
     ("tag", &["key"]),
-    ("trace", &[]),
+    ("trace", &["config_error"]),
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.

@@ -60,8 +60,9 @@ async fn an_entry_that_is_expired_is_served_while_it_is_loaded_again() {
 }
 
 /// Entries of calls with these arguments.
-fn part_entries(catalog: &Catalog, calls: &[(&str, u64)]) -> Vec<EntryHandle<Item>> {
-    calls.iter().map(|(warehouse, sku)| part_entry(catalog, warehouse, *sku)).collect()
+fn part_keys(catalog: &Catalog, calls: &[(&str, u64)]) -> Vec<Key> {
+    let key = |(warehouse, sku): &(&str, u64)| part_entry(catalog, warehouse, *sku).key().clone();
+    calls.iter().map(key).collect()
 }
 
 #[tokio::test]
@@ -70,8 +71,8 @@ async fn entries_of_many_calls_are_invalidated_and_counted() {
     for (warehouse, sku) in [("berlin", 1), ("bonn", 2), ("berlin", 3)] {
         part(&catalog, "", warehouse, sku).await.unwrap();
     }
-    let entries = part_entries(&catalog, &[("berlin", 1), ("bonn", 2), ("bonn", 3)]);
-    assert_eq!(EntryHandle::invalidate_many(entries).await.unwrap(), 2);
+    let keys = part_keys(&catalog, &[("berlin", 1), ("bonn", 2), ("bonn", 3)]);
+    assert_eq!(catalog.layer.handle().invalidate_many(keys).await.unwrap(), 2);
     assert_eq!(part_entry(&catalog, "berlin", 1).get().await.unwrap(), None);
     assert_eq!(part_entry(&catalog, "bonn", 2).get().await.unwrap(), None);
     assert!(part_entry(&catalog, "berlin", 3).get().await.unwrap().is_some());
@@ -83,8 +84,8 @@ async fn entries_of_many_calls_are_expired_and_served_while_they_are_loaded_agai
     for sku in 1..=2 {
         part(&catalog, "", "berlin", sku).await.unwrap();
     }
-    let entries = part_entries(&catalog, &[("berlin", 1), ("berlin", 2), ("berlin", 3)]);
-    assert_eq!(EntryHandle::expire_many(entries).await.unwrap(), 2);
+    let keys = part_keys(&catalog, &[("berlin", 1), ("berlin", 2), ("berlin", 3)]);
+    assert_eq!(catalog.layer.handle().expire_many(keys).await.unwrap(), 2);
     for sku in 1..=2 {
         let (answer, status) = part(&catalog, "", "berlin", sku).with_status().await;
         assert_eq!(answer.unwrap(), Item::named(format!("berlin {sku}")));
@@ -93,23 +94,12 @@ async fn entries_of_many_calls_are_expired_and_served_while_they_are_loaded_agai
 }
 
 #[tokio::test]
-async fn an_entry_that_is_given_twice_counts_once_and_one_of_another_store_for_itself() {
-    let (catalog, other) = (Catalog::new(), Catalog::new());
-    for catalog in [&catalog, &other] {
-        part(catalog, "", "berlin", 1).await.unwrap();
-    }
-    let twice = || part_entries(&catalog, &[("berlin", 1), ("berlin", 1)]);
-    assert_eq!(EntryHandle::expire_many(twice()).await.unwrap(), 1);
-    let all = [twice(), part_entries(&other, &[("berlin", 1)])].concat();
-    assert_eq!(EntryHandle::invalidate_many(all).await.unwrap(), 2);
-}
-
-#[tokio::test]
-async fn the_future_of_many_entries_can_be_spawned() {
+async fn an_entry_that_is_given_twice_counts_once() {
     let catalog = Catalog::new();
     part(&catalog, "", "berlin", 1).await.unwrap();
-    let entries = part_entries(&catalog, &[("berlin", 1)]);
-    assert_eq!(tokio::spawn(EntryHandle::invalidate_many(entries)).await.unwrap().unwrap(), 1);
+    let twice = || part_keys(&catalog, &[("berlin", 1), ("berlin", 1)]);
+    assert_eq!(catalog.layer.handle().expire_many(twice()).await.unwrap(), 1);
+    assert_eq!(catalog.layer.handle().invalidate_many(twice()).await.unwrap(), 1);
 }
 
 #[tokio::test]

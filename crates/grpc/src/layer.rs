@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bellwether::adapter::{CacheClient, delegate_load_options, number_within};
+use bellwether::adapter::{CacheClient, delegate_load_options, within};
 use bellwether::store::Store;
 use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::BodyBudget;
@@ -72,7 +72,7 @@ impl GrpcCacheLayer {
     /// # Errors
     /// If it is not from 1 to 512 MiB.
     pub fn max_request_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.max_request_bytes = number_within("max request bytes", most, 1, 128 * FOUR_MIB)?;
+        self.max_request_bytes = within("max request bytes", most, 1, 128 * FOUR_MIB)?;
         Ok(self)
     }
 

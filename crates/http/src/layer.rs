@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options, number_within};
+use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options, within};
 use bellwether::store::Store;
 use bellwether::{BoxError, ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
@@ -200,7 +200,7 @@ impl<R> HttpCacheLayer<R> {
     /// # Errors
     /// If it is not from 1 to 1,000,000.
     pub fn max_unshared_per_target(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max unshared requests per target", most, 1, 1_000_000)?;
+        let most = within("max unshared requests per target", most, 1, 1_000_000)?;
         self.unshared = Some(Arc::new(TargetGates::new(most)));
         Ok(self)
     }

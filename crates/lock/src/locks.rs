@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::duration_within;
+use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
@@ -98,10 +98,10 @@ impl<L: Lock> Locks<L> {
     /// Default: 30 s, so that a holder that is stopped for 20 s does not lose the key.
     ///
     /// # Errors
-    /// [`ConfigError::Duration`] unless it is from 100 ms to 1 h.
+    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 1 h.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-        self.policy.lease = duration_within("lease", lease, least, most)?;
+        self.policy.lease = within("lease", lease, least, most)?;
         Ok(self)
     }
 
@@ -111,10 +111,10 @@ impl<L: Lock> Locks<L> {
     /// Default: 10 min, longer than work under a lock should take.
     ///
     /// # Errors
-    /// [`ConfigError::Duration`] unless it is from 100 ms to 7 days.
+    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 7 days.
     pub fn max_hold(mut self, max_hold: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(7 * 24 * 60 * 60)];
-        self.policy.max_hold = duration_within("max_hold", max_hold, least, most)?;
+        self.policy.max_hold = within("max_hold", max_hold, least, most)?;
         Ok(self)
     }
 
@@ -149,13 +149,13 @@ impl<L: Lock> Locks<L> {
     /// Default: never.
     ///
     /// # Errors
-    /// [`ConfigError::Duration`] unless it is from 100 ms to 1 day.
+    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 1 day.
     pub fn take_over_after(mut self, silence: Duration) -> Result<Self, ConfigError>
     where
         L: TakeOver,
     {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
-        let after = duration_within("take_over_after", silence, least, most)?;
+        let after = within("take_over_after", silence, least, most)?;
         self.policy.take_over = Some((after, L::take_over));
         Ok(self)
     }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::stats::{HistogramStats, TimeHistogram};
+use bellwether::stats::{Histogram, HistogramStats};
 use tokio::time::Instant;
 
 use super::error::{LockError, LockErrorKind};
@@ -78,7 +78,7 @@ bellwether::metric_table! { LockStats, "kind":
 pub(super) struct LockCounters {
     /// All but `wait_times` and `keys`. Held to change or copy it, never across an `.await`.
     counted: Mutex<LockStats>,
-    wait_times: TimeHistogram,
+    wait_times: Histogram,
 }
 
 impl LockCounters {

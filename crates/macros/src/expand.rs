@@ -45,15 +45,16 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
 fn different_names(options: &Options, function: &Ident) -> Result<()> {
     let mut names = vec![function];
     for made in options.functions() {
-        if made == function {
-            let message = format!("`{made}` is the function itself: give this one another name");
-            return Err(Error::new(made.span(), message));
-        }
-        if names.contains(&made) {
-            let message = format!("`{made}` is made twice: give this one another name");
-            return Err(Error::new(made.span(), message));
-        }
-        names.push(made);
+        let wrong = match names.iter().position(|name| *name == made) {
+            Some(0) => "is the function itself",
+            Some(_) => "is made twice",
+            None => {
+                names.push(made);
+                continue;
+            }
+        };
+        let message = format!("`{made}` {wrong}: give this one another name");
+        return Err(Error::new(made.span(), message));
     }
     Ok(())
 }

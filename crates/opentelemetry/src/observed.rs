@@ -13,7 +13,7 @@ use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter};
 /// SDK collects: it reads the observable instruments before it reads the others.
 pub(crate) struct Observed<T: 'static> {
     /// Held to add one source or to copy all, never while a snapshot is read.
-    sources: Arc<Mutex<Vec<NamedSource<T>>>>,
+    sources: Arc<Mutex<Vec<Arc<NamedSource<T>>>>>,
     /// Whenever a snapshot is read, for whichever instrument, these get what is new in it. A view
     /// may drop any of the instruments.
     histograms: Arc<[SampledHistogram<T>]>,
@@ -25,10 +25,10 @@ type SampledHistogram<T> = (&'static MetricRow<T>, Histogram<f64>);
 /// A name, what gives the snapshots under it, and what the histograms have of them.
 struct NamedSource<T> {
     name: KeyValue,
-    read: Arc<dyn Fn() -> T + Send + Sync>,
+    read: Box<dyn Fn() -> T + Send + Sync>,
     /// One for each value of each histogram, in their order: there are always as many. Held to find
     /// what is new, not while that is recorded: several readers may collect at the same time.
-    recorded: Arc<Mutex<Vec<HistogramStats>>>,
+    recorded: Mutex<Vec<HistogramStats>>,
 }
 
 impl<T: MetricTable> Observed<T> {
@@ -61,7 +61,8 @@ impl<T: MetricTable> Observed<T> {
     }
 
     pub(crate) fn add(&self, name: KeyValue, read: impl Fn() -> T + Send + Sync + 'static) {
-        let source = NamedSource { name, read: Arc::new(read), recorded: Arc::default() };
+        let source =
+            Arc::new(NamedSource { name, read: Box::new(read), recorded: Mutex::default() });
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
@@ -114,12 +115,5 @@ impl<T> NamedSource<T> {
 impl<T> Clone for Observed<T> {
     fn clone(&self) -> Self {
         Self { sources: Arc::clone(&self.sources), histograms: Arc::clone(&self.histograms) }
-    }
-}
-
-impl<T> Clone for NamedSource<T> {
-    fn clone(&self) -> Self {
-        let (read, recorded) = (Arc::clone(&self.read), Arc::clone(&self.recorded));
-        Self { name: self.name.clone(), read, recorded }
     }
 }

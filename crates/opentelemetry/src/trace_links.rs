@@ -14,7 +14,7 @@ use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, TraceFlags, Tra
 /// use bellwether_opentelemetry::TraceLinks;
 ///
 /// set_trace_context(TraceLinks::default())?;
-/// # Ok::<_, bellwether::trace::TraceContextAlreadySet>(())
+/// # Ok::<_, bellwether::ConfigError>(())
 /// ```
 ///
 /// It reads the current [`Context`], and so the span of `tracing` that is entered, if a

@@ -13,7 +13,7 @@ use super::login::Login;
 use super::tls::{RedisTls, TlsConnector};
 use super::url::RedisUrl;
 use bellwether::ConfigError;
-use bellwether::adapter::{duration_within, namespace_of};
+use bellwether::adapter::{namespace_of, within};
 
 /// The address of a Redis server, and how to connect to it and send to it.
 ///
@@ -143,7 +143,8 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let timeout = duration_within("timeout of the store", timeout, SHORTEST, LONGEST)?;
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let timeout = within("timeout of the store", timeout, least, most)?;
         Ok(Self { timeout, ..self })
     }
 
@@ -160,7 +161,7 @@ impl RedisClientOptions {
     /// If it is not from 1 ms to 60 s.
     pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let setting = "time for connecting of the store";
-        let connect_timeout = duration_within(setting, timeout, SHORTEST, LONGEST)?;
+        let connect_timeout = within(setting, timeout, least, most)?;
         Ok(Self { connect_timeout, ..self })
     }
 
@@ -177,7 +178,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 1,000,000.
     pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
-        let down_after = within("failures until the store is down", failures, 1_000_000)?;
+        let down_after = within("failures until the store is down", failures, 1, 1_000_000)?;
         Ok(Self { down_after, ..self })
     }
 
@@ -194,9 +195,8 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 100 ms to 60 s.
     pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
-        let setting = "probe interval of the store";
-        let least = Duration::from_millis(100);
-        let probe_every = duration_within(setting, interval, least, LONGEST)?;
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
+        let probe_every = within("probe interval of the store", interval, least, most)?;
         Ok(Self { probe_every, ..self })
     }
 
@@ -210,7 +210,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        let connections = within("connections of the store", connections, 64)?;
+        let connections = within("connections of the store", connections, 1, 64)?;
         Ok(Self { connections, ..self })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::{duration_within, number_within};
+use bellwether::adapter::within;
 #[cfg(feature = "tls")]
 use bellwether_redis_client::RedisTls;
 use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
@@ -186,7 +186,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is not from 64 KiB to 1 TiB.
     pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
-        let bytes = number_within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?;
+        let bytes = within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?;
         Ok(Self { near: Some(bytes), ..self })
     }
 
@@ -202,7 +202,7 @@ impl RedisOptions {
     pub fn near_ttl(self, ttl: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let setting = "ttl of the near tier";
-        let near_ttl = duration_within(setting, ttl, least, most)?;
+        let near_ttl = within(setting, ttl, least, most)?;
         if self.near.is_none() {
             return Err(ConfigError::NoEffect { setting, reason: "set `near` first" });
         }
@@ -228,7 +228,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is more than 1,000,000.
     pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.keeping.most = number_within("kept invalidations of the store", most, 0, MOST_KEPT)?;
+        self.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
         Ok(self)
     }
 
@@ -253,7 +253,7 @@ impl RedisOptions {
     pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
-        self.keeping.window = duration_within(setting, window, Duration::ZERO, longest)?;
+        self.keeping.window = within(setting, window, Duration::ZERO, longest)?;
         Ok(self)
     }
 

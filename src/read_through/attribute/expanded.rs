@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use futures_util::FutureExt;
 use tower::Layer;
 
 use super::ByKey;
@@ -11,6 +12,7 @@ use crate::error::BoxError;
 use crate::key::Key;
 use crate::read_through::boxed::BoxResponseFuture;
 use crate::read_through::client::CacheClient;
+use crate::read_through::core::Core;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
@@ -93,7 +95,7 @@ where
     V: AnswerOption,
     C: Codec<V, Kept = V> + Clone,
 {
-    layer.classified_alike(|answer: &V| match answer.is_there() {
+    layer.classify(|answer: &V| match answer.is_there() {
         true => Cacheability::Keep,
         false => Cacheability::NotFound,
     })
@@ -112,7 +114,8 @@ where
     F: FnOnce() -> L + Clone + Send + 'static,
     L: Future<Output = Result<T, E>> + Send + 'static,
 {
-    BoxResponseFuture::of(layer.layer(loader_fn(move |_: Key| load())).request(key))
+    let answer = layer.layer(loader_fn(move |_: Key| load())).request(key);
+    BoxResponseFuture(answer.with_status().boxed())
 }
 
 /// One call of a function that loads many answers. `named` gives the key of an item, and its tags
@@ -124,10 +127,9 @@ pub fn read_many<P, A, E, C, F, L, const TAGS: usize>(
     load: F,
 ) -> BatchFuture<A::Answer, E>
 where
-    P: Send + 'static,
+    P: Clone + Send + 'static,
     A: BatchResponse<P, E>,
     A::Answer: Send + 'static,
-    A::Asked: 'static,
     C: Codec<A::Answer>,
     E: FunctionError,
     F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
@@ -135,7 +137,7 @@ where
 {
     let lookup_of = |item: &P| {
         let (key, tags) = named(item);
-        let tags = tags.map_or_else(|| layer.tags.told(&key), Tags::unbounded);
+        let tags = tags.map_or_else(|| layer.core.tags.told(&key), Tags::unbounded);
         RequestOptions::default().tagged(tags).lookup(key)
     };
     CacheClient::new(&layer).request_many(loader_fn(load), items, lookup_of)
@@ -145,8 +147,10 @@ where
 pub fn entry<V, C>(layer: ReadThroughLayer<ByKey, C>, key: Key) -> EntryHandle<V>
 where
     V: Send + Sync + 'static,
-    C: Codec<V>,
+    C: Codec<V, Kept = V>,
 {
-    let tags = layer.tags.told(&key);
-    EntryHandle::new(CacheClient::new(&layer), key, tags)
+    let Core { store, policy, codec, errors, tags, loads, statistics } = layer.core;
+    let tags_of_key = tags.told(&key);
+    let core = Core { store, policy, codec: codec as _, errors, tags, loads, statistics };
+    EntryHandle::new(CacheClient::of(core), key, tags_of_key)
 }

@@ -3,7 +3,7 @@
 mod entry_handle;
 mod expanded;
 
-/// Reads an `async fn` through a [`ReadThroughLayer`], under a key that is made of its arguments.
+/// Reads an `async fn` through a [`ReadThroughLayer`](crate::ReadThroughLayer), under a key that is made of its arguments.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -166,11 +166,11 @@ mod expanded;
 /// | `layer = ..` | an expression for a [`ReadThroughLayer<ByKey>`](ByKey), evaluated in each call; it may name the arguments |
 /// | `skip(catalog, self)` | the arguments on which the answer does not depend |
 /// | `each(sku in skus)` | the function loads many answers: `skus`, a `Vec`, has what differs from key to key, and templates name one of them `sku` |
-/// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
-/// | `not_found_ttl` | how long `None` is stored, for functions whose answer is an `Option`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
-/// | `tags = ["catalog", "shelf/{warehouse}" as shelf_tag]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's. With `as`, also makes a function from the arguments of the template to the [`Tag`](crate::Tag): `shelf_tag("berlin")` |
-/// | `entry_fn = name` | also makes a function to the [`EntryHandle`](crate::EntryHandle) of one answer, which invalidates, expires, reads and replaces it. Its arguments are those that the key and `layer` name. [`EntryHandle::invalidate_many`](crate::EntryHandle::invalidate_many) takes many |
-/// | `key_fn = name` | also makes a function from the arguments of the key to the [`Key`], for [handles](crate::Handle) of the layer |
+/// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`](crate::ReadThroughLayer) by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
+/// | `not_found_ttl` | how long `None` is stored, for functions whose answer is an `Option`. It replaces the layer's [`classify`](crate::ReadThroughLayer::classify) |
+/// | `tags = ["catalog", "shelf/{warehouse}" as shelf_tag]` | the [tags](crate::ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's. With `as`, also makes a function from the arguments of the template to the [`Tag`](crate::Tag): `shelf_tag("berlin")` |
+/// | `entry_fn = name` | also makes a function to the [`EntryHandle`](crate::EntryHandle) of one answer, which invalidates, expires, reads and replaces it. Its arguments are those that the key and `layer` name |
+/// | `key_fn = name` | also makes a function from the arguments of the key to the [`Key`](crate::Key), for [handles](crate::Handle) of the layer |
 ///
 /// In an `impl`, the functions that are made belong to the type: `Users::name_key(1)`, or
 /// `users.name_entry(1)` if it needs `self`. Everything else is as the layer sets it.
@@ -186,19 +186,4 @@ pub use self::expanded::{
     read, read_many,
 };
 
-use super::layer::ReadThroughLayer;
-use crate::key::Key;
-use crate::store::Store;
-
-/// The key function of a layer for `#[read_through]` functions: its requests are keys already.
-pub type ByKey = fn(&Key) -> Key;
-
-impl ReadThroughLayer<ByKey> {
-    /// A layer for functions with the attribute `#[read_through]`, which make their own keys.
-    ///
-    /// Functions with one layer, or with clones of it, share its loads and its store: the same key
-    /// has the same answer. An option that an attribute does not set is the layer's.
-    pub fn by_key<S: Store>(store: S) -> Self {
-        Self::new(store, Key::clone as ByKey)
-    }
-}
+pub use super::layer::ByKey;

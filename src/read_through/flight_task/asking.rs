@@ -17,7 +17,7 @@ use crate::read_through::job::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory, Record};
-use crate::stats::{CommitEvent, LeaseEvent, StoreFailure};
+use crate::stats::{CommitEvent, LeaseEvent};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Marker, OtherLease, Remaining,
@@ -56,7 +56,7 @@ where
                 self.led(asked, lease, stale, failures, probe.as_ref(), memory)
             }
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Lease, &error);
+                self.core.statistics.store_failed("loading without a lease", &error);
                 let hold = match error.kind() {
                     StoreErrorKind::Down => LeaseHold::NotAsked,
                     _ => LeaseHold::Unacknowledged,
@@ -75,7 +75,7 @@ where
         let tags = self.claim.tags().clone();
         let found = self.core.store.lookup_tagged(self.leader.key().clone(), tags).await;
         if let Err(error) = &found {
-            self.core.statistics.store_failed(StoreFailure::LaterLookup, error);
+            self.core.statistics.store_failed("the remaining waiters ask it themselves", error);
         }
         let Some(entry) = found.ok().flatten().filter(Entry::is_fresh) else {
             return self.gone(memory.accept, memory);
@@ -313,7 +313,7 @@ where
             }
             Err(error) => {
                 statistics.commit(CommitEvent::Unacknowledged);
-                statistics.store_failed(StoreFailure::Commit, &error);
+                statistics.store_failed("a loaded answer may not be stored", &error);
                 TaskEvent::CommitFailed { began, outcome }
             }
         }
@@ -335,8 +335,12 @@ where
                 reported.map(note).inspect_err(log)
             }
             (Some(lease), Some(Record::Value(marker) | Record::Marker(marker))) => {
-                let count =
-                    |error: &StoreError| core.statistics.store_failed(StoreFailure::Marker, error);
+                let count = |error: &StoreError| {
+                    core.statistics.store_failed(
+                        "callers of other processes may wait for a private answer",
+                        error,
+                    )
+                };
                 core.store.commit(lease, marker).await.map(drop).inspect_err(count)
             }
             (lease, _) => {

@@ -22,7 +22,7 @@ use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
     verdict,
 };
-use crate::stats::{LeaseEvent, LoadReason, StoreFailure};
+use crate::stats::{LeaseEvent, LoadReason};
 use crate::status::BypassReason;
 use crate::store::{Draft, Failure, Renew};
 use crate::trace::CallerSpan;
@@ -269,7 +269,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
                 statistics.lease_lost(lease.key());
                 return pending().await;
             }
-            Err(error) => statistics.store_failed(StoreFailure::Renewal, &error),
+            Err(error) => statistics.store_failed("a lease could not be renewed", &error),
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::results::stale_reason;
 use crate::shared_error::SharedError;
-use crate::stats::{LimitEvent, RequestEvent, StoreFailure, WaitPlace};
+use crate::stats::{LimitEvent, RequestEvent};
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 use crate::store::{Accept, Entry};
 use crate::tag::Tags;
@@ -198,7 +198,7 @@ where
             Ok(Some(entry)) => self.consider(entry),
             Ok(None) => self.join(None),
             Err(error) => {
-                self.core.statistics.store_failed(StoreFailure::Lookup, &error);
+                self.core.statistics.store_failed("the lookup counts as a miss", &error);
                 self.join(Some(error))
             }
         }
@@ -557,11 +557,7 @@ where
             (_, status) => RequestEvent::of(status),
         };
         if let (_, CacheStatus::Collapsed { place, waited }) = answer {
-            let place = match place {
-                LoadLocation::Local => WaitPlace::Here,
-                LoadLocation::Remote => WaitPlace::Elsewhere,
-            };
-            self.core.statistics.waited(place, *waited);
+            self.core.statistics.waited(*place, *waited);
         }
         self.end(event);
     }

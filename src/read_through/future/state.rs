@@ -17,7 +17,7 @@ use crate::key::Key;
 use crate::read_through::core::Peeked;
 use crate::read_through::load::AloneLoad;
 use crate::read_through::outcome::Outcome;
-use crate::stats::{CountedEvent, RequestEvent, Statistics};
+use crate::stats::{RequestEvent, RequestStats, Statistics};
 use crate::status::CacheStatus;
 use crate::store::{Entry, StoreFuture};
 use crate::trace::CallerSpan;
@@ -160,7 +160,7 @@ impl RequestSpan {
     /// Notes how the request that began then has ended.
     pub(super) fn end(&self, event: RequestEvent, begun: Instant) {
         if !self.own.is_none() {
-            let field = event.field();
+            let field = RequestStats::FIELDS[event as usize];
             let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
             let span = self.own.span();
             span.record("outcome", outcome).record("detail", detail);

@@ -30,59 +30,40 @@ pub trait BatchResponse<Req, E>: Sized {
     /// The answer to one request.
     type Answer;
 
-    /// What assigns the answers to the requests, such as the requests themselves.
-    type Asked: Send;
-
-    /// Takes that from the requests, before the loader gets them.
-    fn asked(requests: &[Req]) -> Self::Asked;
-
     /// An outcome for each request, in their order.
-    fn in_order(self, asked: Self::Asked) -> Vec<Result<Self::Answer, E>>;
+    fn in_order(self, requests: &[Req]) -> Vec<Result<Self::Answer, E>>;
 }
 
 impl<Req, T, E> BatchResponse<Req, E> for Vec<Result<T, E>> {
     type Answer = T;
-    type Asked = ();
 
-    fn asked(_: &[Req]) -> Self::Asked {}
-
-    fn in_order(self, (): ()) -> Self {
+    fn in_order(self, _: &[Req]) -> Self {
         self
     }
 }
 
 impl<Req, T, E, H> BatchResponse<Req, E> for HashMap<Req, T, H>
 where
-    Req: Clone + Eq + Hash + Send,
+    Req: Eq + Hash,
     T: Clone,
     H: BuildHasher,
 {
     type Answer = Option<T>;
-    type Asked = Vec<Req>;
 
-    fn asked(requests: &[Req]) -> Vec<Req> {
-        requests.to_vec()
-    }
-
-    fn in_order(self, asked: Vec<Req>) -> Vec<Result<Option<T>, E>> {
-        asked.iter().map(|request| Ok(self.get(request).cloned())).collect()
+    fn in_order(self, requests: &[Req]) -> Vec<Result<Option<T>, E>> {
+        requests.iter().map(|request| Ok(self.get(request).cloned())).collect()
     }
 }
 
 impl<Req, T, E> BatchResponse<Req, E> for BTreeMap<Req, T>
 where
-    Req: Clone + Ord + Send,
+    Req: Ord,
     T: Clone,
 {
     type Answer = Option<T>;
-    type Asked = Vec<Req>;
 
-    fn asked(requests: &[Req]) -> Vec<Req> {
-        requests.to_vec()
-    }
-
-    fn in_order(self, asked: Vec<Req>) -> Vec<Result<Option<T>, E>> {
-        asked.iter().map(|request| Ok(self.get(request).cloned())).collect()
+    fn in_order(self, requests: &[Req]) -> Vec<Result<Option<T>, E>> {
+        requests.iter().map(|request| Ok(self.get(request).cloned())).collect()
     }
 }
 
@@ -114,8 +95,7 @@ where
     B::Future: Send,
     B::Error: Into<BoxError> + Send + Sync + 'static,
     <B::Response as BatchResponse<Req, B::Error>>::Answer: Send + 'static,
-    <B::Response as BatchResponse<Req, B::Error>>::Asked: Send + 'static,
-    Req: Send + 'static,
+    Req: Clone + Send + 'static,
 {
     type Answer = <B::Response as BatchResponse<Req, B::Error>>::Answer;
     type LoadError = B::Error;
@@ -124,8 +104,7 @@ where
         self,
         requests: Vec<Req>,
     ) -> BoxFuture<'static, BatchResult<Self::Answer, Self::LoadError>> {
-        let asked = B::Response::asked(&requests);
-        let response = self.oneshot(requests);
-        async move { Ok(response.await?.in_order(asked)) }.boxed()
+        let response = self.oneshot(requests.clone());
+        async move { Ok(response.await?.in_order(&requests)) }.boxed()
     }
 }

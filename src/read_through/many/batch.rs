@@ -11,41 +11,42 @@
 //!    Dropping a caller drops its lookup, and flights are tasks of their own.
 //! 2. A collected request is answered, or gets the error that its call was lost.
 
-use std::fmt;
 use std::mem;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::Span;
+use tokio::task::yield_now;
+use tower::Service;
+use tracing::{Instrument, Span};
 
 use super::answers::BatchLoader;
 use super::error::ItemError;
-use crate::flight::Phase;
+use crate::box_future::BoxFuture;
+use crate::flight::{Phase, PhaseListener};
 use crate::read_through::error_rules::ErrorRules;
 
 /// The requests that are loaded together.
-pub(super) struct Batch<B: BatchLoader<Req>, Req> {
-    /// Locked only to clone it.
-    loader: Mutex<B>,
+pub(super) struct Batch<Req, T> {
+    load: Box<LoadItems<Req, T>>,
     /// How many requests one call gets at most.
     most: usize,
-    /// What the program says about the loader's errors.
-    rules: ErrorRules,
     /// The span in which the batch was asked for.
     span: Span,
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
-    state: Mutex<BatchState<Collected<B, Req>>>,
+    state: Mutex<BatchState<Collected<Req, T>>>,
 }
+
+/// A call of the loader: gives an outcome for each request.
+type LoadItems<Req, T> =
+    dyn Fn(Vec<Req>) -> BoxFuture<'static, Vec<Result<T, ItemError>>> + Send + Sync;
 
 /// A request to be loaded, and the channel to its caller.
-pub(super) struct Collected<B: BatchLoader<Req>, Req> {
-    pub(super) request: Req,
-    pub(super) outcome: oneshot::Sender<ItemOutcome<B, Req>>,
-}
-
-/// The outcome of one request.
-pub(super) type ItemOutcome<B, Req> = Result<<B as BatchLoader<Req>>::Answer, ItemError>;
+type Collected<Req, T> = (Req, oneshot::Sender<Result<T, ItemError>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
@@ -59,7 +60,7 @@ struct BatchState<T> {
 
 /// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum ItemState {
+enum ItemState {
     /// Its request may be collected at any moment.
     Undecided,
     /// The same, and the flush waits for its decision.
@@ -70,22 +71,28 @@ pub(super) enum ItemState {
     Gone,
 }
 
-impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
-    pub(super) fn new(loader: B, most: usize, items: usize, rules: ErrorRules) -> Arc<Self> {
+impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
+    pub(super) fn new<B>(loader: B, most: usize, items: usize, rules: ErrorRules) -> Arc<Self>
+    where
+        B: BatchLoader<Req, Answer = T>,
+    {
         let items = vec![ItemState::Undecided; items];
         let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
-        Arc::new(Self {
-            loader: Mutex::new(loader),
-            most,
-            rules,
-            span: Span::current(),
-            state: Mutex::new(state),
-        })
+        // Locked only to clone it.
+        let loader = Mutex::new(loader);
+        let load = move |requests: Vec<Req>| {
+            let loader = loader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let (asked, rules) = (requests.len(), rules.clone());
+            let loading = AssertUnwindSafe(async move { loader.load(requests).await });
+            let loaded = loading.catch_unwind();
+            loaded.map(move |loaded| ItemError::each(loaded, asked, &rules)).boxed()
+        };
+        let state = Mutex::new(state);
+        Arc::new(Self { load: Box::new(load), most, span: Span::current(), state })
     }
 
-    /// Notes the phase of an item's flight. Returns whether a flush is due now.
-    #[must_use]
-    pub(super) fn on_phase(&self, item: usize, phase: Phase) -> bool {
+    /// Notes the phase of an item's flight.
+    fn on_phase(self: &Arc<Self>, item: usize, phase: Phase) {
         self.enter(
             item,
             match phase {
@@ -93,53 +100,23 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
                 Phase::Asking | Phase::Loading => ItemState::Undecided,
                 Phase::Waiting | Phase::Queueing | Phase::CoolingDown => ItemState::Waiting,
             },
-        )
+        );
     }
 
-    /// Sets the state of an item. Returns whether a flush is due now.
-    #[must_use]
-    pub(super) fn enter(&self, item: usize, state: ItemState) -> bool {
-        self.state().enter(item, state, self.most)
+    fn enter(self: &Arc<Self>, item: usize, state: ItemState) {
+        let is_due = self.state().enter(item, state, self.most);
+        self.flush_if(is_due);
     }
 
-    /// Collects the request of an item. Returns whether a flush is due now.
-    #[must_use]
-    pub(super) fn collect(&self, item: usize, collected: Collected<B, Req>) -> bool {
-        self.state().collect(item, collected, self.most)
+    /// Starts a flush if one is due. Without a runtime, the call is lost.
+    fn flush_if(self: &Arc<Self>, is_due: bool) {
+        let flush = is_due.then(|| Flush { batch: Arc::clone(self), has_flushed: false });
+        if let (Some(flush), Ok(runtime)) = (flush, Handle::try_current()) {
+            runtime.spawn(flush.run().instrument(self.span.clone()));
+        }
     }
 
-    /// The requests for the next calls.
-    pub(super) fn take(&self) -> Vec<Collected<B, Req>> {
-        self.state().take(self.most)
-    }
-
-    /// Drops the collected requests, since there will be no call. Their callers get an error.
-    pub(super) fn drop_collected(&self) {
-        let lost = {
-            let mut state = self.state();
-            state.is_flushing = false;
-            mem::take(&mut state.collected)
-        };
-        drop(lost);
-    }
-
-    pub(super) fn loader(&self) -> B {
-        self.loader.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn most(&self) -> usize {
-        self.most
-    }
-
-    pub(super) fn span(&self) -> Span {
-        self.span.clone()
-    }
-
-    pub(super) fn rules(&self) -> &ErrorRules {
-        &self.rules
-    }
-
-    fn state(&self) -> MutexGuard<'_, BatchState<Collected<B, Req>>> {
+    fn state(&self) -> MutexGuard<'_, BatchState<Collected<Req, T>>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,15 +172,125 @@ impl<T> BatchState<T> {
     }
 }
 
-impl<B: BatchLoader<Req>, Req> fmt::Debug for Batch<B, Req> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("most", &self.most).finish_non_exhaustive()
+/// The task that takes the collected requests and calls the loader for them. If it is dropped
+/// before that, their callers get the error that the call was lost.
+struct Flush<Req: Send + 'static, T: Send + 'static> {
+    batch: Arc<Batch<Req, T>>,
+    has_flushed: bool,
+}
+
+impl<Req: Send + 'static, T: Send + 'static> Flush<Req, T> {
+    /// Yields once, so that requests that are collected at the same moment go into the same call.
+    async fn run(mut self) {
+        yield_now().await;
+        self.has_flushed = true;
+        let mut taken = self.batch.state().take(self.batch.most);
+        // No call for callers that have left.
+        taken.retain(|(_, caller)| !caller.is_closed());
+        while !taken.is_empty() {
+            let rest = taken.split_off(taken.len().min(self.batch.most));
+            let (requests, callers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+            tokio::spawn(answer(callers, (self.batch.load)(requests)).in_current_span());
+            taken = rest;
+        }
+    }
+}
+
+impl<Req: Send + 'static, T: Send + 'static> Drop for Flush<Req, T> {
+    fn drop(&mut self) {
+        if !self.has_flushed {
+            let mut state = self.batch.state();
+            state.is_flushing = false;
+            let lost = mem::take(&mut state.collected);
+            drop(state);
+            drop(lost);
+        }
+    }
+}
+
+/// One call of the loader: until it ends, or until its last caller has left.
+async fn answer<T>(mut callers: Vec<oneshot::Sender<T>>, loading: BoxFuture<'static, Vec<T>>) {
+    let all_gone = async {
+        for caller in &mut callers {
+            caller.closed().await;
+        }
+    };
+    let outcomes = tokio::select! {
+        outcomes = loading => outcomes,
+        () = all_gone => return,
+    };
+    for (caller, outcome) in callers.into_iter().zip(outcomes) {
+        _ = caller.send(outcome);
+    }
+}
+
+/// The loader of one request of a batch. A call of it collects the request for the next flush.
+pub(super) struct BatchItem<Req: Send + 'static, T: Send + 'static>(Arc<ItemSlot<Req, T>>);
+
+/// Shared by the clones of an item. Dropping it tells the batch that no request will come from
+/// here.
+struct ItemSlot<Req: Send + 'static, T: Send + 'static> {
+    batch: Arc<Batch<Req, T>>,
+    number: usize,
+}
+
+impl<Req: Send + 'static, T: Send + 'static> BatchItem<Req, T> {
+    pub(super) fn new(batch: &Arc<Batch<Req, T>>, number: usize) -> Self {
+        Self(Arc::new(ItemSlot { batch: Arc::clone(batch), number }))
+    }
+
+    /// Tells the batch the phases of this item's flight.
+    pub(super) fn listener(&self) -> PhaseListener {
+        // Holds no slot: dropping the last one means that no request will come from this item.
+        let (batch, number) = (Arc::clone(&self.0.batch), self.0.number);
+        Arc::new(move |phase| batch.on_phase(number, phase))
+    }
+}
+
+impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> {
+    type Response = T;
+    type Error = ItemError;
+    type Future = BoxFuture<'static, Result<T, ItemError>>;
+
+    /// Always ready: the call of the batch waits until the loader is ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let (caller, answered) = oneshot::channel();
+        let ItemSlot { batch, number } = &*self.0;
+        let is_due = batch.state().collect(*number, (request, caller), batch.most);
+        batch.flush_if(is_due);
+        async move {
+            match answered.await {
+                Ok(Err(error)) if error.is_panic() => resume_unwind(Box::new("the batch panicked")),
+                Ok(outcome) => outcome,
+                Err(_) => Err(ItemError::lost()),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl<Req: Send + 'static, T: Send + 'static> Drop for ItemSlot<Req, T> {
+    fn drop(&mut self) {
+        self.batch.enter(self.number, ItemState::Gone);
+    }
+}
+
+impl<Req: Send + 'static, T: Send + 'static> Clone for BatchItem<Req, T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::convert::Infallible;
+
+    use tower::service_fn;
 
     use super::*;
 
@@ -268,5 +355,26 @@ mod tests {
             }
             println!("{} states of batches of at most {most}", seen.len());
         }
+    }
+
+    /// On this kind of runtime, the task that was spawned last runs first.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_flush_yields_so_that_a_request_of_the_same_moment_joins_its_call() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&calls);
+        let loader = service_fn(move |requests: Vec<u64>| {
+            noted.lock().unwrap().push(requests.clone());
+            async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
+        });
+        let batch = Batch::new(loader, 10, 2, ErrorRules::default());
+        let items = [0, 1].map(|number| BatchItem::new(&batch, number));
+        (0..2).for_each(|number| batch.on_phase(number, Phase::Waiting));
+        let both = tokio::spawn(async move {
+            items.map(|mut item| tokio::spawn(async move { item.call(7).await.ok() }))
+        });
+        for answered in both.await.unwrap() {
+            assert_eq!(answered.await.unwrap(), Some(7));
+        }
+        assert_eq!(*calls.lock().unwrap(), [[7, 7]]);
     }
 }

@@ -1,9 +1,12 @@
-//! `ItemError`: why a batch loader has not answered a request.
+//! The errors of batches: why a request was not answered.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::iter::repeat_n;
 use std::sync::Arc;
 
+use super::answers::BatchResult;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::read_through::error_rules::{ErrorFacts, ErrorRules};
 use crate::shared_error::SharedError;
@@ -12,40 +15,60 @@ use crate::shared_error::SharedError;
 /// sees it: the load of an item ends with the loader's own error, or with one of the cache.
 #[derive(Clone, Debug)]
 pub(in crate::read_through) enum ItemError {
-    /// The loader's error, for this request or for the whole call. If a call fails as a whole, all
-    /// its requests share the error.
+    /// The loader's error, for this request or for the whole call, with what the program says about
+    /// it. If a call fails as a whole, all its requests share the error.
     Load(Arc<dyn StdError + Send + Sync>, ErrorFacts),
-    /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
-    /// runtime is shutting down.
-    Lost,
-    /// The loader gave more or fewer answers than there were requests. Which request each belongs
-    /// to is unknown, so none is used.
-    WrongCount { asked: usize, answered: usize },
-    /// The loader panicked.
-    Panicked,
+    /// There is no answer, for another reason.
+    Cache(CacheError),
 }
 
 impl ItemError {
-    /// An error of the loader, with what the program says about it.
-    pub(super) fn load<E>(error: E, rules: &ErrorRules) -> Self
+    /// An outcome for each of the requests of a call, in their order.
+    pub(super) fn each<T, E>(
+        loaded: Result<BatchResult<T, E>, Box<dyn Any + Send>>,
+        asked: usize,
+        rules: &ErrorRules,
+    ) -> Vec<Result<T, Self>>
     where
         E: Into<BoxError> + Send + Sync + 'static,
     {
-        let facts = rules.facts(&error);
-        Self::Load(SharedError::new(error).into_erased(), facts)
+        let load = |error: E| {
+            let facts = rules.facts(&error);
+            Self::Load(SharedError::new(error).into_erased(), facts)
+        };
+        let error = match loaded {
+            Ok(Ok(outcomes)) if outcomes.len() == asked => {
+                return outcomes.into_iter().map(|outcome| outcome.map_err(load)).collect();
+            }
+            // Which request each belongs to is unknown, so none is used.
+            Ok(Ok(outcomes)) => Self::Cache(CacheError::new(
+                CacheErrorKind::WrongCount,
+                format!(
+                    "the batch loader was asked for {asked} and gave {} answers",
+                    outcomes.len()
+                ),
+            )),
+            Ok(Err(error)) => load(error),
+            Err(_) => Self::panicked(),
+        };
+        repeat_n(error, asked).map(Err).collect()
     }
 
-    /// The loader's own error, or the error of the cache.
-    pub(in crate::read_through) fn into_cause(
-        self,
-    ) -> Result<(Arc<dyn StdError + Send + Sync>, ErrorFacts), CacheError> {
-        let kind = match &self {
-            Self::Load(error, facts) => return Ok((Arc::clone(error), facts.clone())),
-            Self::Lost => CacheErrorKind::LoadLost,
-            Self::WrongCount { .. } => CacheErrorKind::WrongCount,
-            Self::Panicked => CacheErrorKind::LoaderPanicked,
-        };
-        Err(CacheError::new(kind, self.to_string()))
+    pub(super) fn panicked() -> Self {
+        let kind = CacheErrorKind::LoaderPanicked;
+        Self::Cache(CacheError::new(kind, "the batch loader panicked"))
+    }
+
+    /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
+    /// runtime is shutting down.
+    pub(super) fn lost() -> Self {
+        let message =
+            "the call of the batch loader was dropped before it ended (is the runtime going down?)";
+        Self::Cache(CacheError::new(CacheErrorKind::LoadLost, message))
+    }
+
+    pub(super) fn is_panic(&self) -> bool {
+        matches!(self, Self::Cache(error) if error.kind() == CacheErrorKind::LoaderPanicked)
     }
 }
 
@@ -53,14 +76,7 @@ impl fmt::Display for ItemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(error, _) => error.fmt(f),
-            Self::Lost => f.write_str(
-                "the call of the batch loader was dropped before it ended (is the runtime going \
-                 down?)",
-            ),
-            Self::WrongCount { asked, answered } => {
-                write!(f, "the batch loader was asked for {asked} and gave {answered} answers")
-            }
-            Self::Panicked => f.write_str("the batch loader panicked"),
+            Self::Cache(error) => error.fmt(f),
         }
     }
 }
@@ -73,14 +89,12 @@ pub(super) fn flat<E>(error: Error<ItemError>) -> Error<E> {
         Error::Load(shared) => shared,
         Error::Cache(error) => return Error::Cache(error),
     };
-    match shared.get().cloned().map(ItemError::into_cause) {
-        // It loaded individually.
-        Some(Ok((error, facts))) if facts.is_not_found() => {
-            Error::Load(SharedError::erased(error).not_found())
+    match shared.get().cloned() {
+        Some(ItemError::Load(error, facts)) => {
+            let error = SharedError::erased(error);
+            Error::Load(if facts.is_not_found() { error.not_found() } else { error })
         }
-        Some(Ok((error, _))) => Error::Load(SharedError::erased(error)),
-        Some(Err(error)) => Error::Cache(error),
-        // A flight has it of the item, as the loader's own.
+        Some(ItemError::Cache(error)) => Error::Cache(error),
         None => Error::Load(shared.retyped()),
     }
 }

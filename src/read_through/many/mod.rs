@@ -2,89 +2,73 @@
 
 mod answers;
 mod batch;
-mod batch_answers;
-mod batched;
 pub(super) mod error;
-mod flush;
-mod item;
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::box_future::BoxFuture;
-use futures_util::FutureExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tracing::Instrument;
 
 pub use self::answers::{BatchLoader, BatchResponse, BatchResult};
-pub use self::batched::Batched;
-
-use self::batch::Batch;
-use self::batch_answers::BatchAnswers;
-use self::item::BatchItem;
+use self::batch::{Batch, BatchItem};
+use self::error::{ItemError, flat};
 use super::core::Core;
-use super::future::AnswerWithStatus;
-use super::future::ResponseFuture;
+use super::future::{AnswerWithStatus, ResponseFuture};
 use super::lookup::{IntoLookup, Lookup};
-use super::service::ReadThrough;
+use crate::box_future::BoxFuture;
 use crate::codec::Codec;
+use crate::config_error::{ConfigError, within};
 use crate::error::Error;
+use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
-impl<B, K, C> ReadThrough<Batched<B>, K, C> {
-    /// Answers a batch of requests: an answer for each, in their order.
+/// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
+///
+/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::BatchResponse). Behind a
+/// layer, [`load`](crate::ReadThrough::load) answers one request as a batch of one. So callers of
+/// one item and callers of a page share one layer, its keys and its loads.
+///
+/// To limit how many calls run at once or how long they take, wrap the loader before it goes in
+/// here.
+#[derive(Clone, Debug)]
+pub struct Batched<B> {
+    loader: B,
+    most: usize,
+}
+
+impl<B> Batched<B> {
+    /// Wraps a loader.
+    pub fn new(loader: B) -> Self {
+        Self { loader, most: 1_000 }
+    }
+
+    /// Sets how many requests one call gets at most. Further requests go into further calls, which
+    /// run at the same time.
     ///
-    /// Each request behaves as it would alone: it is coalesced with other callers of its key, may
-    /// get a stale answer, and fails individually. But one round trip looks up all of them, and one
-    /// call loads the misses. That call starts as soon as each other request has its answer or
-    /// waits for the load of another caller. Requests without a key go with that call. Requests
-    /// that have to load later, as when another caller's load fails, go by a further call.
+    /// Default: 1,000, the longest `IN (..)` list that every common database accepts.
     ///
-    /// ```
-    /// use std::collections::HashMap;
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{Batched, Key, MemoryStore, ReadThroughLayer};
-    /// use tower::{Layer, service_fn};
-    ///
-    /// // SELECT sku, name FROM items WHERE sku = ANY($1)
-    /// async fn query_many(skus: Vec<u64>) -> Result<HashMap<u64, String>, std::io::Error> {
-    ///     Ok(skus.into_iter().filter(|sku| *sku < 100).map(|sku| (sku, format!("item {sku}"))).collect())
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| {
-    ///     Key::of("item").with(*sku)
-    /// })
-    /// .ttl(Duration::from_secs(60));
-    /// let catalog = layer.layer(Batched::new(service_fn(query_many)));
-    ///
-    /// let mut page = vec![];
-    /// for item in catalog.load_many([7, 4, 1_000]).await {
-    ///     page.push(item?);
-    /// }
-    /// assert_eq!(page, [Some("item 7".to_owned()), Some("item 4".to_owned()), None]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn load_many<Req, R>(
-        &self,
-        requests: impl IntoIterator<Item = Req>,
-    ) -> BatchFuture<B::Answer, B::LoadError>
-    where
-        B: BatchLoader<Req>,
-        Req: Send + 'static,
-        K: Fn(&Req) -> R,
-        R: IntoLookup,
-        C: Codec<B::Answer>,
-    {
-        load_many(&self.core, self.get_ref(), requests.into_iter().collect(), &self.key_of)
+    /// # Errors
+    /// If it is zero, or more than 1,000,000.
+    pub fn at_most(mut self, most: usize) -> Result<Self, ConfigError> {
+        self.most = within("batch size", most, 1, 1_000_000)?;
+        Ok(self)
+    }
+
+    /// The loader.
+    pub fn get_ref(&self) -> &B {
+        &self.loader
     }
 }
 
-/// Answers a batch of requests: see [`ReadThrough::load_many`].
+/// Answers a batch of requests: see [`ReadThrough::load_many`](crate::ReadThrough::load_many).
 pub(super) fn load_many<B, Req, R, C>(
     core: &Arc<Core<C>>,
     loader: &Batched<B>,
@@ -98,42 +82,67 @@ where
     C: Codec<B::Answer>,
 {
     let rules = core.errors.clone();
-    let batch = Batch::new(loader.get_ref().clone(), loader.most(), requests.len(), rules);
-    let mut answers = BatchAnswers::new();
+    let batch = Batch::new(loader.loader.clone(), loader.most, requests.len(), rules);
+    let mut answers = Vec::with_capacity(requests.len());
+    let waiting = FuturesUnordered::new();
     for (number, request) in requests.into_iter().enumerate() {
-        let item = BatchItem::new(Arc::clone(&batch), number);
-        let mut future = begin(core, item, request, &key_of);
-        match future.at_once() {
-            Some(answer) => answers.push(answer),
-            None => answers.push_item(future.with_status()),
+        let item = BatchItem::new(&batch, number);
+        let Lookup { key, options } = key_of(&request).into();
+        let mut answer = match key {
+            Some(key) => {
+                ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
+                    .with_listener(|| item.listener())
+            }
+            None => ResponseFuture::bypass(core, item, request, options),
+        };
+        answers.push(answer.at_once());
+        if answers[number].is_none() {
+            let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
+            waiting.push(answer.map(move |answer| (number, answer.ok())));
         }
     }
-    let flat = |(answer, status): (Result<_, _>, _)| (answer.map_err(error::flat), status);
-    BatchFuture(answers.run().map(move |all| all.into_iter().map(flat).collect()).boxed())
+    BatchFuture(collected(answers, waiting).map(|all| all.into_iter().map(typed).collect()).boxed())
 }
 
-/// Begins one request as the service does, with its batch item as the loader.
-fn begin<B, Req, R, C>(
-    core: &Arc<Core<C>>,
-    item: BatchItem<B, Req>,
-    request: Req,
-    key_of: impl Fn(&Req) -> R,
-) -> ResponseFuture<BatchItem<B, Req>, Req, C>
-where
-    B: BatchLoader<Req>,
-    Req: Send + 'static,
-    R: IntoLookup,
-    C: Codec<B::Answer>,
-{
-    let Lookup { key, options } = key_of(&request).into();
-    match key {
-        Some(key) => ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
-            .with_listener(|| item.listener()),
-        None => ResponseFuture::bypass(core, item, request, options),
+/// Waits for the answers that are not there yet. A task polls what is not answered at once. So other
+/// callers of the batch's keys do not depend on whether this future is polled.
+async fn collected<R: Send + 'static>(
+    mut answers: Vec<Option<ItemAnswer<R>>>,
+    mut waiting: FuturesUnordered<
+        impl Future<Output = (usize, Option<ItemAnswer<R>>)> + Send + 'static,
+    >,
+) -> Vec<ItemAnswer<R>> {
+    let count = answers.len();
+    let mut all = async move {
+        while let Some((number, answer)) = waiting.next().await {
+            answers[number] = Some(answer.unwrap_or_else(|| failed(ItemError::panicked())));
+        }
+        answers.into_iter().flatten().collect()
+    }
+    .boxed();
+    if let Some(answers) = (&mut all).now_or_never() {
+        return answers;
+    }
+    let Ok(runtime) = Handle::try_current() else { return all.await };
+    let mut task = JoinSet::new();
+    task.spawn_on(all.in_current_span(), &runtime);
+    match task.join_next().await {
+        Some(Ok(answers)) => answers,
+        _ => (0..count).map(|_| failed(ItemError::lost())).collect(),
     }
 }
 
-/// The future of a batch of requests. Made by [`ReadThrough::load_many`].
+type ItemAnswer<R> = AnswerWithStatus<R, ItemError>;
+
+fn failed<R>(error: ItemError) -> ItemAnswer<R> {
+    (Err(Error::Load(SharedError::new(error))), CacheStatus::Failed)
+}
+
+fn typed<R, E>((answer, status): ItemAnswer<R>) -> AnswerWithStatus<R, E> {
+    (answer.map_err(flat), status)
+}
+
+/// The future of a batch of requests. Made by [`ReadThrough::load_many`](crate::ReadThrough::load_many).
 ///
 /// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits
 /// in this process need no task.
@@ -147,8 +156,8 @@ pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<AnswerWithStatus<R, E>>>);
 
 impl<R, E> BatchFuture<R, E> {
     /// Waits for the answers, each with how it came about.
-    pub fn with_status(self) -> BatchWithStatus<R, E> {
-        BatchWithStatus(self)
+    pub fn with_status(self) -> BoxFuture<'static, Vec<AnswerWithStatus<R, E>>> {
+        self.0
     }
 }
 
@@ -164,19 +173,5 @@ impl<R, E> Future for BatchFuture<R, E> {
 impl<R, E> fmt::Debug for BatchFuture<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BatchFuture").finish_non_exhaustive()
-    }
-}
-
-/// The future of a batch of requests, which gives the [`CacheStatus`] of each answer. Made by
-/// [`BatchFuture::with_status`], with the same cancel safety.
-#[must_use = "futures do nothing unless polled"]
-#[derive(Debug)]
-pub struct BatchWithStatus<R, E>(BatchFuture<R, E>);
-
-impl<R, E> Future for BatchWithStatus<R, E> {
-    type Output = Vec<(Result<R, Error<E>>, CacheStatus)>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.0.as_mut().poll(cx)
     }
 }

@@ -90,25 +90,20 @@ impl Guards {
         lease.filter(|held| held.until > now.instant && is_same(held))
     }
 
-    /// Whether the lease of a key is that of this claim, even if it has lapsed.
-    pub(super) fn is_of(&self, claim: &Claim) -> bool {
-        let lease = self.of_keys.get(claim.key()).and_then(|guard| guard.lease.as_ref());
-        lease.is_some_and(|granted| granted.token == claim.token())
-    }
-
     pub(super) fn forget_failure(&mut self, key: &Key) {
         if let Some(guard) = self.of_keys.get_mut(key) {
             guard.failed = None;
         }
     }
 
-    pub(super) fn end_lease(&mut self, key: &Key) {
-        if let Some(guard) = self.of_keys.get_mut(key) {
-            guard.lease = None;
-            if guard.watermark.is_none() && guard.failed.is_none() {
-                self.of_keys.remove(key);
-            }
+    /// Ends the lease of a claim, even if it has lapsed. Returns whether it was there.
+    pub(super) fn end_lease(&mut self, claim: &Claim) -> bool {
+        let Some(guard) = self.of_keys.get_mut(claim.key()) else { return false };
+        let ended = guard.lease.take_if(|granted| granted.token == claim.token()).is_some();
+        if ended && guard.watermark.is_none() && guard.failed.is_none() {
+            self.of_keys.remove(claim.key());
         }
+        ended
     }
 
     /// The guard of a key, to be changed.

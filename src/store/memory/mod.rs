@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use self::options::MemoryOptions;
 
-use self::shard::{Limits, MemoryShard};
+use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
@@ -64,15 +64,15 @@ impl MemoryStore {
     /// A store of at most this many entries, or with these [options](MemoryOptions).
     pub fn new(options: impl Into<MemoryOptions>) -> Self {
         let options = options.into();
-        let MemoryOptions { max_entries, max_bytes, .. } = options;
-        // Keys spread unevenly over small shards, so a small store has only one.
+        let MemoryOptions { max_entries, max_bytes } = options;
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let sequence = Arc::new(Sequence::default());
-        let shards = (0..count)
-            .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
-            .map(|limits| Mutex::new(MemoryShard::new(limits, Arc::clone(&sequence))))
-            .collect();
+        let shard = |of| {
+            let limits = MemoryOptions::new(share(max_entries, of)).max_bytes(share(max_bytes, of));
+            Mutex::new(MemoryShard::new(limits, Arc::clone(&sequence)))
+        };
+        let shards = (0..count).map(shard).collect();
         Self(Arc::new(Inner {
             options,
             shards,
@@ -88,16 +88,16 @@ impl MemoryStore {
     pub fn stats(&self) -> MemoryStats {
         let mut stats = MemoryStats::default();
         for shard in self.shards() {
-            stats.entries += shard.len() as u64;
-            stats.bytes += shard.bytes() as u64;
-            stats.evictions += shard.evictions();
+            stats.entries += shard.kept.len() as u64;
+            stats.bytes += shard.bytes as u64;
+            stats.evictions += shard.evictions;
         }
         stats
     }
 
     /// How many entries are kept, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
-        self.shards().map(|shard| shard.len()).sum()
+        self.shards().map(|shard| shard.kept.len()).sum()
     }
 
     /// Whether there are no entries.
@@ -107,7 +107,7 @@ impl MemoryStore {
 
     /// How many bytes are kept, counted as [`MemoryOptions::max_bytes`] says.
     pub fn bytes(&self) -> usize {
-        self.shards().map(|shard| shard.bytes()).sum()
+        self.shards().map(|shard| shard.bytes).sum()
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {

@@ -1,11 +1,8 @@
 //! The options of a `MemoryStore`.
 
-use std::sync::Arc;
-
 /// The bounds of a [`MemoryStore`](super::MemoryStore). A number of entries is enough to make them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
-    pub(super) name: Arc<str>,
     pub(super) max_entries: usize,
     pub(super) max_bytes: usize,
 }
@@ -17,16 +14,7 @@ impl MemoryOptions {
     /// A store of at most this many entries and 64 MiB. With zero of either it keeps no entries, and
     /// callers of layers over it still share loads.
     pub fn new(max_entries: usize) -> Self {
-        let max_bytes = Self::DEFAULT_MAX_BYTES;
-        Self { name: "memory".into(), max_entries, max_bytes }
-    }
-
-    /// Names the store in metrics.
-    ///
-    /// Default: `memory`.
-    #[must_use]
-    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), ..self }
+        Self { max_entries, max_bytes: Self::DEFAULT_MAX_BYTES }
     }
 
     /// Sets how many bytes are kept at most.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
+use super::MemoryOptions;
 use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use super::tags::{MemoryTag, Sequence, TagView};
 use crate::key::Key;
@@ -19,11 +20,11 @@ use crate::store::{
 use crate::tag::Tags;
 
 pub(super) struct MemoryShard {
-    limits: Limits,
-    bytes: usize,
-    evictions: u64,
+    limits: MemoryOptions,
+    pub(super) bytes: usize,
+    pub(super) evictions: u64,
     slots: HashMap<Key, usize>,
-    kept: Slab<CachedEntry>,
+    pub(super) kept: Slab<CachedEntry>,
     /// The hand of the second-chance clock: the next slot to be considered for eviction.
     hand: usize,
     guards: Guards,
@@ -33,12 +34,6 @@ pub(super) struct MemoryShard {
     /// The fences, which all shards share, so that two leases of one microsecond have different
     /// ones.
     fences: Arc<Sequence>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) entries: usize,
-    pub(super) bytes: usize,
 }
 
 pub(super) struct CachedEntry {
@@ -52,7 +47,7 @@ pub(super) struct CachedEntry {
 }
 
 impl MemoryShard {
-    pub(super) fn new(limits: Limits, fences: Arc<Sequence>) -> Self {
+    pub(super) fn new(limits: MemoryOptions, fences: Arc<Sequence>) -> Self {
         Self {
             limits,
             bytes: 0,
@@ -64,19 +59,6 @@ impl MemoryShard {
             removed: Vec::new(),
             fences,
         }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How many entries were removed before their end.
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
@@ -197,11 +179,7 @@ impl MemoryShard {
 
     /// Ends the lease that was granted to a claim. Returns whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
-        let ours = self.guards.is_of(claim);
-        if ours {
-            self.guards.end_lease(claim.key());
-        }
-        ours
+        self.guards.end_lease(claim)
     }
 
     /// Returns whether there was an entry.
@@ -258,14 +236,14 @@ impl MemoryShard {
         let entry = draft.into_tagged_entry(lease.fence(), now.micros, remaining, epochs);
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
-        if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
+        if kept.weight() > self.limits.max_bytes || self.limits.max_entries == 0 {
             // It is too large even for an empty store, so nothing is evicted for it.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();
         let slot = self.kept.insert(kept);
         self.slots.insert(key, slot);
-        while self.kept.len() > self.limits.entries || self.bytes > self.limits.bytes {
+        while self.kept.len() > self.limits.max_entries || self.bytes > self.limits.max_bytes {
             self.evict(slot, now);
         }
     }

@@ -50,7 +50,10 @@ async fn a_full_call_does_not_wait_for_undecided_items() {
 #[test]
 fn a_limit_of_none_is_refused() {
     let refused = Batched::new(Query::new()).at_most(0).expect_err("nothing can be loaded");
-    assert!(matches!(refused, ConfigError::Number { setting: "batch size", given: 0, .. }));
+    let ConfigError::OutOfRange { setting: "batch size", given, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(given, "0");
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,7 +151,7 @@ async fn a_layer_its_services_and_its_handles_share_their_statistics() {
 
 #[tokio::test(start_paused = true)]
 async fn a_memory_store_counts_its_entries_and_evictions() {
-    let store = MemoryStore::new(MemoryOptions::new(2).name("pages"));
+    let store = MemoryStore::new(MemoryOptions::new(2));
     let cached = cached(store.clone(), &Loader::new());
     for item in 0..5 {
         answer(&cached, item).await;

@@ -34,7 +34,7 @@ async fn the_time_of_a_load_is_counted_by_its_result() {
         match result {
             "succeeded" | "failed" | "panicked" => {
                 assert_eq!(bound_of(&times), 1.0, "{result}");
-                assert!((times.sum - 0.7).abs() < 0.01, "{result}: {times:?}");
+                assert!((times.sum() - 0.7).abs() < 0.01, "{result}: {times:?}");
             }
             _ => assert_eq!(times.count(), 0, "{result}"),
         }
@@ -54,7 +54,7 @@ async fn each_load_and_each_collapsed_caller_has_one_time() {
         assert_eq!((loads, stats.loads.ended.total()), (3, 3));
         assert_eq!(stats.wait_times.here.count(), stats.requests.collapsed_local);
         assert_eq!(stats.wait_times.elsewhere.count(), 0);
-        assert!((stats.wait_times.here.sum - 57.0).abs() < 0.1, "{:?}", stats.wait_times);
+        assert!((stats.wait_times.here.sum() - 57.0).abs() < 0.1, "{:?}", stats.wait_times);
     }
 }
 
@@ -66,7 +66,7 @@ async fn each_flight_counts_its_callers() {
     idle().await;
     let callers = cached.stats().flight_callers;
     assert_eq!(callers.bounds, &HistogramStats::CALLERS);
-    assert_eq!((callers.count(), callers.sum), (2, 43.0));
+    assert_eq!((callers.count(), callers.sum()), (2, 43.0));
     let of = |most: f64| callers.counts[callers.bounds.iter().position(|it| *it == most).unwrap()];
     assert_eq!((of(3.0), of(50.0)), (1, 1), "{callers:?}");
 }

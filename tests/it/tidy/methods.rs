@@ -16,8 +16,6 @@ const OPEN: &[&str] = &[
     "Leader",
     "LoaderAnswer",
     "PendingRequest",
-    "ReadThrough",
-    "ReadThroughLayer",
     "RedisOptions",
     "StoreSubject",
 ];

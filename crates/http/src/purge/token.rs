@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bellwether::adapter::number_within;
+use bellwether::adapter::within;
 use bellwether::{ConfigError, Digest, Key};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -18,7 +18,7 @@ impl BearerToken {
     /// # Errors
     /// If the token is too short or too long, or cannot be sent as it is.
     pub(super) fn new(token: &str) -> Result<Self, ConfigError> {
-        number_within("bytes of the purge token", token.len(), SHORTEST, LONGEST)?;
+        within("bytes of the purge token", token.len(), SHORTEST, LONGEST)?;
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             let reason = "it has other characters than visible ASCII";
             return Err(ConfigError::Key { given: "purge token".to_owned(), reason });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::duration_within;
+use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
 
 use super::scripted::{LockScripts, Scripted};
@@ -122,7 +122,7 @@ impl FairLockOptions {
     /// If it is not from 10 ms to 10 minutes.
     pub fn silence(self, silence: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(10), Duration::from_secs(600)];
-        let silence = duration_within("silence of a waiter", silence, least, most)?;
+        let silence = within("silence of a waiter", silence, least, most)?;
         Ok(Self { silence, ..self })
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::{duration_within, namespace_of, number_within};
+use bellwether::adapter::{namespace_of, within};
 
 use crate::instants::dependable;
 
@@ -76,7 +76,7 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = duration_within("timeout of the lock", timeout, least, most)?;
+        let timeout = within("timeout of the lock", timeout, least, most)?;
         Ok(Self { timeout, ..self })
     }
 
@@ -92,7 +92,7 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// If it is not from 1 s to one hour.
     pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_secs(1), Duration::from_secs(60 * 60)];
-        let session_timeout = duration_within("session timeout of the lock", timeout, least, most)?;
+        let session_timeout = within("session timeout of the lock", timeout, least, most)?;
         Ok(Self { session_timeout, ..self })
     }
 
@@ -107,7 +107,7 @@ impl<A: DatabaseAddress> SessionOptions<A> {
     /// # Errors
     /// If it is not from 1 to 10,000.
     pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        let connections = number_within("connections of the lock", connections, 1, 10_000)?;
+        let connections = within("connections of the lock", connections, 1, 10_000)?;
         Ok(Self { connections, ..self })
     }
 

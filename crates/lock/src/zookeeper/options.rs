@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::{duration_within, namespace_of};
+use bellwether::adapter::{namespace_of, within};
 
 /// The options of a connection to a ZooKeeper ensemble.
 ///
@@ -76,7 +76,7 @@ impl ZooKeeperOptions {
     /// If it is not from 100 ms to one hour.
     pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-        let session_timeout = duration_within("session timeout of the lock", timeout, least, most)?;
+        let session_timeout = within("session timeout of the lock", timeout, least, most)?;
         Ok(Self { session_timeout, ..self })
     }
 
@@ -90,7 +90,7 @@ impl ZooKeeperOptions {
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = duration_within("timeout of the lock", timeout, least, most)?;
+        let timeout = within("timeout of the lock", timeout, least, most)?;
         Ok(Self { timeout, ..self })
     }
 

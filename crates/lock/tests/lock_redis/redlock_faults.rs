@@ -162,7 +162,7 @@ async fn two_nodes_are_too_few_and_one_server_is_not_two() {
         let nodes = ports.iter().map(|port| options_of(&format!("redis://127.0.0.1:{port}")));
         Redlock::connect_lazily(nodes.collect::<Vec<_>>()).err()
     };
-    assert!(matches!(lazily(&[1, 2]), Some(ConfigError::Number { .. })));
+    assert!(matches!(lazily(&[1, 2]), Some(ConfigError::OutOfRange { .. })));
     assert!(matches!(lazily(&[1, 2, 2]), Some(ConfigError::Url { .. })));
     assert!(lazily(&[1, 2, 3]).is_none());
 }

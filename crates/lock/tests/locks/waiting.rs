@@ -188,7 +188,7 @@ async fn durations_that_make_no_sense_are_refused() {
     let locks = || Locks::new(LocalLock::new());
     for lease in [Duration::ZERO, MS * 99, SECOND * 3_601, Duration::MAX] {
         let refused = locks().lease(lease).err();
-        assert!(matches!(refused, Some(ConfigError::Duration { setting: "lease", .. })));
+        assert!(matches!(refused, Some(ConfigError::OutOfRange { setting: "lease", .. })));
     }
     for max in [Duration::ZERO, Duration::MAX] {
         assert!(locks().max_hold(max).is_err());

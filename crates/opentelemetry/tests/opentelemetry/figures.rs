@@ -160,8 +160,11 @@ async fn a_view_that_drops_some_instruments_leaves_the_others() {
 /// So many values in each of these buckets.
 pub(crate) fn histogram(of: HistogramStats, counts: &[(usize, u64)], sum: f64) -> HistogramStats {
     let mut stats = of;
-    counts.iter().for_each(|(bucket, count)| stats.counts[*bucket] = *count);
-    stats.sum = sum;
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    for (bucket, count) in counts {
+        stats.counts[*bucket] = *count;
+        stats.sums[*bucket] = sum * *count as f64 / all as f64;
+    }
     stats
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::number_within;
+use bellwether::adapter::within;
 use bellwether::{ConfigError, Key};
 use bellwether_redis_client::RedisClientOptions;
 use futures_util::future::join_all;
@@ -99,7 +99,7 @@ impl Redlock {
         nodes: impl IntoIterator<Item = RedisClientOptions>,
     ) -> Result<Self, ConfigError> {
         let nodes: Vec<_> = nodes.into_iter().collect();
-        number_within("nodes of a Redlock", nodes.len(), 3, 31)?;
+        within("nodes of a Redlock", nodes.len(), 3, 31)?;
         if nodes.iter().any(RedisClientOptions::is_cluster) {
             return Err(ConfigError::Url { reason: "a node of a Redlock must be one server" });
         }
