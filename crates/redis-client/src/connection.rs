@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
-use tokio::select;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::events::ServerEvent;
+use super::in_flight::InFlight;
 use super::node_record::NodeRecord;
 use super::request::RedisRequest;
 
@@ -36,8 +35,7 @@ pub(super) struct ConnectionState {
     is_broken: AtomicBool,
     /// Whether requests are sent over it. Then the node is told when it breaks.
     pub(super) is_in_use: AtomicBool,
-    /// Whether it has ended, so that no reply will come.
-    ended: watch::Sender<bool>,
+    in_flight: Arc<InFlight>,
 }
 
 impl Connection {
@@ -103,7 +101,7 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 impl ConnectionState {
     pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use] = [false; 2].map(AtomicBool::new);
-        Self { node, number, is_tracked, is_broken, is_in_use, ended: watch::Sender::new(false) }
+        Self { node, number, is_tracked, is_broken, is_in_use, in_flight: Arc::default() }
     }
 
     /// Takes it out of use: the next request opens another one. Requests that are under way on it
@@ -119,13 +117,16 @@ impl ConnectionState {
         }
     }
 
+    /// Waits for a reply until the deadline, or until the connection ends. Without the latter, a
+    /// request that is queued at that moment could stay unanswered as long as there is a clone. Over
+    /// RESP2 the end is not reported, and only the deadline ends the wait.
     async fn reply<T>(
         &self,
         reply: impl Future<Output = Result<T, RedisError>>,
         deadline: Instant,
     ) -> Result<T, RedisError> {
         let sent_at = self.is_tracked.then(Instant::now);
-        let reply = in_time(reply, deadline, &self.ended).await??;
+        let reply = self.in_flight.reply(deadline, reply).await.map_err(io::Error::from)??;
         if let Some(sent_at) = sent_at {
             let (node, connection) = (self.node.place, self.number);
             self.node.parts.tell(ServerEvent::Confirmed { node, connection, sent_at });
@@ -136,25 +137,7 @@ impl ConnectionState {
     /// The connection has ended.
     fn end(&self) {
         self.give_up();
-        self.ended.send_replace(true);
-    }
-}
-
-/// Waits for a reply until the deadline, or until the connection ends. Without the latter, a request
-/// that is queued at that moment could stay unanswered as long as there is a clone. Over RESP2 the end
-/// is not reported, and only the deadline ends the wait.
-async fn in_time<T>(
-    reply: impl Future<Output = T>,
-    deadline: Instant,
-    ended: &watch::Sender<bool>,
-) -> io::Result<T> {
-    let mut ended = ended.subscribe();
-    select! {
-        biased;
-        // It counts, even if it is late.
-        reply = reply => Ok(reply),
-        _ = ended.wait_for(|ended| *ended) => Err(io::ErrorKind::ConnectionReset.into()),
-        () = sleep_until(deadline) => Err(io::ErrorKind::TimedOut.into()),
+        self.in_flight.end();
     }
 }
 
@@ -186,52 +169,7 @@ impl Drop for PushReceiver {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
-    use std::time::Duration;
-
-    use tokio::join;
-
     use super::*;
-
-    const TIMEOUT: Duration = Duration::from_secs(1);
-    const TICK: Duration = Duration::from_millis(5);
-
-    async fn ends<T>(reply: impl Future<Output = T>, deadline: Instant) -> io::ErrorKind {
-        let ended = watch::Sender::new(false);
-        in_time(reply, deadline, &ended).await.err().expect("no reply").kind()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_request_without_a_reply_ends_at_its_own_deadline() {
-        let began = Instant::now();
-        let late = async |deadline| {
-            let end = ends(pending::<()>(), began + deadline).await;
-            (end, began.elapsed() - deadline < TICK)
-        };
-        let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
-        let expected = (io::ErrorKind::TimedOut, true);
-        assert_eq!(ends, (expected, expected, expected));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reply_counts_even_if_it_is_late() {
-        let ended = watch::Sender::new(true);
-        let reply = in_time(ready(7), Instant::now() - TIMEOUT, &ended).await;
-        assert_eq!(reply.expect("a reply"), 7);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn all_requests_end_with_the_connection_and_later_ones_at_once() {
-        let ended = watch::Sender::new(false);
-        let deadline = Instant::now() + TIMEOUT;
-        let request = async || {
-            let reply = in_time(pending::<()>(), deadline, &ended).await;
-            reply.expect_err("no reply").kind()
-        };
-        let (first, second, _) = join!(request(), request(), async { ended.send_replace(true) });
-        assert_eq!([first, second, request().await], [io::ErrorKind::ConnectionReset; 3]);
-        assert!(Instant::now() < deadline);
-    }
 
     #[test]
     fn a_request_has_its_own_reply_and_the_time_if_it_needs_that() {

@@ -61,6 +61,7 @@ mod destination;
 mod dial;
 mod events;
 mod failovers;
+mod in_flight;
 mod lock;
 mod login;
 mod names;
