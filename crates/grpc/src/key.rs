@@ -10,7 +10,7 @@ use super::method::CachedMethod;
 pub(super) struct CallParts<'a> {
     pub(super) path: &'a str,
     pub(super) method: &'a CachedMethod,
-    /// As [`authority`](super::authority::authority) gives it.
+    /// As [`authority`](super::method::authority) gives it.
     pub(super) authority: Option<&'a str>,
     pub(super) headers: &'a HeaderMap,
     /// As it is sent, with its prefix.
