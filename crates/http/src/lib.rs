@@ -160,56 +160,36 @@ mod bypass;
 mod cache_request;
 mod caching_rules;
 mod codec;
-mod complete_response;
-mod derived_key;
 mod exchange;
 mod expiry;
 mod fetch;
-mod filled_key;
-mod future;
 mod handle;
-mod handling;
-mod keyed_layer;
 mod layer;
-mod mode;
-#[cfg(feature = "axum")]
-mod nested;
-mod note;
-mod origin;
 mod purge;
 mod refusal;
-#[cfg(feature = "axum")]
-mod rejection;
 mod report;
 mod request_key;
 #[cfg(feature = "axum")]
-mod route_template;
+mod router;
 mod rules;
 mod service;
 mod shared;
-mod shared_runs;
-mod stored_response;
 mod tag_fields;
 mod target;
 mod target_gates;
-mod template;
 mod unsafe_request;
-mod uri_template;
 mod variants;
 mod vary_index;
 
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 
-pub use caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
-pub use filled_key::FilledKey;
-pub use future::HttpResponseFuture;
-pub use handle::{ExpireGroup, HttpHandle};
+pub use caching_rules::{KeyedRules, Rfc9111Rules};
+pub use handle::HttpHandle;
 pub use layer::HttpCacheLayer;
 pub use purge::{Purge, PurgeFuture, PurgeLayer};
-#[cfg(feature = "axum")]
-pub use rejection::CacheRejection;
 pub use request_key::RequestKey;
-pub use service::HttpCache;
+#[cfg(feature = "axum")]
+pub use router::CacheRejection;
+pub use service::{HttpCache, HttpResponseFuture};
 pub use tag_fields::{group_tags, surrogate_tag};
-pub use uri_template::UriTemplate;
