@@ -37,13 +37,13 @@ fn key_accepting(call: &CallParts<'_>, accepted: &[&str], encoding: Option<&Head
         .with(encoding.map(HeaderValue::as_bytes))
         .with(&message[PREFIX.min(message.len())..])
         .with(accepted.join(","));
-    let call = method.names().iter().fold(call, |call, name| {
+    let call = method.metadata.iter().fold(call, |call, name| {
         let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
         let call = call.with(name.as_str()).with(values.len());
         values.into_iter().fold(call, |call, value| call.with(value))
     });
     // No metadata is called so.
-    let call = match method.is_by_authority() {
+    let call = match method.is_by_authority {
         true => call.with("host").with(authority),
         false => call,
     };

@@ -37,8 +37,8 @@ pub struct CachedMethod {
     /// Other statuses than `OK` that are stored, and their freshness lifetimes.
     statuses: Vec<(Code, Duration)>,
     /// Metadata that is part of the key, in the order of the names.
-    metadata: Vec<HeaderName>,
-    is_by_authority: bool,
+    pub(super) metadata: Vec<HeaderName>,
+    pub(super) is_by_authority: bool,
     /// Metadata with which a request bypasses the cache.
     credentials: Vec<HeaderName>,
     ignores_credentials: bool,
@@ -216,16 +216,6 @@ impl CachedMethod {
             Some(_) if is_compressed(message) => None,
             Some(TagsOfMessage(tags_of)) => tags_of(message.get(PREFIX..)?),
         }
-    }
-
-    /// The metadata that is part of the key.
-    pub(super) fn names(&self) -> &[HeaderName] {
-        &self.metadata
-    }
-
-    /// Whether the authority is part of the key.
-    pub(super) fn is_by_authority(&self) -> bool {
-        self.is_by_authority
     }
 
     /// The authority of a request if it is part of the key. The outer `None` stands for one that is

@@ -181,7 +181,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     }
 
     fn origin_info(&self, status: StatusCode) -> OriginInfo {
-        OriginInfo { status: Some(status), was_stale: self.stored_response.is_there() }
+        OriginInfo { status: Some(status), was_stale: self.stored_response.cached.is_some() }
     }
 
     /// The answer of this load, given a complete response.

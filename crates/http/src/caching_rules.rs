@@ -78,7 +78,7 @@ impl Rules {
             Err(why) => return Storing::Private(why),
         };
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
-        if vary.contains(&header::HOST) && !keyed.key.has_host() {
+        if vary.contains(&header::HOST) && !keyed.key.has_host {
             return Storing::Private(PrivateReason::Vary);
         }
         if status.is_server_error() {

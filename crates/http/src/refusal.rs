@@ -44,16 +44,16 @@ pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
 }
 
 /// The status of an error, its text, and its reason in one word.
-type Refusal = (StatusCode, &'static str, &'static str);
+type RefusalReason = (StatusCode, &'static str, &'static str);
 
-const NO_RESPONSE: Refusal =
+const NO_RESPONSE: RefusalReason =
     (StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed");
 
-const FULL: Refusal =
+const FULL: RefusalReason =
     (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full");
 
 /// What an error of the cache is told as.
-pub(super) fn reason(error: &CacheError) -> Refusal {
+pub(super) fn reason(error: &CacheError) -> RefusalReason {
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     match error.kind() {
         CacheErrorKind::WaitTimedOut
@@ -80,7 +80,7 @@ pub(super) fn reason(error: &CacheError) -> Refusal {
     }
 }
 
-fn refused<B>((status, text, reason): Refusal) -> Response<CacheBody<B>> {
+fn refused<B>((status, text, reason): RefusalReason) -> Response<CacheBody<B>> {
     refusal(status, text, reason)
 }
 

@@ -37,7 +37,8 @@ use super::target::{host_of, routed};
 #[derive(Clone)]
 pub struct RequestKey {
     base: Base,
-    has_host: bool,
+    /// Whether hosts have responses of their own.
+    pub(super) has_host: bool,
     query: Vec<String>,
     headers: Vec<HeaderName>,
     ignores_credentials: bool,
@@ -225,11 +226,6 @@ impl RequestKey {
             .ok()
             .flatten()
             .ok_or_else(|| ConfigError::Key { given: format!("{self:?}"), reason })
-    }
-
-    /// Whether hosts have responses of their own.
-    pub(super) fn has_host(&self) -> bool {
-        self.has_host
     }
 
     /// Whether the request has credentials that are neither part of the key nor ignored.

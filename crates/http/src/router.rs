@@ -81,7 +81,7 @@ impl RouteTemplate {
 
     /// The key with the values that a function finds, or the name of a parameter that has none.
     fn key_of(&self, value: impl Fn(&str) -> Option<String>) -> Result<Key, String> {
-        self.names.iter().try_fold(Key::of(&*self.text), |key, name| {
+        self.names.iter().try_fold(Key::of(&self.text), |key, name| {
             Ok(key.with(value(name).ok_or_else(|| name.clone())?))
         })
     }
@@ -119,7 +119,7 @@ pub(super) fn with_prefix(parts: &mut Parts, seen: PathAndQuery) -> Option<PathA
     let is_joined = |original: &&PathAndQuery| {
         let path = original.path();
         // A nested router sees `/` of a request for its prefix alone.
-        let rest = path.strip_suffix(seen.path()).or((seen.path() == "/").then_some(path));
+        let rest = path.strip_suffix(seen.path()).or_else(|| (seen.path() == "/").then_some(path));
         let is_prefix = |rest| percent_decode_str(rest).eq(percent_decode_str(&prefix));
         rest.is_some_and(is_prefix) && original.query() == seen.query()
     };

@@ -261,8 +261,10 @@ async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<B>(
     /// The future of a response that is not in memory is boxed, since most requests are answered without.
-    Either<Ready<Response<CacheBody<B>>>, BoxFuture<'static, Response<CacheBody<B>>>>,
+    Either<Ready<ServedResponse<B>>, BoxFuture<'static, ServedResponse<B>>>,
 );
+
+type ServedResponse<B> = Response<CacheBody<B>>;
 
 impl<B> Future for HttpResponseFuture<B> {
     type Output = Result<Response<CacheBody<B>>, Infallible>;

@@ -107,13 +107,13 @@ impl Located {
 }
 
 /// What was found in the store.
-struct Found<B> {
+struct FoundAnswer<B> {
     entry: Entry,
     is_local: bool,
     answer: Arc<CacheAnswer<B>>,
 }
 
-impl<B> Found<B> {
+impl<B> FoundAnswer<B> {
     /// The response that it is, if it is one.
     fn located(&self, key: &Key) -> Option<Located> {
         let CacheAnswer::CachedResponse(cached) = &*self.answer else { return None };
@@ -226,13 +226,13 @@ impl LayerState {
         self.found::<B>(key).await?.located(key)
     }
 
-    async fn found<B: Send + 'static>(&self, key: &Key) -> Option<Found<B>> {
+    async fn found<B: Send + 'static>(&self, key: &Key) -> Option<FoundAnswer<B>> {
         let (entry, is_local) = match self.client.store().peek(key) {
             Peek::Found(entry) => (entry, true),
             _ => (self.client.lookup(key).await?, false),
         };
         let answer = self.client.read::<CacheAnswer<B>>(&entry)?;
-        Some(Found { entry, is_local, answer })
+        Some(FoundAnswer { entry, is_local, answer })
     }
 
     /// The stored response that suits a request, directly or as a variant. A variant from before the
@@ -361,7 +361,8 @@ pub(super) struct StoredResponse {
     entry: Option<Entry>,
     /// For how long that response replaces an error of the origin.
     if_error: Duration,
-    cached: Option<Arc<CachedResponse>>,
+    /// The response that the origin may validate for the request.
+    pub(super) cached: Option<Arc<CachedResponse>>,
 }
 
 impl StoredResponse {
@@ -399,11 +400,6 @@ impl StoredResponse {
     pub(super) fn key_for_validation(key: &Key) -> Key {
         Key::of("http-validate").with(key.digest().as_bytes())
     }
-
-    pub(super) fn is_there(&self) -> bool {
-        self.cached.is_some()
-    }
-
     /// Whether a response is stored that is served as it is, or in place of an error of the origin.
     pub(super) fn can_replace_failure(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| {

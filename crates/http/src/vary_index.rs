@@ -20,7 +20,7 @@ pub(super) struct VaryIndex {
     /// The selecting header fields, sorted and in lower case.
     names: Vec<String>,
     /// Part of the keys of its variants. With a new nonce, the old variants are not found.
-    nonce: [u8; 16],
+    pub(super) nonce: [u8; 16],
     /// How long it is stored, in milliseconds.
     life: u64,
     /// The last expiries of its variants: their times, in milliseconds since the Unix epoch. Each is
@@ -41,11 +41,6 @@ impl VaryIndex {
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
         Self { names, nonce, life: millis(life.max(A_DAY)), expiries: vec![last_expiry] }
-    }
-
-    /// Distinguishes the keys of its variants from those of any other `Vary` index.
-    pub(super) fn nonce(&self) -> [u8; 16] {
-        self.nonce
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {

@@ -27,7 +27,7 @@ pub(super) fn explicit(
 ) -> Option<Duration> {
     let said = directives.seconds("s-maxage").or_else(|| directives.seconds("max-age"));
     said.or_else(|| {
-        let expires = headers.contains_key(EXPIRES) && !directives.is_targeted();
+        let expires = headers.contains_key(EXPIRES) && !directives.is_targeted;
         expires.then(|| until_expires(headers, times))
     })
 }

@@ -1,6 +1,5 @@
-//! Comma-separated values (RFC 9110, section 5.6.1).
-//!
-//! The directives of `Cache-Control` and of `CDN-Cache-Control`.
+//! Comma-separated values (RFC 9110, section 5.6.1), and the directives of `Cache-Control` and of
+//! `CDN-Cache-Control`, which is a Structured Field.
 
 use std::time::Duration;
 
@@ -98,7 +97,8 @@ type Directive = (String, Option<String>);
 #[derive(Debug)]
 pub(super) struct Directives {
     said: Vec<Directive>,
-    is_targeted: bool,
+    /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.
+    pub(super) is_targeted: bool,
     /// Whether the field that does not count otherwise says `no-store`.
     other_forbids_storing: bool,
 }
@@ -129,11 +129,6 @@ impl Directives {
     /// the status then goes by the other directives (RFC 9111, section 5.2.2.3).
     pub(super) fn forbid_storing(&self) -> bool {
         self.other_forbids_storing || self.has("no-store") && !self.has("must-understand")
-    }
-
-    /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.
-    pub(super) fn is_targeted(&self) -> bool {
-        self.is_targeted
     }
 
     /// Whether there are no directives.
@@ -350,7 +345,7 @@ mod tests_of_directives {
         let of = |targeted, follows| {
             let fields = [("cdn-cache-control", targeted), ("cache-control", "max-age=9")];
             let said = Directives::of_response(&headers(&fields), follows);
-            (said.is_targeted(), said.seconds("max-age").map(|time| time.as_secs()))
+            (said.is_targeted, said.seconds("max-age").map(|time| time.as_secs()))
         };
         assert_eq!(of("max-age=5", true), (true, Some(5)));
         assert_eq!(of("max-age=5", false), (false, Some(9)));
