@@ -100,27 +100,21 @@ const ARROWS: [(&str, &[&str]); 25] = [
 
 /// Which foreign crate is named where, if it is named in few places only.
 const ADAPTERS: [(&str, &str); 19] = [
-    (
-        "axum",
-        "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
-    ),
+    ("axum", "crates/http/src/router.rs"),
     ("blake3", "src/key.rs"),
     ("crc32fast", "crates/redis/src/envelope.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
-    (
-        "percent_encoding",
-        "crates/http/src/uri_template.rs crates/http/src/request_key.rs crates/http/src/nested.rs",
-    ),
-    ("postcard", "crates/body/src/ src/codec/postcard.rs"),
+    ("percent_encoding", "crates/http/src/request_key.rs crates/http/src/router.rs"),
+    ("postcard", "crates/body/src/ crates/http/src/vary_index.rs src/codec/postcard.rs"),
     ("prost", "crates/grpc/src/prost_codec.rs"),
     ("quick_cache", "crates/redis/src/near/"),
     ("redis", "crates/redis-client/src/"),
     ("rustls", "crates/redis-client/src/tls.rs"),
     ("rustls_native_certs", "crates/redis-client/src/tls.rs"),
     ("serde_json", "src/codec/json.rs"),
-    ("sfv", "crates/http/src/rules/directives.rs crates/http/src/rules/groups.rs"),
-    ("subtle", "crates/http/src/purge/"),
+    ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
+    ("subtle", "crates/http/src/purge.rs"),
     ("tokio_rustls", "crates/redis-client/src/tls.rs"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tonic", "crates/grpc/src/"),

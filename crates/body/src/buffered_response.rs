@@ -1,6 +1,5 @@
 //! `BufferedResponse`: a complete response, and its encoding.
 
-use std::fmt;
 use std::io::Write;
 
 use bellwether::BoxError;
@@ -38,20 +37,6 @@ struct Head<'a, N> {
 
 type HeaderFields<'a> = Vec<(&'a str, &'a [u8])>;
 
-/// Why stored bytes are not a response that may be served.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Undecodable {
-    /// They are not the encoding of a response.
-    Damaged(BoxError),
-    /// This is not a status of HTTP.
-    Status(u16),
-    /// A header field has a name or a value that no message can have.
-    Field,
-    /// There are more header fields, or longer ones, than are ever stored.
-    TooManyFields,
-}
-
 impl<N> BufferedResponse<N>
 where
     N: Serialize + DeserializeOwned,
@@ -77,7 +62,7 @@ where
     ///
     /// # Errors
     /// If the bytes are not a response that [`encode`](Self::encode) could have written.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, BoxError> {
         Self::borrowing(&Bytes::copy_from_slice(bytes))
     }
 
@@ -87,11 +72,9 @@ where
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub fn borrowing(bytes: &Bytes) -> Result<Self, Undecodable> {
-        let (head, body): (Head<'_, N>, _) =
-            postcard::take_from_bytes(bytes).map_err(|error| Undecodable::Damaged(error.into()))?;
-        let status =
-            StatusCode::from_u16(head.status).map_err(|_| Undecodable::Status(head.status))?;
+    pub fn borrowing(bytes: &Bytes) -> Result<Self, BoxError> {
+        let (head, body): (Head<'_, N>, _) = postcard::take_from_bytes(bytes)?;
+        let status = StatusCode::from_u16(head.status)?;
         let header_map = |fields| header_map(fields, bytes);
         let headers = header_map(&head.headers)?;
         let trailers = head.trailers.as_ref().map(header_map).transpose()?;
@@ -118,7 +101,7 @@ fn weight_of(fields: &HeaderMap) -> usize {
 const BYTES_OF_A_FIELD: usize = 112;
 
 /// Header fields as they are encoded, if they are within the bounds.
-fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, Undecodable> {
+fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, BoxError> {
     let fields: HeaderFields<'_> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     check(&fields)?;
@@ -126,47 +109,22 @@ fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, Undecodable> {
 }
 
 /// Header fields whose values share `bytes`.
-fn header_map(fields: &HeaderFields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodable> {
+fn header_map(fields: &HeaderFields<'_>, bytes: &Bytes) -> Result<HeaderMap, BoxError> {
     check(fields)?;
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Undecodable::Field)?;
-        let value = bytes.slice_ref(value);
-        let value = HeaderValue::from_maybe_shared(value).map_err(|_| Undecodable::Field)?;
-        headers.append(name, value);
+        let name = HeaderName::from_bytes(name.as_bytes())?;
+        headers.append(name, HeaderValue::from_maybe_shared(bytes.slice_ref(value))?);
     }
     Ok(headers)
 }
 
-fn check(fields: &HeaderFields<'_>) -> Result<(), Undecodable> {
+fn check(fields: &HeaderFields<'_>) -> Result<(), BoxError> {
     let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
     if fields.len() > MAX_FIELDS || bytes > MAX_FIELD_BYTES {
-        return Err(Undecodable::TooManyFields);
+        return Err("more or longer header fields than are ever stored".into());
     }
     Ok(())
-}
-
-impl fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damaged(error) => write!(f, "not a stored response: {error}"),
-            Self::Status(status) => write!(f, "{status} is not a status of HTTP"),
-            Self::Field => f.write_str("a header field that no message can have"),
-            Self::TooManyFields => write!(
-                f,
-                "more than {MAX_FIELDS} header fields, or more than {MAX_FIELD_BYTES} bytes of them"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Undecodable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Damaged(error) => Some(&**error),
-            Self::Status(_) | Self::Field | Self::TooManyFields => None,
-        }
-    }
 }
 
 /// How many header fields a stored response may have: twice what Varnish accepts.
@@ -177,6 +135,9 @@ const MAX_FIELD_BYTES: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use http::header::{InvalidHeaderName, InvalidHeaderValue};
+    use http::status::InvalidStatusCode;
+
     use super::*;
 
     fn response() -> BufferedResponse<u64> {
@@ -232,30 +193,31 @@ mod tests {
             [("a", &b"b\r\nc: d"[..]), ("a", b"b\0"), ("a: b\r\nc", b"d"), ("", b"x")]
         {
             let refused = BufferedResponse::<u64>::decode(&forged(vec![(name, value)]));
-            assert!(matches!(refused, Err(Undecodable::Field)), "{name:?} {value:?}");
+            let error = refused.unwrap_err();
+            let is_refused = error.is::<InvalidHeaderName>() || error.is::<InvalidHeaderValue>();
+            assert!(is_refused, "{name:?} {value:?} {error}");
         }
     }
 
     #[test]
     fn too_many_fields_are_neither_encoded_nor_decoded() {
         let refused = BufferedResponse::<u64>::decode(&forged(vec![("a", b"b"); 10_000]));
-        assert!(matches!(refused, Err(Undecodable::TooManyFields)), "{refused:?}");
+        assert!(refused.unwrap_err().to_string().contains("header fields"));
         let mut many = response();
         (0..200).for_each(|_| _ = many.headers.append("a", HeaderValue::from_static("b")));
         assert!(many.encode(&mut EncodeBuffer::new(1 << 20)).is_err());
     }
 
     #[test]
-    fn the_error_of_damaged_bytes_has_the_one_of_the_decoder_as_its_source() {
+    fn the_error_of_damaged_bytes_is_the_one_of_the_decoder() {
         let error = BufferedResponse::<u64>::decode(b"\xff").unwrap_err();
-        let source = std::error::Error::source(&error).expect("a source");
-        assert!(source.is::<postcard::Error>(), "{source:?}");
+        assert!(error.is::<postcard::Error>(), "{error}");
     }
 
     #[test]
     fn an_invalid_status_is_rejected() {
         let head = Head { status: 99, headers: Vec::new(), trailers: None, note: 7_u64 };
         let refused = BufferedResponse::<u64>::decode(&postcard::to_stdvec(&head).unwrap());
-        assert!(matches!(refused, Err(Undecodable::Status(99))), "{refused:?}");
+        assert!(refused.unwrap_err().is::<InvalidStatusCode>());
     }
 }

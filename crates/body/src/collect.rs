@@ -72,41 +72,28 @@ pub async fn collect<B>(
 where
     B: Body<Data = Bytes>,
 {
-    let mut body = Box::pin(body);
+    let mut rest = Box::pin(body);
     let mut begun = JoinedFrames::default();
     let mut share = budget.share();
-    let mut trailers = None::<HeaderMap>;
-    let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if in_all > most {
-        let (begun, why) = (Bytes::new(), UnfinishedReason::TooLarge);
-        return Ok(CollectedBody::Unfinished { begun, rest: body, why });
-    }
-    loop {
-        let frame = match timeout_at(until, body.frame()).await {
-            Ok(Some(frame)) => frame,
-            Ok(None) => break,
-            Err(_) => {
-                let (begun, why) = (begun.into_bytes(), UnfinishedReason::TooSlow);
-                return Ok(CollectedBody::Unfinished { begun, rest: body, why });
-            }
-        };
-        match frame?.into_data() {
-            Ok(data) => begun.push(data, in_all),
-            Err(frame) => {
-                if let Ok(more) = frame.into_trailers() {
-                    trailers.get_or_insert_default().extend(more);
-                }
-            }
-        }
+    let in_all = usize::try_from(rest.size_hint().lower()).unwrap_or(usize::MAX);
+    let why = loop {
         let bytes = if begun.is_empty() { 0 } else { begun.len().max(in_all) };
-        let why = match begun.len() > most {
-            true => UnfinishedReason::TooLarge,
-            false if share.grow_to(bytes) => continue,
-            false => UnfinishedReason::OverBudget,
-        };
-        return Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest: body, why });
-    }
-    Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers })
+        if begun.len().max(in_all) > most {
+            break UnfinishedReason::TooLarge;
+        }
+        if !share.grow_to(bytes) {
+            break UnfinishedReason::OverBudget;
+        }
+        match timeout_at(until, rest.frame()).await {
+            Ok(Some(frame)) => begun.add(frame?, in_all),
+            Ok(None) => {
+                let trailers = begun.take_trailers();
+                return Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers });
+            }
+            Err(_) => break UnfinishedReason::TooSlow,
+        }
+    };
+    Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest, why })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `JoinedFrames`: the frames of a body as one buffer.
 
 use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
 
 /// The data that was read of a body. Frames are joined as they come, so that many small frames take
 /// no more memory than a few times their data.
@@ -10,10 +12,21 @@ pub struct JoinedFrames {
     first: Bytes,
     /// All data, once there are several frames.
     all: Vec<u8>,
+    trailers: Option<HeaderMap>,
 }
 
 impl JoinedFrames {
-    /// Adds a frame. `in_all` is how many bytes are expected in total, or zero if that is unknown.
+    /// Adds a frame of data or of trailer fields. `in_all` is how many bytes are expected in total, or
+    /// zero if that is unknown.
+    pub fn add(&mut self, frame: Frame<Bytes>, in_all: usize) {
+        match frame.into_data().map_err(Frame::into_trailers) {
+            Ok(data) => self.push(data, in_all),
+            Err(Ok(more)) => self.trailers.get_or_insert_default().extend(more),
+            Err(Err(_)) => {}
+        }
+    }
+
+    /// Adds a frame of data.
     pub fn push(&mut self, data: Bytes, in_all: usize) {
         if self.is_empty() {
             self.first = data;
@@ -34,6 +47,16 @@ impl JoinedFrames {
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// All data so far.
+    pub fn data(&self) -> &[u8] {
+        if self.all.is_empty() { &self.first } else { &self.all }
+    }
+
+    /// The trailer fields.
+    pub fn take_trailers(&mut self) -> Option<HeaderMap> {
+        self.trailers.take()
     }
 
     /// All data, without a copy if there was only one frame.

@@ -14,7 +14,7 @@ mod unreachable;
 
 pub use body::CacheBody;
 pub use budget::{BodyBudget, BudgetShare};
-pub use buffered_response::{BufferedResponse, Undecodable};
+pub use buffered_response::BufferedResponse;
 pub use collect::{CollectedBody, UnfinishedReason, collect};
 pub use joined::JoinedFrames;
 pub use observer::{BodyObserver, ObservedBody};

@@ -1,20 +1,22 @@
 //! `GrpcFetch`: the service behind the cache, as its loader.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::BoxError;
-use bellwether::{Cacheability, Lookup, Tag};
-use bellwether_body::{BodyBudget, BodyObserver, BufferedResponse, CacheBody, ObservedBody};
+use bellwether::{BoxError, Cacheability, Lookup, Tag};
+use bellwether_body::{
+    BodyBudget, BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody,
+    UnfinishedReason,
+};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, response};
 use http_body::Body as HttpBody;
-use http_body_util::BodyExt;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tonic::Status;
@@ -22,11 +24,9 @@ use tonic::body::Body;
 use tower::Service;
 
 use super::answer::GrpcAnswer;
-use super::classify::{classify, status};
-use super::early_answer::EarlyAnswer;
 use super::error_status::{status_of, status_without_text};
-use super::message::{ReadBody, ReadUntil, read};
-use super::method::CachedMethod;
+use super::message::{is_whole, read};
+use super::method::{CachedMethod, classify, status};
 
 /// A unary request that was read, and its lookup.
 pub(crate) struct UnaryRequest {
@@ -69,8 +69,7 @@ where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = GrpcAnswer<B>;
     type Error = Status;
@@ -109,36 +108,33 @@ where
         let response = Response::from_parts(head, CacheBody::passing(body));
         return Ok(GrpcAnswer::passing(Some(response), Cacheability::PrivateKey));
     }
-    let read = read(body, most, ReadUntil::Pause, Some(budget.share())).await?;
-    Ok(match read {
-        ReadBody::Ended { data, trailers, is_whole } => {
-            whole(head, data, trailers, is_whole, method)
+    let (begun, rest, why) = match read(body, most, Some(budget.share())).await? {
+        CollectedBody::Whole { data, trailers } => {
+            let is_whole = is_whole(&data);
+            return Ok(whole(head, data, trailers, is_whole, method));
         }
-        ReadBody::Continues { begun, rest } => {
-            let response = Response::from_parts(head, CacheBody::resumed(begun, rest));
-            GrpcAnswer::passing(Some(response), Cacheability::PrivateKey)
-        }
-        // It says nothing about the next ones.
-        ReadBody::OverBudget { begun, rest } => {
-            let response = Response::from_parts(head, CacheBody::resumed(begun, rest));
-            GrpcAnswer::passing(Some(response), Cacheability::PrivateOnce)
-        }
-        ReadBody::Pauses { begun, rest } => {
-            let (sender, end) = oneshot::channel();
-            // The caller may be gone.
-            let on_end = move |observed| _ = sender.send(observed);
-            let observer = BodyObserver::new(begun.len(), Instant::now() + PAUSE, on_end);
-            let body = CacheBody::resumed(begun.clone(), rest).observed_by(observer);
-            match end_of(Response::from_parts(head.clone(), body), early, end).await {
-                Some(ObservedBody::Complete { trailers, .. }) => {
-                    whole(head, begun, trailers, true, method)
-                }
-                Some(ObservedBody::Unfinished) => {
-                    GrpcAnswer::passing(None, Cacheability::PrivateKey)
-                }
-                None => GrpcAnswer::passing(None, Cacheability::PrivateOnce),
-            }
-        }
+        CollectedBody::Unfinished { begun, rest, why } => (begun, rest, why),
+    };
+    if why != UnfinishedReason::TooSlow {
+        let response = Response::from_parts(head, CacheBody::resumed(begun, rest));
+        return Ok(GrpcAnswer::passing(
+            Some(response),
+            match why {
+                // It says nothing about the next ones.
+                UnfinishedReason::OverBudget => Cacheability::PrivateOnce,
+                _ => Cacheability::PrivateKey,
+            },
+        ));
+    }
+    let (sender, end) = oneshot::channel();
+    // The caller may be gone.
+    let on_end = move |observed| _ = sender.send(observed);
+    let observer = BodyObserver::new(begun.len(), Instant::now() + PAUSE, on_end);
+    let body = CacheBody::resumed(begun.clone(), rest).observed_by(observer);
+    Ok(match end_of(Response::from_parts(head.clone(), body), early, end).await {
+        Some(ObservedBody::Complete { trailers, .. }) => whole(head, begun, trailers, true, method),
+        Some(ObservedBody::Unfinished) => GrpcAnswer::passing(None, Cacheability::PrivateKey),
+        None => GrpcAnswer::passing(None, Cacheability::PrivateOnce),
     })
 }
 
@@ -194,4 +190,29 @@ fn is_grpc(head: &response::Parts) -> bool {
     head.status == StatusCode::OK
         && content_type.is_some_and(|given| given.starts_with(b"application/grpc"))
         && !content_type.is_some_and(|given| given.starts_with(b"application/grpc-web"))
+}
+
+/// The channel to the caller of a load, for an answer that is not read to its end. The type of the
+/// body is erased, since the types that the request passes through do not name it.
+pub(super) struct EarlyAnswer(Box<dyn Any + Send>);
+
+type Sender<B> = oneshot::Sender<Response<CacheBody<B>>>;
+
+impl EarlyAnswer {
+    pub(super) fn channel<B: Send + 'static>() -> (Self, oneshot::Receiver<Response<CacheBody<B>>>)
+    {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Box::new(sender)), receiver)
+    }
+
+    /// Gives an answer to the caller. Returns it if the caller no longer waits.
+    pub(super) fn give<B: Send + 'static>(
+        self,
+        response: Response<CacheBody<B>>,
+    ) -> Option<Response<CacheBody<B>>> {
+        match self.0.downcast::<Sender<B>>() {
+            Ok(sender) => sender.send(response).err(),
+            Err(_) => Some(response),
+        }
+    }
 }

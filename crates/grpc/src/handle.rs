@@ -6,10 +6,9 @@ use bellwether::stats::CacheStats;
 use bellwether::{CacheError, ConfigError, ExpireTag, Handle, Key, Tag};
 use http::{HeaderMap, HeaderValue};
 
-use super::authority::normal_authority;
 use super::key::{CallParts, keys};
 use super::message::PREFIX;
-use super::method::{Methods, metadata_name, no_metadata};
+use super::method::{Methods, metadata_name, no_metadata, normal_authority};
 
 /// A handle to the stored answers. Clones are handles to the same store.
 ///

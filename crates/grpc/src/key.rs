@@ -10,7 +10,7 @@ use super::method::CachedMethod;
 pub(super) struct CallParts<'a> {
     pub(super) path: &'a str,
     pub(super) method: &'a CachedMethod,
-    /// As [`authority`](super::authority::authority) gives it.
+    /// As [`authority`](super::method::authority) gives it.
     pub(super) authority: Option<&'a str>,
     pub(super) headers: &'a HeaderMap,
     /// As it is sent, with its prefix.
@@ -37,13 +37,13 @@ fn key_accepting(call: &CallParts<'_>, accepted: &[&str], encoding: Option<&Head
         .with(encoding.map(HeaderValue::as_bytes))
         .with(&message[PREFIX.min(message.len())..])
         .with(accepted.join(","));
-    let call = method.names().iter().fold(call, |call, name| {
+    let call = method.metadata.iter().fold(call, |call, name| {
         let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
         let call = call.with(name.as_str()).with(values.len());
         values.into_iter().fold(call, |call, value| call.with(value))
     });
     // No metadata is called so.
-    let call = match method.is_by_authority() {
+    let call = match method.is_by_authority {
         true => call.with("host").with(authority),
         false => call,
     };

@@ -45,13 +45,8 @@
 //! | [`guide`](mod@guide) | credentials, keys, statuses, deadlines, invalidation |
 
 mod answer;
-mod authority;
-mod classify;
-mod deadline;
-mod early_answer;
 mod error_status;
 mod fetch;
-mod future;
 mod handle;
 mod key;
 mod layer;
@@ -65,10 +60,10 @@ mod service;
 pub mod guide {}
 
 pub use error_status::IntoStatus;
-pub use future::GrpcResponseFuture;
 pub use handle::{GrpcCall, GrpcHandle};
 pub use layer::GrpcCacheLayer;
 pub use method::CachedMethod;
 #[cfg(feature = "prost")]
 pub use prost_codec::Prost;
 pub use service::GrpcCache;
+pub use service::GrpcResponseFuture;

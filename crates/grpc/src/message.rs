@@ -1,94 +1,66 @@
 //! Reads a body that should be one gRPC message.
 
-use std::pin::Pin;
-
-use bellwether_body::{BudgetShare, JoinedFrames};
+use bellwether_body::{BudgetShare, CollectedBody, JoinedFrames, UnfinishedReason};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
 
-/// What [`read`] found in a body.
-pub(super) enum ReadBody<B> {
-    /// It ended, after no message or one, or within a message.
-    Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
-    /// More data follows one message, or its message is too long: what was read, and the rest.
-    Continues { begun: Bytes, rest: Pin<Box<B>> },
-    /// Its message is beyond the budget, which says nothing about it: what was read, and the rest.
-    OverBudget { begun: Bytes, rest: Pin<Box<B>> },
-    /// One message has arrived, and nothing after it yet: what was read, and the rest.
-    Pauses { begun: Bytes, rest: Pin<Box<B>> },
-}
-
-/// How far a body is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadUntil {
-    /// To its end.
-    End,
-    /// To its end, or until nothing can be read after its message without waiting.
-    Pause,
-}
-
-/// Reads a body, and stops at the frame that shows that it has more than one message of `most`
-/// bytes, or at the one beyond the budget that it has a share of. A message with a longer stated length is not read.
+/// Reads a body, and stops at the frame that shows that it has more than one message of `most` bytes. A
+/// message with a longer stated length is not read. Without a share of a budget it is read to its end.
+/// With one, also to the frame beyond the budget, or until nothing can be read after its message
+/// without waiting: then it is [too slow](UnfinishedReason::TooSlow).
 ///
 /// # Errors
 /// If the body fails.
 pub(super) async fn read<B>(
     body: B,
     most: usize,
-    until: ReadUntil,
     mut share: Option<BudgetShare>,
-) -> Result<ReadBody<B>, B::Error>
+) -> Result<CollectedBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
     let mut begun = JoinedFrames::default();
-    let mut trailers = None::<HeaderMap>;
-    let mut prefix = Vec::with_capacity(PREFIX);
-    loop {
-        let frame = match until == ReadUntil::Pause && expected(&prefix) == Some(begun.len()) {
+    let why = loop {
+        let whole = whole_length(begun.data());
+        if whole.is_some_and(|whole| whole - PREFIX > most || begun.len() > whole) {
+            break UnfinishedReason::TooLarge;
+        }
+        if share.as_mut().is_some_and(|share| !share.grow_to(begun.len())) {
+            break UnfinishedReason::OverBudget;
+        }
+        let frame = match share.is_some() && whole == Some(begun.len()) {
             true => match rest.frame().now_or_never() {
                 Some(frame) => frame,
-                None => return Ok(ReadBody::Pauses { begun: begun.into_bytes(), rest }),
+                None => break UnfinishedReason::TooSlow,
             },
             false => rest.frame().await,
         };
-        let Some(frame) = frame else { break };
-        match frame?.into_data() {
-            Ok(data) => {
-                let missing = (PREFIX - prefix.len()).min(data.len());
-                prefix.extend_from_slice(&data[..missing]);
-                // The stated length is not trusted, so no capacity is reserved for it.
-                begun.push(data, 0);
-            }
-            Err(frame) => {
-                if let Ok(more) = frame.into_trailers() {
-                    trailers.get_or_insert_default().extend(more);
-                }
+        match frame {
+            // The stated length is not trusted, so no capacity is reserved for it.
+            Some(frame) => begun.add(frame?, 0),
+            None => {
+                let trailers = begun.take_trailers();
+                return Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers });
             }
         }
-        let mut has_room = |bytes| share.as_mut().is_none_or(|share| share.grow_to(bytes));
-        let is_more = |whole| whole - PREFIX > most || begun.len() > whole;
-        if expected(&prefix).is_some_and(is_more) {
-            return Ok(ReadBody::Continues { begun: begun.into_bytes(), rest });
-        }
-        if !has_room(begun.len()) {
-            return Ok(ReadBody::OverBudget { begun: begun.into_bytes(), rest });
-        }
-    }
-    let is_whole = begun.is_empty() || expected(&prefix) == Some(begun.len());
-    Ok(ReadBody::Ended { data: begun.into_bytes(), trailers, is_whole })
+    };
+    Ok(CollectedBody::Unfinished { begun: begun.into_bytes(), rest, why })
 }
 
-/// The stated length of a message with its prefix.
-fn expected(prefix: &[u8]) -> Option<usize> {
-    let [_, length @ ..]: [u8; PREFIX] = prefix.try_into().ok()?;
+/// Whether the data of a body is no message or one, and not a part of one.
+pub(super) fn is_whole(data: &[u8]) -> bool {
+    data.is_empty() || whole_length(data) == Some(data.len())
+}
+
+/// The length of the message that data begins with, and of its prefix, if that is there.
+fn whole_length(data: &[u8]) -> Option<usize> {
+    let [_, length @ ..]: [u8; PREFIX] = data.get(..PREFIX)?.try_into().ok()?;
     usize::try_from(u32::from_be_bytes(length)).ok()?.checked_add(PREFIX)
 }
 
@@ -105,14 +77,22 @@ mod tests {
     use http_body::Frame;
     use http_body_util::StreamBody;
 
+    use super::UnfinishedReason::{OverBudget, TooLarge, TooSlow};
     use super::*;
     use bellwether_body::{BodyBudget, CacheBody};
 
-    async fn read_parts(parts: &[&'static [u8]], most: usize) -> ReadBody<impl Body<Data = Bytes>> {
+    fn plenty() -> Option<BudgetShare> {
+        Some(BodyBudget::new(usize::MAX).share())
+    }
+
+    async fn read_parts(
+        parts: &[&'static [u8]],
+        most: usize,
+    ) -> CollectedBody<impl Body<Data = Bytes>> {
         let parts: Vec<_> =
             parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part)))).collect();
         let parts: Vec<Result<_, Infallible>> = parts;
-        match read(StreamBody::new(stream::iter(parts)), most, ReadUntil::Pause, None).await {
+        match read(StreamBody::new(stream::iter(parts)), most, plenty()).await {
             Ok(read) => read,
             Err(never) => match never {},
         }
@@ -120,7 +100,7 @@ mod tests {
 
     async fn whole(parts: &[&'static [u8]], most: usize) -> Option<Bytes> {
         match read_parts(parts, most).await {
-            ReadBody::Ended { data, is_whole: true, .. } => Some(data),
+            CollectedBody::Whole { data, .. } if is_whole(&data) => Some(data),
             _ => None,
         }
     }
@@ -141,7 +121,9 @@ mod tests {
         for cut in [&b"\0\0\0\0\x02a"[..], b"\0\0\0", b"\0"] {
             let parts = [cut];
             let read = read_parts(&parts, 2).await;
-            assert!(matches!(read, ReadBody::Ended { data, is_whole: false, .. } if data == cut));
+            assert!(
+                matches!(read, CollectedBody::Whole { data, .. } if data == cut && !is_whole(cut))
+            );
         }
     }
 
@@ -153,7 +135,9 @@ mod tests {
             &[b"\0\0\0\0\x03", b"abc"],
         ];
         for parts in bodies {
-            let ReadBody::Continues { begun, rest } = read_parts(parts, 2).await else {
+            let CollectedBody::Unfinished { begun, rest, why: TooLarge } =
+                read_parts(parts, 2).await
+            else {
                 panic!("it has ended")
             };
             let Ok(body) = CacheBody::resumed(begun, rest).collect().await else {
@@ -173,10 +157,8 @@ mod tests {
             let frames =
                 parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
             let body = StreamBody::new(stream::iter(frames));
-            allocation_counter::measure(|| {
-                drop(runtime.block_on(read(body, 4 * MIB, ReadUntil::Pause, None)))
-            })
-            .bytes_max
+            allocation_counter::measure(|| drop(runtime.block_on(read(body, 4 * MIB, plenty()))))
+                .bytes_max
         };
         assert!(held(b"a") <= 4 * MIB as u64, "{}", held(b"a"));
         assert!(held(b"") <= 1024, "{}", held(b""));
@@ -188,8 +170,8 @@ mod tests {
             stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x03")))]);
         let body = StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()));
         assert!(matches!(
-            read(body, 2, ReadUntil::End, None).await,
-            Ok(ReadBody::Continues { .. })
+            read(body, 2, None).await,
+            Ok(CollectedBody::Unfinished { why: TooLarge, .. })
         ));
     }
 
@@ -200,10 +182,10 @@ mod tests {
             let frames = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(message)))];
             StreamBody::new(stream::iter(frames))
         };
-        let small = read(body(b"\0\0\0\0\x01a"), 2, ReadUntil::Pause, share()).await;
-        assert!(matches!(small, Ok(ReadBody::OverBudget { .. })));
-        let large = read(body(b"\0\0\0\0\x03abc"), 2, ReadUntil::Pause, share()).await;
-        assert!(matches!(large, Ok(ReadBody::Continues { .. })));
+        let small = read(body(b"\0\0\0\0\x01a"), 2, share()).await;
+        assert!(matches!(small, Ok(CollectedBody::Unfinished { why: OverBudget, .. })));
+        let large = read(body(b"\0\0\0\0\x03abc"), 2, share()).await;
+        assert!(matches!(large, Ok(CollectedBody::Unfinished { why: TooLarge, .. })));
     }
 
     #[tokio::test]
@@ -214,9 +196,10 @@ mod tests {
             )))]);
             StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
         };
-        let read_until = |until| read(body(), 2, until, None).now_or_never();
-        assert!(read_until(ReadUntil::End).is_none());
-        let Some(Ok(ReadBody::Pauses { begun, .. })) = read_until(ReadUntil::Pause) else {
+        let read_within = |share| read(body(), 2, share).now_or_never();
+        assert!(read_within(None).is_none());
+        let Some(Ok(CollectedBody::Unfinished { begun, why: TooSlow, .. })) = read_within(plenty())
+        else {
             panic!("it waits")
         };
         assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);

@@ -1,17 +1,20 @@
-//! `CachedMethod`: how the answers of one method are cached.
+//! `CachedMethod`: how the answers of one method are cached, and whether one is stored, by its status and
+//! its `cache-control`.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Lifetimes, Tag};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION};
+use bellwether::{Cacheability, ConfigError, Lifetimes, Tag};
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION, SET_COOKIE,
+};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, Method};
 use tonic::Code;
 
-use super::authority::authority;
 use super::message::{PREFIX, is_compressed};
 
 /// How the answers of one method are cached, for
@@ -34,8 +37,8 @@ pub struct CachedMethod {
     /// Other statuses than `OK` that are stored, and their freshness lifetimes.
     statuses: Vec<(Code, Duration)>,
     /// Metadata that is part of the key, in the order of the names.
-    metadata: Vec<HeaderName>,
-    is_by_authority: bool,
+    pub(super) metadata: Vec<HeaderName>,
+    pub(super) is_by_authority: bool,
     /// Metadata with which a request bypasses the cache.
     credentials: Vec<HeaderName>,
     ignores_credentials: bool,
@@ -215,16 +218,6 @@ impl CachedMethod {
         }
     }
 
-    /// The metadata that is part of the key.
-    pub(super) fn names(&self) -> &[HeaderName] {
-        &self.metadata
-    }
-
-    /// Whether the authority is part of the key.
-    pub(super) fn is_by_authority(&self) -> bool {
-        self.is_by_authority
-    }
-
     /// The authority of a request if it is part of the key. The outer `None` stands for one that is
     /// uncertain.
     pub(super) fn authority_of(&self, parts: &Parts) -> Option<Option<String>> {
@@ -331,8 +324,93 @@ const PROTOBUF: [&[u8]; 2] = [b"application/grpc", b"application/grpc+proto"];
 /// The longest path of a method, which is part of every key.
 const LONGEST_PATH: usize = 512;
 
+/// The status of an answer: in its trailers, or in its head for a trailers-only response. An answer
+/// without a status is `UNKNOWN`, as gRPC demands.
+pub(super) fn status(head: &HeaderMap, trailers: Option<&HeaderMap>) -> Code {
+    let said = trailers.and_then(|trailers| trailers.get(GRPC_STATUS));
+    said.or_else(|| head.get(GRPC_STATUS))
+        .map_or(Code::Unknown, |status| Code::from_bytes(status.as_bytes()))
+}
+
+/// The cacheability of a complete answer.
+pub(super) fn classify(method: &CachedMethod, code: Code, head: &HeaderMap) -> Cacheability {
+    let Some(lifetimes) = method.lifetimes_of(code) else {
+        return classify_unnamed(code);
+    };
+    match stated_ttl(head) {
+        _ if head.contains_key(SET_COOKIE) => Cacheability::PrivateKey,
+        Err(()) => Cacheability::PrivateKey,
+        Ok(Some(ttl)) => Cacheability::KeepFor(lasting(ttl, &lifetimes)),
+        Ok(None) => Cacheability::KeepFor(lifetimes),
+    }
+}
+
+/// The cacheability of an answer with a status that the method does not name.
+fn classify_unnamed(code: Code) -> Cacheability {
+    match code {
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Internal
+        | Code::Unknown
+        | Code::ResourceExhausted
+        | Code::DataLoss
+        | Code::Aborted => Cacheability::Failure,
+        Code::Unauthenticated | Code::PermissionDenied => Cacheability::PrivateKey,
+        // Metadata that is not part of the key may have caused it, so other callers may get another
+        // answer.
+        Code::Cancelled
+        | Code::InvalidArgument
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented => Cacheability::Unconfirmed,
+        Code::Ok | Code::NotFound => Cacheability::KeepFor(Lifetimes::fresh_for(Duration::ZERO)),
+    }
+}
+
+/// The ttl that the server states by `cache-control`, if any. An error if it forbids to share the answer.
+fn stated_ttl(head: &HeaderMap) -> Result<Option<Duration>, ()> {
+    let mut ttl = None::<Duration>;
+    for value in head.get_all(CACHE_CONTROL) {
+        // A value that cannot be read may forbid sharing.
+        for directive in value.to_str().map_err(drop)?.split(',') {
+            let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
+            let stated = match name.trim().to_ascii_lowercase().as_str() {
+                "no-store" | "private" => return Err(()),
+                "no-cache" => 0,
+                // A time that cannot be read is zero (RFC 9111, section 4.2.1).
+                "max-age" => argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0),
+                _ => continue,
+            };
+            let stated = Duration::from_secs(stated.into());
+            ttl = Some(ttl.map_or(stated, |other| other.min(stated)));
+        }
+    }
+    Ok(ttl)
+}
+
+const GRPC_STATUS: &str = "grpc-status";
+
+/// The authority of a request, if it has one. The outer `None` stands for one that is uncertain:
+/// `:authority` and `host` contradict each other, or one has user information.
+pub(super) fn authority(parts: &Parts) -> Option<Option<String>> {
+    let hosts = parts.headers.get_all(HOST).iter().map(|host| host.to_str().ok());
+    let stated = parts.uri.authority().map(|stated| Some(stated.as_str()));
+    let mut named = hosts.chain(stated).map(|named| normal_authority(named?));
+    let Some(first) = named.next() else { return Some(None) };
+    (first.is_some() && named.all(|other| other == first)).then_some(first)
+}
+
+/// An authority in lower case and without a usual port, which not all clients write.
+pub(super) fn normal_authority(named: &str) -> Option<String> {
+    let named: Authority = named.parse().ok().filter(|_| !named.contains('@'))?;
+    let lower = named.as_str().to_ascii_lowercase();
+    let bare = lower.strip_suffix(":80").or_else(|| lower.strip_suffix(":443"));
+    Some(bare.unwrap_or(&lower).to_owned())
+}
+
 #[cfg(test)]
-mod tests {
+mod tests_of_method {
     use super::*;
 
     #[test]
@@ -380,5 +458,108 @@ mod tests {
             [of(Code::Ok), of(Code::NotFound), of(Code::Internal)],
             [Some(69), Some(5), None]
         );
+    }
+}
+
+#[cfg(test)]
+mod tests_of_classify {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn head(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))])
+    }
+
+    fn kept_for(cacheability: Cacheability) -> Option<u64> {
+        match cacheability {
+            Cacheability::KeepFor(lifetimes) => Some(lifetimes.ttl().as_secs()),
+            _ => None,
+        }
+    }
+
+    fn of(code: Code, head: &HeaderMap) -> Cacheability {
+        let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE * 2);
+        classify(&method, code, head)
+    }
+
+    #[test]
+    fn only_named_statuses_are_stored() {
+        let none = HeaderMap::new();
+        assert_eq!(kept_for(of(Code::Ok, &none)), Some(60));
+        assert_eq!(kept_for(of(Code::NotFound, &none)), Some(120));
+        for number in 1..=16 {
+            let code = Code::from_i32(number);
+            let cacheability = of(code, &none);
+            let expected = match number {
+                5 => continue,
+                2 | 4 | 8 | 10 | 13 | 14 | 15 => Cacheability::Failure,
+                7 | 16 => Cacheability::PrivateKey,
+                _ => Cacheability::Unconfirmed,
+            };
+            assert_eq!(cacheability, expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn the_status_is_that_of_the_trailers_or_else_of_the_head() {
+        let five = head("grpc-status", "5");
+        let none = HeaderMap::new();
+        assert_eq!(status(&none, Some(&five)), Code::NotFound);
+        assert_eq!(status(&five, None), Code::NotFound);
+        assert_eq!(status(&five, Some(&none)), Code::NotFound);
+        assert_eq!(status(&five, Some(&head("grpc-status", "0"))), Code::Ok);
+        assert_eq!(status(&none, None), Code::Unknown);
+        assert_eq!(status(&head("grpc-status", "seven"), None), Code::Unknown);
+    }
+
+    #[test]
+    fn the_server_can_forbid_storing_and_set_the_lifetime() {
+        for private in ["no-store", "PRIVATE", "max-age=5, no-store", "private=\"x\""] {
+            assert_eq!(
+                of(Code::Ok, &head("cache-control", private)),
+                Cacheability::PrivateKey,
+                "{private}"
+            );
+        }
+        assert_eq!(of(Code::Ok, &head("set-cookie", "a=b")), Cacheability::PrivateKey);
+        let times = [("max-age=5", 5), ("public, Max-Age = 7", 7), ("max-age=9, max-age=3", 3)];
+        let none = [("no-cache", 0), ("max-age=x", 0), ("max-age=5, no-cache", 0), ("public", 60)];
+        for (said, ttl) in times.into_iter().chain(none) {
+            assert_eq!(kept_for(of(Code::Ok, &head("cache-control", said))), Some(ttl), "{said}");
+        }
+        assert_eq!(of(Code::Internal, &head("cache-control", "no-store")), Cacheability::Failure);
+    }
+}
+
+#[cfg(test)]
+mod tests_of_authority {
+    use super::*;
+
+    #[test]
+    fn an_authority_counts_if_all_that_name_it_agree() {
+        let of = |uri: &str, hosts: &[&str]| {
+            let mut request = http::Request::post(uri);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            authority(&request.body(()).unwrap().into_parts().0)
+        };
+        assert_eq!(of("/a/b", &[]), Some(None));
+        let agreed = Some(Some("a.example".to_owned()));
+        assert_eq!(of("http://A.example:80/a/b", &[]), agreed);
+        assert_eq!(of("/a/b", &["a.example:443"]), agreed);
+        assert_eq!(of("http://a.example/a/b", &["A.example", "a.example"]), agreed);
+        assert_eq!(of("http://[::1]:8080/a/b", &[]), Some(Some("[::1]:8080".to_owned())));
+        for (uri, hosts) in [
+            ("http://a.example/a/b", &["b.example"][..]),
+            ("/a/b", &["a.example", "b.example"]),
+            ("http://user@a.example/a/b", &[]),
+            ("/a/b", &["a example"]),
+        ] {
+            assert_eq!(of(uri, hosts), None, "{uri} {hosts:?}");
+        }
     }
 }

@@ -1,34 +1,33 @@
-//! `GrpcCache`: the service.
+//! `GrpcCache`: the service, and the deadline of its caller.
 
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bellwether::BoxError;
 use bellwether::adapter::CacheClient;
 use bellwether::stats::RequestRecord;
-use bellwether::{BypassReason, CacheStatus, Error, Lookup, ReadThrough, Tag};
-use bellwether_body::CacheBody;
+use bellwether::{BoxError, BypassReason, CacheStatus, Error, Lookup, ReadThrough, Tag};
+use bellwether_body::{CacheBody, CollectedBody};
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 
 use super::answer::GrpcCodec;
-use super::deadline::{GRPC_TIMEOUT, deadline};
-use super::early_answer::EarlyAnswer;
 use super::error_status::{status_for_caller, status_of};
-use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
-use super::future::GrpcResponseFuture;
+use super::fetch::{EarlyAnswer, GrpcFetch, LookupOf, UnaryRequest};
 use super::key::{CallParts, accept_known, key};
-use super::message::{ReadBody, ReadUntil, read};
+use super::message::{is_whole, read};
 use super::method::{CachedMethod, Methods};
 
 /// Services behind a cache. See the [module page](super).
@@ -67,10 +66,8 @@ where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-    R: HttpBody<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    R: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<CacheBody<B>>;
     type Error = Infallible;
@@ -110,8 +107,7 @@ where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     /// Answers from the cache if the body is one message. If not, the request bypasses the cache with
     /// what was read and the rest.
@@ -122,22 +118,19 @@ where
         record: RequestRecord,
     ) -> Response<CacheBody<B>>
     where
-        R: HttpBody<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
+        R: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let body = match read(body, self.max_request_bytes, ReadUntil::End, None).await.ok() {
-            Some(ReadBody::Ended { data, trailers, is_whole }) => {
-                let is_message = is_whole && unread.method.takes_message(&data);
+        let body = match read(body, self.max_request_bytes, None).await.ok() {
+            Some(CollectedBody::Whole { data, trailers }) => {
+                let is_message = is_whole(&data) && unread.method.takes_message(&data);
                 if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
                     return self.ask(unread, data, trailers, tags, record).await;
                 }
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
             }
-            Some(
-                ReadBody::Continues { begun, rest }
-                | ReadBody::OverBudget { begun, rest }
-                | ReadBody::Pauses { begun, rest },
-            ) => Body::new(CacheBody::resumed(begun, rest)),
+            Some(CollectedBody::Unfinished { begun, rest, .. }) => {
+                Body::new(CacheBody::resumed(begun, rest))
+            }
             // Its caller has left, and the record counts that.
             None => return Status::cancelled("the request body failed").into_http(),
         };
@@ -228,3 +221,99 @@ impl<S: fmt::Debug> fmt::Debug for GrpcCache<S> {
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// The field in which a caller says how long it waits.
+pub(super) const GRPC_TIMEOUT: &str = "grpc-timeout";
+
+/// The deadline of a request, if it has one. A value that does not follow the specification of gRPC
+/// over HTTP/2 is ignored, as that demands.
+pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
+    let mut values = headers.get_all(GRPC_TIMEOUT).iter();
+    let timeout = parse(values.next()?.as_bytes())?;
+    if values.next().is_some() {
+        return None;
+    }
+    Instant::now().checked_add(timeout)
+}
+
+/// One to eight digits and a unit.
+fn parse(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    Some(match unit {
+        b'H' => Duration::from_secs(number * 3_600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// The response to one request, as a future. Made by [`GrpcCache`](super::GrpcCache).
+///
+/// # Cancel safety
+/// Dropping it does not affect other callers, as with
+/// [`ResponseFuture`](bellwether::ResponseFuture). A request that bypasses the cache is
+/// dropped with it.
+#[must_use = "futures do nothing unless polled"]
+pub struct GrpcResponseFuture<B>(pub(super) BoxFuture<'static, Response<CacheBody<B>>>);
+
+impl<B> Future for GrpcResponseFuture<B> {
+    type Output = Result<Response<CacheBody<B>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_unpin(cx).map(Ok)
+    }
+}
+
+impl<B> fmt::Debug for GrpcResponseFuture<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrpcResponseFuture").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_unit_is_understood() {
+        let timeouts = [
+            ("2H", Duration::from_secs(7_200)),
+            ("3M", Duration::from_secs(180)),
+            ("4S", Duration::from_secs(4)),
+            ("5m", Duration::from_millis(5)),
+            ("6u", Duration::from_micros(6)),
+            ("7n", Duration::from_nanos(7)),
+            ("99999999H", Duration::from_secs(99_999_999 * 3_600)),
+            ("00000001S", Duration::from_secs(1)),
+            ("0S", Duration::ZERO),
+        ];
+        for (value, expected) in timeouts {
+            assert_eq!(parse(value.as_bytes()), Some(expected), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_timeout_is_ignored() {
+        for value in
+            ["", "S", "1", "1s", "1 S", "-1S", "+1S", "1.5S", "999999999S", "1SS", "\u{661}S"]
+        {
+            assert_eq!(parse(value.as_bytes()), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn two_timeouts_are_none() {
+        let mut headers = HeaderMap::new();
+        headers.append(GRPC_TIMEOUT, HeaderValue::from_static("1S"));
+        assert!(deadline(&headers).is_some());
+        headers.append(GRPC_TIMEOUT, HeaderValue::from_static("2S"));
+        assert!(deadline(&headers).is_none());
+    }
+}

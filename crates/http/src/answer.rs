@@ -1,7 +1,6 @@
 //! The response to one request, made from a stored response.
 
 use bellwether_body::CacheBody;
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
@@ -18,18 +17,18 @@ pub(super) fn answer<B>(
 ) -> Response<CacheBody<B>> {
     let stored = &cached.response;
     let mut response = match wanted(cached, request) {
-        Wanted::Nothing => {
+        None => {
             with(StatusCode::NOT_MODIFIED, rules::not_modified_headers(&stored.headers), no_body())
         }
-        Wanted::All if request.method == Method::HEAD => {
+        Some(Slice::Whole) if request.method == Method::HEAD => {
             with(stored.status, head_fields(cached), no_body())
         }
-        Wanted::All => {
+        Some(Slice::Whole) => {
             let body = CacheBody::stored(stored.body.clone(), stored.trailers.clone());
             with(stored.status, stored.headers.clone(), body)
         }
-        Wanted::Part { first, last } => part(cached, first, last),
-        Wanted::NoPart => {
+        Some(Slice::Part { first, last }) => part(cached, first, last),
+        Some(Slice::Unsatisfiable) => {
             let mut headers = HeaderMap::new();
             let length = format!("bytes */{}", stored.body.len());
             insert(&mut headers, header::CONTENT_RANGE, &length);
@@ -45,30 +44,16 @@ pub(super) fn answer<B>(
     response
 }
 
-/// What a request asks for of a stored response.
-enum Wanted {
-    All,
-    Part { first: u64, last: u64 },
-    NoPart,
-    Nothing,
-}
-
-fn wanted(cached: &CachedResponse, request: &Parts) -> Wanted {
+/// Which part of a stored response a request asks for. `None` if the client has it already.
+fn wanted(cached: &CachedResponse, request: &Parts) -> Option<Slice> {
     let stored = &cached.response;
     if rules::is_not_modified(&request.headers, stored.status, &stored.headers) {
-        return Wanted::Nothing;
+        return None;
     }
-    let may_slice = request.method == Method::GET
-        && stored.status == StatusCode::OK
-        && request.headers.contains_key(header::RANGE);
-    if !may_slice {
-        return Wanted::All;
-    }
-    match rules::slice(&request.headers, &stored.headers, stored.body.len() as u64) {
-        Slice::Whole => Wanted::All,
-        Slice::Part { first, last } => Wanted::Part { first, last },
-        Slice::Unsatisfiable => Wanted::NoPart,
-    }
+    Some(match request.method == Method::GET && stored.status == StatusCode::OK {
+        true => rules::slice(&request.headers, &stored.headers, stored.body.len() as u64),
+        false => Slice::Whole,
+    })
 }
 
 fn part<B>(cached: &CachedResponse, first: u64, last: u64) -> Response<CacheBody<B>> {
@@ -119,23 +104,6 @@ pub(super) fn passed<B>(
     if rules::is_not_modified(&request.headers, response.status(), response.headers()) {
         let headers = rules::not_modified_headers(response.headers());
         response = with(StatusCode::NOT_MODIFIED, headers, no_body());
-    }
-    report.add_to(&mut response);
-    response
-}
-
-/// A response of the cache itself, which says why a request has no other.
-pub(super) fn refusal<B>(
-    status: StatusCode,
-    text: impl Into<Bytes>,
-    report: &Report,
-) -> Response<CacheBody<B>> {
-    let mut response = Response::new(CacheBody::stored(text.into(), None));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    insert(headers, header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&status) {
-        insert(headers, header::RETRY_AFTER, "1");
     }
     report.add_to(&mut response);
     response

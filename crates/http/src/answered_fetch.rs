@@ -1,6 +1,6 @@
 //! `AnsweredFetch`: whether a response of the origin is stored, shared or passed through.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::{BoxError, Key, Lifetimes};
@@ -8,40 +8,34 @@ use bellwether_body::{
     BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, UnfinishedReason,
     collect,
 };
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode, header, response};
-use http_body::Body;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::cache_request::FetchRequest;
+use super::cache_request::{FetchRequest, OriginBody};
 use super::codec::{
-    CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, SharedAnswer,
+    CacheAnswer, CachedResponse, CompleteResponse, Disposition, OriginInfo, Passthrough, announced,
+    check_length,
 };
-use super::complete_response::{CompleteResponse, announced, check_length};
-use super::rules::{PrivateReason, Storing, Terms, Times};
-use super::shared::LayerState;
-use super::stored_response::StoredResponse;
+use super::rules::{self, PrivateReason, Storing, Terms, Times};
+use super::shared::{LayerState, StoredResponse};
 use super::vary_index::VaryIndex;
 
 /// One load after the origin has answered.
 pub(super) struct AnsweredFetch<'a, ReqB> {
-    pub(super) shared: &'a LayerState,
+    pub(super) shared: &'a Arc<LayerState>,
     pub(super) fetch_request: &'a FetchRequest<ReqB>,
     pub(super) stored_response: &'a StoredResponse,
 }
 
 impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// The origin has answered 304: the stored response is still valid.
-    pub(super) async fn validated<B>(
+    pub(super) async fn validated<B: Send + 'static>(
         &self,
         stored_response: &CachedResponse,
         headers: HeaderMap,
         times: Times,
-    ) -> Result<CacheAnswer<B>, BoxError>
-    where
-        B: Send + 'static,
-    {
+    ) -> Result<CacheAnswer<B>, BoxError> {
         let BufferedResponse { status, body, trailers, .. } = &stored_response.response;
         let decision = self.classify(*status, &headers, times);
         let fresh = CompleteResponse {
@@ -55,15 +49,11 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         self.settle(fresh, decision).await
     }
 
-    pub(super) async fn received<B>(
+    pub(super) async fn received<B: OriginBody>(
         &self,
         response: Response<B>,
         times: Times,
-    ) -> Result<CacheAnswer<B>, BoxError>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<CacheAnswer<B>, BoxError> {
         let (parts, body) = response.into_parts();
         let origin = self.origin_info(parts.status);
         let decision = self.classify(parts.status, &parts.headers, times);
@@ -83,7 +73,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             let why = UnfinishedReason::TooLarge;
             return self.unfinished(response, decision, why, (origin, times));
         }
-        let collected = collect(body, most, until, &self.shared.collecting).await;
+        let collected = collect(body, most, until, &self.shared.parts.collecting).await;
         let (body, trailers) = match collected.map_err(Into::into)? {
             CollectedBody::Whole { data, trailers } => (data, trailers),
             CollectedBody::Unfinished { begun, rest, why } => {
@@ -150,7 +140,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         terms: Terms,
         (origin, times): (OriginInfo, Times),
     ) -> Response<CacheBody<B>> {
-        let shared = self.shared.clone();
+        let shared = Arc::clone(self.shared);
         let runtime = Handle::current();
         let status = response.status();
         let headers = response.headers().clone();
@@ -166,7 +156,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         };
         let most = self.shared.client.max_entry_bytes();
         let deadline = Instant::now() + self.shared.client.load_timeout();
-        let observer = BodyObserver::new(most, deadline, keep).copying(&self.shared.collecting);
+        let observer =
+            BodyObserver::new(most, deadline, keep).copying(&self.shared.parts.collecting);
         response.map(|body| body.observed_by(observer))
     }
 
@@ -182,7 +173,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
     /// Whether all waiters of this load agree in the request header fields that `Vary` names.
     fn is_for_all_waiters(&self, headers: &HeaderMap) -> bool {
-        match (varies_by(headers), &self.fetch_request.vary_index) {
+        match (rules::vary(headers), &self.fetch_request.vary_index) {
             (Some(names), Some(vary_index)) => vary_index.covers(&names),
             (Some(names), None) => names.is_empty(),
             (None, _) => false,
@@ -190,7 +181,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     }
 
     fn origin_info(&self, status: StatusCode) -> OriginInfo {
-        OriginInfo { status: Some(status), was_stale: self.stored_response.is_there() }
+        OriginInfo { status: Some(status), was_stale: self.stored_response.cached.is_some() }
     }
 
     /// The answer of this load, given a complete response.
@@ -278,7 +269,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let is_own = is_error
             || self.stored_response.is_shared()
             || cache_request.has_credentials
-            || matches!(why, PrivateReason::RequestNoStore | PrivateReason::OverBudget);
+            || why == PrivateReason::OverBudget;
         self.shared.note_private(cache_request, response.status(), &why);
         Ok(passing(response, why, origin, is_own))
     }
@@ -324,7 +315,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             self.note_variant::<B>(&vary_index, &key, cached).await;
             self.shared.keep::<B>(key, cached, |_| true).await;
         }
-        cache_request.put_own(Arc::clone(cached));
+        cache_request.left().own = Some(Arc::clone(cached));
         vary_index
     }
 
@@ -337,9 +328,11 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     ) {
         let Disposition::Keep(lifetimes) = cached.disposition else { return };
         let primary = &self.fetch_request.cache_request.primary;
-        if let Some(gone) = self.shared.variants.add(vary_index, primary, key, lifetimes.life()) {
+        if let Some(gone) =
+            self.shared.parts.variants.add(vary_index, primary, key, lifetimes.life())
+        {
             // What is stored for no time leaves nothing.
-            let any = SharedAnswer::VaryIndex(Arc::new(vary_index.clone()));
+            let any = CacheAnswer::VaryIndex(Arc::new(vary_index.clone()));
             let client = &self.shared.client;
             client.replace::<CacheAnswer<B>>(gone, any, Lifetimes::NONE, |_| true).await;
         }
@@ -366,23 +359,8 @@ fn passing<B>(
     origin: OriginInfo,
     is_own: bool,
 ) -> CacheAnswer<B> {
-    CacheAnswer::Passthrough(Box::new(Passthrough {
-        response,
-        why: why.to_string(),
-        origin,
-        is_own,
-    }))
-}
-
-/// The fields that `Vary` names. `None` if it names `*`, or cannot be read.
-fn varies_by(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
-    let mut names = Vec::new();
-    for value in headers.get_all(header::VARY) {
-        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
-        }
-    }
-    Some(names)
+    let passing = Passthrough { response, why, origin, is_own };
+    CacheAnswer::Passthrough(Arc::new(Mutex::new(Some(passing))))
 }
 
 /// The lifetime of a `Vary` index whose first variant is not stored.

@@ -1,5 +1,6 @@
 //! The ways of a request: through the cache by an exchange, past it, or answered from the store.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bellwether::BoxError;
@@ -7,71 +8,49 @@ use bellwether::adapter::{BypassPermit, CacheClient};
 use bellwether::stats::RequestRecord;
 use bellwether::{BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
-use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body::Body;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower::Service;
 
-use super::answer;
-use super::cache_request::CacheRequest;
-use super::codec::{Disposition, HttpCodec, OriginInfo};
-use super::complete_response::CompleteResponse;
-use super::exchange::{Exchange, NextStep};
+use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody, check_not_modified};
+use super::codec::{CompleteResponse, Disposition, HttpCodec, OriginInfo};
+use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
-use super::origin::{self, Origin};
 use super::refusal;
-use super::report::{LocalHit, Report, seconds};
+use super::report::Report;
 use super::rules::{self, HeadSays, PrivateReason, Storing, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 use super::target_gates::TargetPermit;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
-pub(super) async fn forward<S, ReqB, B>(
+pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
     client: &CacheClient<HttpCodec>,
     inner: S,
-    request: Request<ReqB>,
+    request: Request<Q>,
     why: &'static str,
-) -> Response<CacheBody<B>>
-where
-    S: Service<Request<ReqB>, Response = Response<B>, Future: Send> + Send + 'static,
-    S::Error: Into<BoxError>,
-    ReqB: Send + 'static,
-{
+) -> Response<CacheBody<B>> {
     let has_conditions = rules::asks_if_modified(request.headers());
-    let answered = client.load_alone(None, inner, request).await;
-    let answered = match answered {
-        Ok(answered) => answered.map_err(Into::into),
+    let answered = match client.load_alone(None, inner, request).await {
+        Ok(answered) => answered.map_err(Into::<BoxError>::into),
         Err(panicked) => Err(panicked.into()),
     };
-    let answered = answered.and_then(|response| {
-        origin::check_not_modified(response.status(), has_conditions).map(|()| response)
+    let checked = answered.and_then(|response| {
+        check_not_modified(response.status(), has_conditions).map(|()| response)
     });
-    match answered {
-        Ok(response) => {
-            let report = Report::forwarded(why, response.status());
-            let mut response = response.map(CacheBody::passing);
-            report.add_to(&mut response);
-            response
-        }
+    match checked {
+        Ok(response) => Report::forwarded(why, response),
         Err(error) => refusal::of_origin(&*error),
     }
 }
 
 /// Answers a request from the cache: looks up and loads until the request has its response.
-pub(super) async fn serve<S, ReqB, B>(
+pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     mut exchange: Exchange<S>,
     record: &RequestRecord,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
+) -> Response<CacheBody<B>> {
     loop {
-        let fetch_request = exchange.fetch_request::<ReqB>();
+        let fetch_request = exchange.fetch_request::<Q>();
         let key = fetch_request.key.clone();
         let shared = &exchange.fetch.shared;
         if let Some(index) = exchange.expiring() {
@@ -84,38 +63,30 @@ where
             NextStep::Answer(response) => return response,
             NextStep::Fetch => {}
             NextStep::Alone(permit) => {
-                return fetch_uncoalesced::<_, ReqB, _>(exchange, permit).await;
+                return fetch_uncoalesced::<_, Q, _>(exchange, permit).await;
             }
-            NextStep::Bypass => return forward_past::<_, ReqB, _>(exchange).await,
+            NextStep::Bypass => return forward_past::<_, Q, _>(exchange).await,
         }
     }
 }
 
 /// Forwards a request for which the cache finds no response that stays.
-async fn forward_past<S, ReqB, B>(exchange: Exchange<S>) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
+async fn forward_past<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+    exchange: Exchange<S>,
+) -> Response<CacheBody<B>> {
     let headers = exchange.cache_request.parts.headers.clone();
-    let request = exchange.fetch_request::<ReqB>().request(headers);
+    let request = exchange.fetch_request::<Q>().request(headers);
     forward(&exchange.fetch.shared.client, exchange.fetch.inner, request, "bypass").await
 }
 
 /// Answers a request from the store. If nothing suitable is stored, the request is forwarded,
 /// unless it says `only-if-cached`.
-pub(super) async fn serve_stored<S, ReqB, B>(
+pub(super) async fn serve_stored<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     cache_request: CacheRequest,
-    body: ReqB,
+    body: Q,
     record: &RequestRecord,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
+) -> Response<CacheBody<B>> {
     let shared = &fetch.shared;
     let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
     let is_only_if_cached = cache_request.demand.only_if_cached;
@@ -124,7 +95,7 @@ where
     match answer {
         // As for any other use of a stale response, an exchange starts the revalidation.
         Some(_) if is_stale && !is_only_if_cached => {
-            return serve::<_, ReqB, _>(Exchange::new(fetch, cache_request), record).await;
+            return serve::<_, Q, _>(Exchange::new(fetch, cache_request), record).await;
         }
         Some(answer) => return answer,
         None if is_only_if_cached => return refusal::not_kept(),
@@ -139,18 +110,13 @@ where
 }
 
 /// Forwards a request that no stored response answers. The response to HEAD updates a stored one.
-async fn forward_head<S, ReqB, B>(
+async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     cache_request: CacheRequest,
-    body: ReqB,
+    body: Q,
     located: Option<Located>,
     why: &'static str,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
+) -> Response<CacheBody<B>> {
     let OriginFetch { inner, shared } = fetch;
     let CacheRequest { parts, demand, .. } = cache_request;
     let is_head = parts.method == Method::HEAD;
@@ -171,50 +137,33 @@ where
 }
 
 /// Answers a request from the store or from the origin, without waiting for other requests.
-pub(super) async fn serve_uncoalesced<S, ReqB, B>(
+pub(super) async fn serve_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     exchange: Exchange<S>,
     permit: BypassPermit,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let cache_request = &exchange.cache_request;
-    let located = exchange
-        .fetch
-        .shared
-        .locate::<B>(&cache_request.primary, &cache_request.parts.headers)
-        .await;
-    let shared = &exchange.fetch.shared;
-    if let Some(answer) =
-        located.as_ref().and_then(|located| answer_from(shared, located, cache_request))
-    {
+) -> Response<CacheBody<B>> {
+    let (shared, cache_request) = (&exchange.fetch.shared, &exchange.cache_request);
+    let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
+    if let Some(answer) = located.and_then(|located| answer_from(shared, &located, cache_request)) {
         return answer;
     }
-    let answer = fetch_uncoalesced::<_, ReqB, _>(exchange, None).await;
+    let answer = fetch_uncoalesced::<_, Q, _>(exchange, None).await;
     drop(permit);
     answer
 }
 
 /// Answers a request from the origin, without waiting for other requests. A response that could be
 /// shared is not stored.
-pub(super) async fn fetch_uncoalesced<S, ReqB, B>(
+async fn fetch_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     exchange: Exchange<S>,
     _permit: Option<TargetPermit>,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let shared = exchange.fetch.shared.clone();
-    let Some(gates) = &shared.unshared else { return fetch_alone::<_, ReqB, _>(exchange).await };
+) -> Response<CacheBody<B>> {
+    let shared = Arc::clone(&exchange.fetch.shared);
+    let Some(gates) = &shared.parts.unshared else { return fetch_alone::<_, Q, _>(exchange).await };
     let entering = gates.enter(exchange.cache_request.primary.digest());
     let Ok(permit) = timeout(shared.client.load_timeout(), entering).await else {
         return refusal::too_many();
     };
-    let answer = fetch_alone::<_, ReqB, _>(exchange).await;
+    let answer = fetch_alone::<_, Q, _>(exchange).await;
     let until = Instant::now() + shared.client.collect_within().min(LONGEST_OBSERVED);
     // A task holds the permit, as a body that its client does not read is not polled.
     let (is_complete, completed) = oneshot::channel::<()>();
@@ -227,13 +176,10 @@ where
     })
 }
 
-async fn fetch_alone<S, ReqB, B>(mut exchange: Exchange<S>) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let mut fetch_request = exchange.fetch_request::<ReqB>();
+async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+    mut exchange: Exchange<S>,
+) -> Response<CacheBody<B>> {
+    let mut fetch_request = exchange.fetch_request::<Q>();
     fetch_request.is_alone = true;
     let key = fetch_request.key.clone();
     let client = &exchange.fetch.shared.client;
@@ -249,42 +195,9 @@ where
     match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
         NextStep::Fetch | NextStep::Alone(_) | NextStep::Bypass => {
-            forward_past::<_, ReqB, _>(exchange).await
+            forward_past::<_, Q, _>(exchange).await
         }
     }
-}
-
-/// The answer to a request from a stored response, if that satisfies the request.
-fn answer_from<B>(
-    shared: &LayerState,
-    located: &Located,
-    cache_request: &CacheRequest,
-) -> Option<Response<CacheBody<B>>> {
-    let report = hit_report(located, cache_request)?;
-    if located.vary_index.is_some() {
-        shared.variants.touch(&cache_request.primary, &located.key);
-    }
-    let mut answer = answer::answer(&located.cached, &cache_request.parts, &report);
-    if located.is_local {
-        answer.extensions_mut().insert(LocalHit);
-    }
-    Some(answer)
-}
-
-/// The `Cache-Status` of a stored response, if that satisfies the request.
-fn hit_report(located: &Located, cache_request: &CacheRequest) -> Option<Report> {
-    let Located { entry, cached, .. } = located;
-    let fresh_for = cached.fresh_for(entry.fresh_for());
-    let is_good = entry.is_fresh() || entry.serves_while_revalidating();
-    let note = &cached.response.note;
-    let satisfies = is_good
-        && cache_request.demand.may_share(note.consent)
-        && cache_request.demand.accepts(note.age(), fresh_for);
-    let ttl = match (fresh_for, entry.stale_for()) {
-        (_, Some(stale)) => -seconds(stale),
-        (fresh, None) => seconds(fresh.unwrap_or_default()),
-    };
-    satisfies.then(|| Report::hit(ttl))
 }
 
 /// Updates or expires a stored response by the response to a HEAD (RFC 9111, section 4.3.5).

@@ -1,14 +1,18 @@
-//! `CacheRequest`: a request to the cache, and `FetchRequest`: a load on its behalf.
+//! `CacheRequest`: a request to the cache, `FetchRequest`: a load on its behalf, and `Origin`: what that
+//! needs of the service behind the layer.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bellwether::{Digest, Key};
+use bellwether::{BoxError, Digest, Key};
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use tower::Service;
 
+use super::caching_rules::Rules;
 use super::codec::CachedResponse;
-use super::mode::Mode;
 use super::rules::{self, Demand};
 use super::vary_index::VaryIndex;
 
@@ -25,18 +29,18 @@ pub(super) struct CacheRequest {
 
 /// What the load of a request leaves for that request alone.
 #[derive(Default)]
-struct LeftByLoad {
+pub(super) struct LeftByLoad {
     /// The response, if the waiters of the load got a `Vary` index instead.
-    own: Option<Arc<CachedResponse>>,
+    pub(super) own: Option<Arc<CachedResponse>>,
     /// The status of the origin's response.
-    status: Option<StatusCode>,
+    pub(super) status: Option<StatusCode>,
     /// The fields of the origin's response that are not for later callers.
-    fields: HeaderMap,
+    pub(super) fields: HeaderMap,
 }
 
 impl CacheRequest {
-    pub(super) fn new(parts: Parts, primary: Key, demand: Demand, mode: &Mode) -> Self {
-        let has_credentials = mode.credentials().are_in(&parts.headers);
+    pub(super) fn new(parts: Parts, primary: Key, demand: Demand, rules: &Rules) -> Self {
+        let has_credentials = rules.defaults.credentials.are_in(&parts.headers);
         Self { parts, primary, demand, has_credentials, left: Mutex::default() }
     }
 
@@ -50,10 +54,6 @@ impl CacheRequest {
         }
     }
 
-    pub(super) fn put_own(&self, cached: Arc<CachedResponse>) {
-        self.left().own = Some(cached);
-    }
-
     /// Notes what the origin has answered to its own load.
     pub(super) fn note_answer(&self, status: StatusCode, headers: &HeaderMap) {
         let mut left = self.left();
@@ -61,21 +61,8 @@ impl CacheRequest {
         left.fields = rules::fields_for_one(headers);
     }
 
-    /// The status of the origin's response to its own load, if there was one.
-    pub(super) fn origin_status(&self) -> Option<StatusCode> {
-        self.left().status
-    }
-
-    /// The fields of the response to its own load that are not for later callers.
-    pub(super) fn take_fields(&self) -> HeaderMap {
-        std::mem::take(&mut self.left().fields)
-    }
-
-    pub(super) fn take_own(&self) -> Option<Arc<CachedResponse>> {
-        self.left().own.take()
-    }
-
-    fn left(&self) -> MutexGuard<'_, LeftByLoad> {
+    /// What its own load has left for it so far.
+    pub(super) fn left(&self) -> MutexGuard<'_, LeftByLoad> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,5 +101,60 @@ impl<ReqB> FetchRequest<ReqB> {
             is_alone: false,
             body: PhantomData,
         }
+    }
+
+    /// A GET like the caller's, with these header fields, without hop-by-hop fields.
+    pub(super) fn request(&self, headers: HeaderMap) -> Request<ReqB>
+    where
+        ReqB: Default,
+    {
+        let parts = &self.cache_request.parts;
+        let mut request = Request::new(ReqB::default());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = parts.uri.clone();
+        *request.version_mut() = parts.version;
+        *request.headers_mut() = headers;
+        rules::remove_hop_by_hop(request.headers_mut());
+        *request.extensions_mut() = parts.extensions.clone();
+        request
+    }
+}
+
+/// The body of a request to the origin: an empty one, since requests with content bypass the cache.
+pub(super) trait RequestBody: Default + Send + 'static {}
+
+impl<Q: Default + Send + 'static> RequestBody for Q {}
+
+/// The body of a response of the origin.
+pub(super) trait OriginBody:
+    Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static
+{
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static> OriginBody for B {}
+
+/// An HTTP service that can be cloned, and whose clones can be called from any task.
+pub(super) trait Origin<ReqB, B>:
+    Service<Request<ReqB>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S, ReqB, B> Origin<ReqB, B> for S where
+    S: Service<Request<ReqB>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// Takes a 304 to a request without conditions for a failure of the origin: neither the cache nor
+/// the client has a response that it could be about.
+pub(super) fn check_not_modified(status: StatusCode, has_conditions: bool) -> Result<(), BoxError> {
+    match status == StatusCode::NOT_MODIFIED && !has_conditions {
+        true => Err("the origin answered 304 to a request without conditions".into()),
+        false => Ok(()),
     }
 }

@@ -1,61 +1,102 @@
-//! `CachingRules`: whose rules a layer follows.
+//! `Rules`: by which rules a layer decides what is stored.
 
-use super::mode::{Mode, ProgramRules};
-use super::rules::{Credentials, Defaults, StaleWindows};
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::request_key::RequestKey;
+use super::rules::{self, Consent, Defaults, Demand, PrivateReason, Storing, Terms, Times};
 
 /// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
-#[derive(Clone, Debug)]
-pub struct Rfc9111Rules(pub(super) Defaults);
+#[allow(clippy::exhaustive_enums, reason = "it has no values")]
+#[derive(Clone, Copy, Debug)]
+pub enum Rfc9111Rules {}
 
 /// The rules of the program: it states the key and the lifetimes of responses.
+#[allow(clippy::exhaustive_enums, reason = "it has no values")]
+#[derive(Clone, Copy, Debug)]
+pub enum KeyedRules {}
+
+/// By which rules the layer decides what is stored.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    /// What holds unless a response states it. With a key of the program, no response does.
+    pub(super) defaults: Defaults,
+    /// What the program states of the key, if it makes that.
+    pub(super) keyed: Option<KeyedTerms>,
+}
+
+/// The key that the program makes, and what it states with it.
 #[derive(Clone, Debug)]
-pub struct KeyedRules(pub(super) ProgramRules);
-
-/// The rules of a layer: [`Rfc9111Rules`] or [`KeyedRules`]. This trait is sealed.
-pub trait CachingRules: sealed::Sealed {}
-
-impl<R: sealed::Sealed> CachingRules for R {}
-
-pub(super) mod sealed {
-    #[allow(unnameable_types, reason = "it is sealed: there are two")]
-    pub trait Sealed {
-        #[allow(private_interfaces, reason = "code outside cannot call it")]
-        fn mode(&self) -> super::Mode;
-
-        #[allow(private_interfaces, reason = "code outside cannot call it")]
-        fn stale(&mut self) -> &mut super::StaleWindows;
-
-        #[allow(private_interfaces, reason = "code outside cannot call it")]
-        fn credentials(&mut self) -> &mut super::Credentials;
-    }
+pub(super) struct KeyedTerms {
+    pub(super) key: RequestKey,
+    pub(super) not_found_ttl: Duration,
 }
 
-#[allow(private_interfaces, reason = "code outside cannot call it")]
-impl sealed::Sealed for Rfc9111Rules {
-    fn mode(&self) -> Mode {
-        Mode::Stated(self.0.clone())
+impl Rules {
+    /// What a request demands of a stored response.
+    pub(super) fn demand(&self, request: &HeaderMap) -> Demand {
+        match self.keyed {
+            None => Demand::of(request, &self.defaults),
+            // The program decides, so `Cache-Control` of the request is ignored.
+            Some(_) => Demand::default(),
+        }
     }
 
-    fn stale(&mut self) -> &mut StaleWindows {
-        &mut self.0.stale
+    /// Decides whether a response to GET is stored, by its header fields and those of its request.
+    pub(super) fn classify(
+        &self,
+        request: &HeaderMap,
+        status: StatusCode,
+        response: &HeaderMap,
+        times: Times,
+    ) -> Storing {
+        if let Some(keyed) = &self.keyed {
+            return self.classify_keyed(keyed, status, response, times);
+        }
+        match rules::storing(request, status, response, times, &self.defaults) {
+            Storing::Private(PrivateReason::NotFresh)
+                if status.is_server_error() && !self.defaults.credentials.are_in(request) =>
+            {
+                Storing::Unconfirmed
+            }
+            storing => storing,
+        }
     }
 
-    fn credentials(&mut self) -> &mut Credentials {
-        &mut self.0.credentials
-    }
-}
-
-#[allow(private_interfaces, reason = "code outside cannot call it")]
-impl sealed::Sealed for KeyedRules {
-    fn mode(&self) -> Mode {
-        Mode::Keyed(self.0.clone())
-    }
-
-    fn stale(&mut self) -> &mut StaleWindows {
-        &mut self.0.stale
-    }
-
-    fn credentials(&mut self) -> &mut Credentials {
-        &mut self.0.credentials
+    /// With the lifetimes of the program in place of those of the response. Credentials are part of the
+    /// key, or the program has said that they do not matter.
+    fn classify_keyed(
+        &self,
+        keyed: &KeyedTerms,
+        status: StatusCode,
+        response: &HeaderMap,
+        times: Times,
+    ) -> Storing {
+        let vary = match rules::for_others(status, response, &self.defaults.credentials) {
+            Ok(vary) => vary,
+            Err(why) => return Storing::Private(why),
+        };
+        // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
+        if vary.contains(&header::HOST) && !keyed.key.has_host {
+            return Storing::Private(PrivateReason::Vary);
+        }
+        if status.is_server_error() {
+            return Storing::Failure;
+        }
+        if rules::must_be_validated(response) {
+            return Storing::Private(PrivateReason::NoCache);
+        }
+        let ttl = match status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => keyed.not_found_ttl,
+            _ if status.is_success() => self.defaults.ttl.unwrap_or_default(),
+            _ => Duration::ZERO,
+        };
+        if !ttl.is_zero() {
+            let age = rules::on_arrival(response, times);
+            let terms = Terms::new(ttl, age, self.defaults.stale, Consent::Public);
+            return Storing::Keep(Terms { vary, ..terms });
+        }
+        if status.is_client_error() { Storing::Unconfirmed } else { Storing::Share }
     }
 }

@@ -4,33 +4,58 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::BoxError;
 use bellwether::store::Entry;
-use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Lifetimes, Tag};
+use bellwether::{BoxError, CacheStatus, Cacheability, Codec, EncodeBuffer, Lifetimes, Tag};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, header};
 
-use super::note::Note;
-use super::vary_index::VaryIndex;
+use super::rules::{self, PrivateReason, Terms, Times};
+use super::vary_index::{Note, VaryIndex};
 
-/// What a load returns to each of its callers.
+/// What a load returns to its callers, and what the memory store holds.
 pub(super) enum CacheAnswer<B> {
     /// A response that any number of callers can get.
     CachedResponse(Arc<CachedResponse>),
     /// The target has variants. The index says how a request selects one.
     VaryIndex(Arc<VaryIndex>),
-    /// A response for its own caller, as the origin sends it.
-    Passthrough(Box<Passthrough<B>>),
+    /// A response as the origin sends it, for the first caller that takes it, as there is one body. The
+    /// lock is held to look at it or to take it.
+    Passthrough(Arc<Mutex<Option<Passthrough<B>>>>),
     /// The response is stored under another key by now: look up the target again.
     Retry,
+}
+
+impl<B> CacheAnswer<B> {
+    /// Whether it is a response that passes through, and is like this.
+    pub(super) fn passes(&self, is_like: impl FnOnce(&Passthrough<B>) -> bool) -> bool {
+        let Self::Passthrough(slot) = self else { return false };
+        slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_like)
+    }
+
+    /// The response that passes through, for the first caller that asks for it.
+    pub(super) fn take(&self) -> Option<Passthrough<B>> {
+        let Self::Passthrough(slot) = self else { return None };
+        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<B> Clone for CacheAnswer<B> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::CachedResponse(cached) => Self::CachedResponse(Arc::clone(cached)),
+            Self::VaryIndex(vary_index) => Self::VaryIndex(Arc::clone(vary_index)),
+            Self::Passthrough(slot) => Self::Passthrough(Arc::clone(slot)),
+            Self::Retry => Self::Retry,
+        }
+    }
 }
 
 /// A response that passes through to one caller.
 pub(super) struct Passthrough<B> {
     pub(super) response: Response<CacheBody<B>>,
     /// Why it is not stored, for the `detail` of `Cache-Status`.
-    pub(super) why: String,
+    pub(super) why: PrivateReason,
     pub(super) origin: OriginInfo,
     /// Whether only this response is private. If not, the next ones probably are private too.
     pub(super) is_own: bool,
@@ -52,13 +77,10 @@ impl CachedResponse {
         mut response: BufferedResponse<Note>,
         disposition: Disposition,
         origin: OriginInfo,
+        tags: Vec<Tag>,
     ) -> Self {
         response.headers.reserve(ADDED);
-        Self { response, disposition, origin, tags: Vec::new() }
-    }
-
-    pub(super) fn tagged(self, tags: Vec<Tag>) -> Self {
-        Self { tags, ..self }
+        Self { response, disposition, origin, tags }
     }
 
     /// How much longer it is fresh: as the store says, or else by its freshness lifetime.
@@ -89,40 +111,13 @@ pub(super) struct OriginInfo {
     pub(super) was_stale: bool,
 }
 
-/// What the callers of one load share, and what the memory store holds.
-pub(super) enum SharedAnswer<B> {
-    CachedResponse(Arc<CachedResponse>),
-    VaryIndex(Arc<VaryIndex>),
-    /// For the first caller that takes it, as there is one body. The lock is held to take it only.
-    Passthrough(Mutex<Option<Box<Passthrough<B>>>>),
-    Retry,
-}
-
-impl<B> SharedAnswer<B> {
-    fn passing(passing: Box<Passthrough<B>>) -> Self {
-        Self::Passthrough(Mutex::new(Some(passing)))
-    }
-
-    fn give(&self) -> CacheAnswer<B> {
-        match self {
-            Self::CachedResponse(cached) => CacheAnswer::CachedResponse(Arc::clone(cached)),
-            Self::VaryIndex(vary_index) => CacheAnswer::VaryIndex(Arc::clone(vary_index)),
-            Self::Passthrough(slot) => {
-                let passing = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                passing.map_or(CacheAnswer::Retry, CacheAnswer::Passthrough)
-            }
-            Self::Retry => CacheAnswer::Retry,
-        }
-    }
-}
-
 /// The codec of stored responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HttpCodec;
 
 impl HttpCodec {
     /// The number of its encoding. It changes with the format.
-    pub(super) const CODEC: u8 = 6;
+    pub(super) const CODEC: u8 = 8;
 
     /// The encoded `Vary` index of an entry whose variants expire now. `None` if the entry is no index, or
     /// one that has to be replaced.
@@ -135,106 +130,90 @@ impl HttpCodec {
         index.encode(&mut encoded).ok()?;
         Some(encoded.into_bytes())
     }
-
-    /// Encodes a response.
-    pub(super) fn encode_response(
-        cached: &CachedResponse,
-        room: &mut EncodeBuffer,
-    ) -> Result<(), BoxError> {
-        room.write_all(&[CACHED_RESPONSE])?;
-        cached.response.encode(room)
-    }
 }
 
 impl<B> Codec<CacheAnswer<B>> for HttpCodec
 where
     B: Send + 'static,
 {
-    type Kept = SharedAnswer<B>;
+    type Kept = CacheAnswer<B>;
 
     fn id(&self) -> u8 {
         Self::CODEC
     }
 
-    fn keep(&self, found: CacheAnswer<B>) -> SharedAnswer<B> {
-        match found {
-            CacheAnswer::CachedResponse(cached) => SharedAnswer::CachedResponse(cached),
-            CacheAnswer::VaryIndex(vary_index) => SharedAnswer::VaryIndex(vary_index),
-            CacheAnswer::Passthrough(passing) => SharedAnswer::passing(passing),
-            CacheAnswer::Retry => SharedAnswer::Retry,
-        }
+    fn keep(&self, found: CacheAnswer<B>) -> CacheAnswer<B> {
+        found
     }
 
-    fn restore(&self, kept: &SharedAnswer<B>, _: &CacheStatus) -> CacheAnswer<B> {
-        kept.give()
+    fn restore(&self, kept: &CacheAnswer<B>, _: &CacheStatus) -> CacheAnswer<B> {
+        kept.clone()
     }
 
-    fn classify(&self, kept: &SharedAnswer<B>) -> Cacheability {
+    fn classify(&self, kept: &CacheAnswer<B>) -> Cacheability {
         match kept {
-            SharedAnswer::CachedResponse(cached) => match cached.disposition {
+            CacheAnswer::CachedResponse(cached) => match cached.disposition {
                 Disposition::Keep(lifetimes) => Cacheability::KeepFor(lifetimes),
                 Disposition::Share => NOT_KEPT,
                 Disposition::Unconfirmed => Cacheability::Unconfirmed,
                 Disposition::Failure => Cacheability::Failure,
             },
-            SharedAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.lifetimes()),
-            SharedAnswer::Passthrough(slot) => {
-                let passing = slot.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_own = passing.as_ref().is_some_and(|passing| passing.is_own);
-                if is_own { Cacheability::PrivateOnce } else { Cacheability::PrivateKey }
-            }
-            SharedAnswer::Retry => NOT_KEPT,
+            CacheAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.lifetimes()),
+            CacheAnswer::Passthrough(_) => match kept.passes(|passing| passing.is_own) {
+                true => Cacheability::PrivateOnce,
+                false => Cacheability::PrivateKey,
+            },
+            CacheAnswer::Retry => NOT_KEPT,
         }
     }
 
-    fn tags(&self, kept: &SharedAnswer<B>) -> Vec<Tag> {
+    fn tags(&self, kept: &CacheAnswer<B>) -> Vec<Tag> {
         match kept {
-            SharedAnswer::CachedResponse(cached) => cached.tags.clone(),
+            CacheAnswer::CachedResponse(cached) => cached.tags.clone(),
             _ => Vec::new(),
         }
     }
 
-    fn encode(&self, kept: &SharedAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
+    fn encode(&self, kept: &CacheAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
-            SharedAnswer::CachedResponse(cached) => Self::encode_response(cached, room),
-            SharedAnswer::VaryIndex(vary_index) => vary_index.encode(room),
-            SharedAnswer::Passthrough(_) | SharedAnswer::Retry => {
+            CacheAnswer::CachedResponse(cached) => {
+                room.write_all(&[CACHED_RESPONSE])?;
+                cached.response.encode(room)
+            }
+            CacheAnswer::VaryIndex(vary_index) => vary_index.encode(room),
+            CacheAnswer::Passthrough(_) | CacheAnswer::Retry => {
                 Err("a response that passes through is not stored".into())
             }
         }
     }
 
-    fn settle(&self, kept: SharedAnswer<B>, encoded: &Bytes) -> SharedAnswer<B> {
-        let SharedAnswer::CachedResponse(cached) = &kept else { return kept };
-        match BufferedResponse::borrowing(&encoded.slice(1..)) {
-            Ok(response) => SharedAnswer::CachedResponse(Arc::new(CachedResponse::new(
-                response,
-                cached.disposition,
-                cached.origin,
-            ))),
-            Err(_) => kept,
-        }
+    fn settle(&self, kept: CacheAnswer<B>, encoded: &Bytes) -> CacheAnswer<B> {
+        let CacheAnswer::CachedResponse(cached) = &kept else { return kept };
+        let Ok(response) = BufferedResponse::borrowing(&encoded.slice(1..)) else { return kept };
+        let CachedResponse { disposition, origin, .. } = **cached;
+        let settled = CachedResponse::new(response, disposition, origin, Vec::new());
+        CacheAnswer::CachedResponse(Arc::new(settled))
     }
 
-    fn weight(&self, kept: &SharedAnswer<B>, encoded: &Bytes) -> usize {
+    fn weight(&self, kept: &CacheAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
-            SharedAnswer::CachedResponse(cached) => {
+            CacheAnswer::CachedResponse(cached) => {
                 size_of::<CachedResponse>() + cached.response.weight_of_fields()
             }
             _ => encoded.len(),
         }
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<SharedAnswer<B>, BoxError> {
+    fn decode(&self, bytes: &[u8]) -> Result<CacheAnswer<B>, BoxError> {
         match bytes.split_first() {
             Some((&CACHED_RESPONSE, rest)) => {
                 let response = BufferedResponse::decode(rest)?;
-                let cached =
-                    CachedResponse::new(response, Disposition::Share, OriginInfo::default());
-                Ok(SharedAnswer::CachedResponse(Arc::new(cached)))
+                let origin = OriginInfo::default();
+                let cached = CachedResponse::new(response, Disposition::Share, origin, Vec::new());
+                Ok(CacheAnswer::CachedResponse(Arc::new(cached)))
             }
             Some((&VaryIndex::FIRST_BYTE, _)) => {
-                Ok(SharedAnswer::VaryIndex(Arc::new(VaryIndex::decode(bytes)?)))
+                Ok(CacheAnswer::VaryIndex(Arc::new(VaryIndex::decode(bytes)?)))
             }
             _ => Err("neither a response nor a Vary index".into()),
         }
@@ -253,4 +232,57 @@ const ADDED: usize = 2;
 /// An empty body of any kind, as a 304 has.
 pub(super) fn no_body<B>() -> CacheBody<B> {
     CacheBody::stored(Bytes::new(), None)
+}
+
+/// A response of the origin whose body was read to its end.
+pub(super) struct CompleteResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) trailers: Option<HeaderMap>,
+    pub(super) origin: OriginInfo,
+    pub(super) times: Times,
+}
+
+impl CompleteResponse {
+    /// The response to be shared, and stored with these tags if its disposition says so. `last_expiry`:
+    /// for a variant, that of the variants of its target when it was loaded; otherwise 0.
+    pub(super) fn to_cached(
+        &self,
+        disposition: Disposition,
+        terms: &Terms,
+        tags: Vec<Tag>,
+        last_expiry: u64,
+    ) -> Arc<CachedResponse> {
+        let mut headers = rules::storable_headers(&self.headers);
+        if !headers.contains_key(header::DATE)
+            && let Ok(now) = httpdate::fmt_http_date(self.times.response_time).parse()
+        {
+            headers.insert(header::DATE, now);
+        }
+        let Terms { age, consent, stale, .. } = *terms;
+        let received = self.times.response_time;
+        let note = Note::new(received, (age, terms.freshness()), consent, last_expiry, stale);
+        let body = self.body.clone();
+        let trailers = self.trailers.clone();
+        let response = BufferedResponse { status: self.status, headers, body, trailers, note };
+        Arc::new(CachedResponse::new(response, disposition, self.origin, tags))
+    }
+}
+
+/// The length that `Content-Length` announces, if it can be read.
+pub(super) fn announced(headers: &HeaderMap) -> Option<Option<usize>> {
+    let announced = headers.get(header::CONTENT_LENGTH)?;
+    Some(announced.to_str().ok().and_then(|length| length.trim().parse().ok()))
+}
+
+/// Checks that a body has the length that `Content-Length` announced. One with fewer or more bytes
+/// is not the response.
+pub(super) fn check_length(headers: &HeaderMap, length: usize) -> Result<(), BoxError> {
+    match announced(headers) {
+        Some(announced) if announced != Some(length) => {
+            Err("the body does not have the length that Content-Length announced".into())
+        }
+        _ => Ok(()),
+    }
 }

@@ -15,10 +15,9 @@ use tokio::time::Instant;
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
-use super::mode::Mode;
-use super::report::{LookupKind, Report, seconds};
+use super::report::{LocalHit, LookupKind, Report, seconds};
 use super::rules::Demand;
-use super::shared::LayerState;
+use super::shared::{LayerState, Located};
 use super::target_gates::TargetPermit;
 use super::vary_index::VaryIndex;
 use super::{answer, refusal};
@@ -119,11 +118,9 @@ impl<S> Exchange<S> {
     /// for. That error is no stored response, so one with credentials never takes it. Of the others, a
     /// few ask at once, and the rest take it.
     fn alone_after<B>(&self, cached: &CachedResponse, status: &CacheStatus) -> Option<NextStep<B>> {
-        let is_its_own = match self.fetch.shared.mode.as_ref() {
-            // The program has said on what a response depends.
-            Mode::Keyed(_) => true,
-            Mode::Stated(_) => !matches!(status, CacheStatus::Collapsed { .. }),
-        };
+        // With a key of its own, the program has said on what a response depends.
+        let is_its_own = self.fetch.shared.rules.keyed.is_some()
+            || !matches!(status, CacheStatus::Collapsed { .. });
         match cached.disposition {
             Disposition::Unconfirmed | Disposition::Failure if is_its_own => None,
             Disposition::Unconfirmed | Disposition::Failure
@@ -165,26 +162,9 @@ impl<S> Exchange<S> {
                 self.forces_refresh = true;
                 self.fetch_next()
             }
-            CacheAnswer::Passthrough(passing) => self.pass(*passing, status),
-            CacheAnswer::VaryIndex(vary_index) => match self.cache_request.take_own() {
-                Some(own) => self.give(&own, &status_of_own(&own, status)),
-                // A `Vary` index is stored under a target, never under a variant.
-                None if self.vary_index.is_some() => NextStep::Bypass,
-                None => {
-                    self.vary_index = Some(vary_index);
-                    self.fallback = None;
-                    self.forces_refresh = false;
-                    self.fetch_next()
-                }
-            },
-            CacheAnswer::Retry => match self.cache_request.take_own() {
-                Some(own) => self.give(&own, &status_of_own(&own, status)),
-                None => {
-                    self.vary_index = None;
-                    self.fallback = None;
-                    self.fetch_next()
-                }
-            },
+            CacheAnswer::Passthrough(_) | CacheAnswer::VaryIndex(_) | CacheAnswer::Retry => {
+                self.pass(&found, status).unwrap_or_else(|| self.redirected(found, status))
+            }
         }
     }
 
@@ -239,7 +219,11 @@ impl<S> Exchange<S> {
             (&self.vary_index, status)
         {
             let CacheRequest { primary, parts, .. } = &*self.cache_request;
-            self.fetch.shared.variants.touch(primary, &vary_index.key_for(primary, &parts.headers));
+            self.fetch
+                .shared
+                .parts
+                .variants
+                .touch(primary, &vary_index.key_for(primary, &parts.headers));
         }
     }
 
@@ -247,7 +231,8 @@ impl<S> Exchange<S> {
         let parts = &self.cache_request.parts;
         let mut answer = give(self.lookup(), parts, cached, self.origin(cached, status), status);
         if let CacheStatus::Led { .. } | CacheStatus::Bypass(_) = status {
-            answer.headers_mut().extend(self.cache_request.take_fields());
+            let fields = std::mem::take(&mut self.cache_request.left().fields);
+            answer.headers_mut().extend(fields);
         }
         NextStep::Answer(answer)
     }
@@ -256,16 +241,38 @@ impl<S> Exchange<S> {
     fn origin(&self, cached: &CachedResponse, status: &CacheStatus) -> OriginInfo {
         match status {
             CacheStatus::Stale { .. } => {
-                OriginInfo { status: self.cache_request.origin_status(), was_stale: true }
+                OriginInfo { status: self.cache_request.left().status, was_stale: true }
             }
             _ => cached.origin,
         }
     }
 
-    fn pass<B>(&self, passing: Passthrough<B>, status: &CacheStatus) -> NextStep<B> {
-        let Passthrough { response, why, origin, .. } = passing;
+    /// A response that passes through, unless another caller has it already.
+    fn pass<B>(&self, found: &CacheAnswer<B>, status: &CacheStatus) -> Option<NextStep<B>> {
+        let Passthrough { response, why, origin, .. } = found.take()?;
         let report = Report::not_kept(self.lookup(), status, origin, why);
-        NextStep::Answer(answer::passed(response, &self.cache_request.parts, &report))
+        let response = answer::passed(response, &self.cache_request.parts, &report);
+        Some(NextStep::Answer(response))
+    }
+
+    /// What follows if the response is under another key. Its own load has left it to the request itself.
+    fn redirected<B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<B> {
+        let own = self.cache_request.left().own.take();
+        if let Some(own) = own {
+            return self.give(&own, &status_of_own(&own, status));
+        }
+        let vary_index = match found {
+            // A `Vary` index is stored under a target, never under a variant.
+            CacheAnswer::VaryIndex(_) if self.vary_index.is_some() => return NextStep::Bypass,
+            CacheAnswer::VaryIndex(vary_index) => {
+                self.forces_refresh = false;
+                Some(vary_index)
+            }
+            _ => None,
+        };
+        self.vary_index = vary_index;
+        self.fallback = None;
+        self.fetch_next()
     }
 
     fn lookup(&self) -> LookupKind {
@@ -295,8 +302,7 @@ fn has_failed<B>(found: &CacheAnswer<B>) -> bool {
             matches!(cached.disposition, Disposition::Failure | Disposition::Unconfirmed)
                 && cached.response.status.is_server_error()
         }
-        CacheAnswer::Passthrough(passing) => passing.response.status().is_server_error(),
-        CacheAnswer::VaryIndex(_) | CacheAnswer::Retry => false,
+        other => other.passes(|passing| passing.response.status().is_server_error()),
     }
 }
 
@@ -324,7 +330,7 @@ pub(super) fn cached_answer<B: Send + 'static>(
                 (CacheAnswer::CachedResponse(cached), status)
                     if !vary_index.has_expired(&cached.response.note) =>
                 {
-                    shared.variants.touch(primary, &key);
+                    shared.parts.variants.touch(primary, &key);
                     (cached, status, LookupKind::Variant)
                 }
                 _ => return None,
@@ -334,6 +340,29 @@ pub(super) fn cached_answer<B: Send + 'static>(
     };
     satisfies(demand, &cached, &status)
         .then(|| give(lookup, parts, &cached, cached.origin, &status))
+}
+
+/// The response to a request from what was found in the store, if that satisfies the request.
+pub(super) fn answer_from<B>(
+    shared: &LayerState,
+    located: &Located,
+    cache_request: &CacheRequest,
+) -> Option<Response<CacheBody<B>>> {
+    let Located { key, cached, is_local, vary_index, .. } = located;
+    let CacheRequest { parts, primary, demand, .. } = cache_request;
+    let status = located.status().filter(|status| satisfies(demand, cached, status))?;
+    let lookup = match vary_index {
+        Some(_) => LookupKind::Variant,
+        None => LookupKind::Target,
+    };
+    if vary_index.is_some() {
+        shared.parts.variants.touch(primary, key);
+    }
+    let mut answer = give(lookup, parts, cached, cached.origin, &status);
+    if *is_local {
+        answer.extensions_mut().insert(LocalHit);
+    }
+    Some(answer)
 }
 
 /// Whether a response satisfies the `Cache-Control` of a request, and may be shared with it. One

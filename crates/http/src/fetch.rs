@@ -1,10 +1,10 @@
 //! `OriginFetch`: the loader of the cache, which asks the origin.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bellwether::BoxError;
-use bellwether::Key;
 use bellwether::adapter::LoadTimedOut;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -14,18 +14,18 @@ use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 
 use super::answered_fetch::AnsweredFetch;
-use super::cache_request::FetchRequest;
+use super::cache_request::{
+    CacheRequest, FetchRequest, Origin, OriginBody, RequestBody, check_not_modified,
+};
 use super::codec::CacheAnswer;
-use super::origin::{self, Origin};
 use super::rules::{self, Times};
-use super::shared::LayerState;
-use super::stored_response::StoredResponse;
+use super::shared::{LayerState, StoredResponse};
 
 /// Asks the origin, and decides whether its response is stored.
 #[derive(Clone)]
 pub(super) struct OriginFetch<S> {
     pub(super) inner: S,
-    pub(super) shared: LayerState,
+    pub(super) shared: Arc<LayerState>,
 }
 
 impl<S, ReqB, B> Service<FetchRequest<ReqB>> for OriginFetch<S>
@@ -53,19 +53,13 @@ where
     }
 }
 
-async fn fetch<S, ReqB, B>(
+async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     mut inner: S,
-    shared: LayerState,
-    fetch_request: FetchRequest<ReqB>,
-) -> Result<CacheAnswer<B>, BoxError>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let stored_response =
-        StoredResponse::of::<B>(&shared, &fetch_request.key, &fetch_request.cache_request.demand)
-            .await;
+    shared: Arc<LayerState>,
+    fetch_request: FetchRequest<Q>,
+) -> Result<CacheAnswer<B>, BoxError> {
+    let FetchRequest { key, cache_request, is_alone, .. } = &fetch_request;
+    let stored_response = StoredResponse::of::<B>(&shared, key, &cache_request.demand).await;
     let load = AnsweredFetch {
         shared: &shared,
         fetch_request: &fetch_request,
@@ -73,44 +67,37 @@ where
     };
     let (request, validates) = stored_response.request_for(&fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
-    let retry = inner.clone();
-    let mut request_time = SystemTime::now();
-    let answered = inner.call(request);
-    let answer = match fetch_request.is_alone {
-        true => answered.await,
-        false => within_load_timeout(&shared, &fetch_request.key, answered).await?,
+    let mut retry = inner.clone();
+    let sent = send(&mut inner, request, cache_request);
+    let limit = shared.client.load_timeout();
+    let (mut response, mut times) = match is_alone {
+        true => sent.await?,
+        // For the head of the response.
+        false => timeout(limit, sent).await.map_err(|_| LoadTimedOut::new(key, limit))??,
     };
-    let mut response = answer.map_err(Into::into)?;
-    let mut response_time = SystemTime::now();
-    fetch_request.cache_request.note_answer(response.status(), response.headers());
     if response.status() == StatusCode::NOT_MODIFIED && validates {
-        match stored_response.validated_by(response.headers()) {
-            Some((cached, headers)) => {
-                return load
-                    .validated(&cached, headers, Times { request_time, response_time })
-                    .await;
-            }
-            // The 304 is about another response than the stored one.
-            None => {
-                let request = fetch_request.request(fetch_request.without_conditions());
-                has_conditions = false;
-                request_time = SystemTime::now();
-                response = retry.oneshot(request).await.map_err(Into::into)?;
-                response_time = SystemTime::now();
-                fetch_request.cache_request.note_answer(response.status(), response.headers());
-            }
+        if let Some((cached, headers)) = stored_response.validated_by(response.headers()) {
+            return load.validated(&cached, headers, times).await;
         }
+        // The 304 is about another response than the stored one.
+        has_conditions = false;
+        let request =
+            fetch_request.request(rules::without_conditions(&cache_request.parts.headers));
+        let ready = retry.ready().await.map_err(Into::into)?;
+        (response, times) = send(ready, request, cache_request).await?;
     }
-    origin::check_not_modified(response.status(), has_conditions)?;
-    load.received(response, Times { request_time, response_time }).await
+    check_not_modified(response.status(), has_conditions)?;
+    load.received(response, times).await
 }
 
-/// Waits for the head of a response, for the load timeout at most.
-async fn within_load_timeout<F: Future>(
-    shared: &LayerState,
-    key: &Key,
-    answer: F,
-) -> Result<F::Output, BoxError> {
-    let limit = shared.client.load_timeout();
-    timeout(limit, answer).await.map_err(|_| LoadTimedOut::new(key, limit).into())
+/// Sends a request by a service that is ready.
+async fn send<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+    ready: &mut S,
+    request: Request<Q>,
+    cache_request: &CacheRequest,
+) -> Result<(Response<B>, Times), BoxError> {
+    let request_time = SystemTime::now();
+    let response = ready.call(request).await.map_err(Into::into)?;
+    cache_request.note_answer(response.status(), response.headers());
+    Ok((response, Times { request_time, response_time: SystemTime::now() }))
 }

@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, result_of_all};
+use bellwether::adapter::result_of_all;
 use bellwether::stats::CacheStats;
-use bellwether::{BoxFuture, CacheError, ExpireTag, Handle, Key};
+use bellwether::{CacheError, ExpireTag, Handle, Key};
 use futures_util::future::join_all;
 use http::Uri;
 
-use super::codec::HttpCodec;
-use super::expiry::{ExpiryRuns, entries};
 use super::tag_fields::{group_tags, surrogate_tag};
 use super::target::Target;
 
@@ -24,13 +22,8 @@ pub struct HttpHandle {
 }
 
 impl HttpHandle {
-    pub(super) fn new(client: &CacheClient<HttpCodec>, expiries: &ExpiryRuns) -> Self {
-        Self { entries: entries(client, expiries) }
-    }
-
-    /// The handle to the entries, by their keys.
-    pub(super) fn entries(&self) -> &Handle {
-        &self.entries
+    pub(super) fn new(entries: Handle) -> Self {
+        Self { entries }
     }
 
     /// Removes the stored response of a URI, with all of its variants. A request that starts after
@@ -38,10 +31,9 @@ impl HttpHandle {
     /// whether a response was stored.
     ///
     /// The URI is the one that clients request, with its authority if they send a `Host`. If
-    /// middleware above the layer rewrites it, pass [the rewritten one](super::guide#where-to-put-it). The
+    /// middleware above the layer rewrites it, pass [the rewritten one](mod@super::guide#where-to-put-it). The
     /// scheme does not matter: responses by `http` and `https` are both removed, because requests
-    /// over HTTP/1.1 do not state their scheme. A [`UriTemplate`](super::UriTemplate) makes the URI
-    /// of values.
+    /// over HTTP/1.1 do not state their scheme.
     ///
     /// # Errors
     /// If the store fails. The responses may be removed or not: call it again to be sure.
@@ -135,16 +127,22 @@ impl HttpHandle {
 
     /// Makes all stored responses of a [group](Self::invalidate_group) stale, as
     /// [`Handle::expire_tag`] does: within its stale window, each is served while it is loaded again.
-    /// Await the result, perhaps with a [spread](ExpireGroup::spread).
+    /// They become stale one after the other over the time `spread`, as [`ExpireTag::spread`] says.
     ///
     /// # Errors
     /// As [`invalidate_group`](Self::invalidate_group).
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
-    pub fn expire_group(&self, origin: &Uri, group: &str) -> ExpireGroup {
+    pub async fn expire_group(
+        &self,
+        origin: &Uri,
+        group: &str,
+        spread: Duration,
+    ) -> Result<(), CacheError> {
         let tags = group_tags(origin, group);
-        ExpireGroup(tags.iter().map(|tag| self.entries.expire_tag(tag)).collect())
+        let expired = |tag| self.entries.expire_tag(tag).spread(spread).into_future();
+        result_of_all(join_all(tags.iter().map(expired)).await)
     }
 
     /// Removes all stored responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), of
@@ -186,31 +184,6 @@ impl HttpHandle {
     /// What the services and handles of this layer have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.entries.stats()
-    }
-}
-
-/// An expiry of a group, to be awaited. Made by [`HttpHandle::expire_group`].
-#[derive(Debug)]
-#[must_use = "nothing expires until it is awaited"]
-pub struct ExpireGroup(Vec<ExpireTag>);
-
-impl ExpireGroup {
-    /// Lets the responses become stale one after the other over this time: see
-    /// [`ExpireTag::spread`], with its default.
-    pub fn spread(self, spread: Duration) -> Self {
-        Self(self.0.into_iter().map(|tag| tag.spread(spread)).collect())
-    }
-}
-
-impl IntoFuture for ExpireGroup {
-    type Output = Result<(), CacheError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let Self(tags) = self;
-        Box::pin(async move {
-            result_of_all(join_all(tags.into_iter().map(IntoFuture::into_future)).await)
-        })
     }
 }
 

@@ -1,31 +1,31 @@
 //! `HttpCacheLayer`: the options of the layer, and the services it makes.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options, within};
+use bellwether::adapter::{CacheClient, delegate_load_options, within};
 use bellwether::store::Store;
-use bellwether::{BoxError, ConfigError, ErrorClass, ReadThroughLayer};
+use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
 use http::request::Parts;
 use http::{HeaderName, Uri};
 use tokio::sync::Semaphore;
 use tower::Layer;
 
-use super::caching_rules::{CachingRules, Rfc9111Rules};
+use super::caching_rules::{KeyedRules, KeyedTerms, Rfc9111Rules, Rules};
 use super::codec::HttpCodec;
-use super::expiry::ExpiryRuns;
+use super::expiry::{ExpiryRuns, entries};
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::purge::PurgeLayer;
-use super::rules::Defaults;
+use super::request_key::RequestKey;
 use super::service::HttpCache;
-use super::shared::LayerState;
+use super::shared::{LayerParts, LayerState};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::TargetGates;
-use super::variants::Variants;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
 ///
@@ -33,24 +33,17 @@ use super::variants::Variants;
 /// and their clones share loads: there is one per target in this process.
 #[derive(Clone)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
-    pub(super) layer: ReadThroughLayer<(), HttpCodec>,
-    pub(super) rules: R,
-    target: TargetUri,
+    layer: ReadThroughLayer<(), HttpCodec>,
     collect_within: Duration,
-    private_targets: Arc<PrivateKeys>,
-    after_errors: Arc<TargetGates>,
-    unshared: Option<Arc<TargetGates>>,
-    collecting: BodyBudget,
-    variants: Arc<Variants>,
-    tag_fields: TagFields,
-    pub(super) expiries: ExpiryRuns,
-    finishing: Arc<Semaphore>,
+    rules: Rules,
+    parts: LayerParts,
+    is_by: PhantomData<fn() -> R>,
 }
 
 impl HttpCacheLayer {
     /// A layer over a store, for responses that state their freshness lifetime (RFC 9111).
     pub fn new<S: Store>(store: S) -> Self {
-        Self::by(Rfc9111Rules(Defaults::default()), store)
+        Self::by(Rules::default(), store)
     }
 
     /// Sets how long a response is fresh that neither states a lifetime nor has a `Last-Modified` to
@@ -60,7 +53,7 @@ impl HttpCacheLayer {
     /// Default: none, so such responses are not stored.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.rules.0.ttl = Some(ttl);
+        self.rules.defaults.ttl = Some(ttl);
         self
     }
 
@@ -72,7 +65,7 @@ impl HttpCacheLayer {
     /// 4.2.4).
     #[must_use]
     pub fn stale_if_disconnected(mut self, window: Duration) -> Self {
-        self.rules.0.stale.if_disconnected = window;
+        self.rules.defaults.stale.if_disconnected = window;
         self
     }
 
@@ -87,7 +80,7 @@ impl HttpCacheLayer {
     /// this in front of an origin that states a lifetime for pages of single users.
     #[must_use]
     pub fn needs_public_with_cookies(mut self, yes: bool) -> Self {
-        self.rules.0.needs_public = yes;
+        self.rules.defaults.needs_public = yes;
         self
     }
 
@@ -98,7 +91,7 @@ impl HttpCacheLayer {
     /// with the session for example. `private` and `no-store` hold always, in either field.
     #[must_use]
     pub fn following_cdn_cache_control(mut self) -> Self {
-        self.rules.0.follows_cdn = true;
+        self.rules.defaults.follows_cdn = true;
         self
     }
 
@@ -109,7 +102,7 @@ impl HttpCacheLayer {
     /// bypass the cache in any case.
     #[must_use]
     pub fn ignoring_request_cache_control(mut self) -> Self {
-        self.rules.0.ignores_request_cache_control = true;
+        self.rules.defaults.ignores_request_cache_control = true;
         self
     }
 
@@ -125,29 +118,77 @@ impl HttpCacheLayer {
     where
         F: Fn(&Parts) -> Option<Uri> + Send + Sync + 'static,
     {
-        self.target = TargetUri::by(uri_of);
+        self.parts.target = TargetUri::by(uri_of);
         self
     }
 
     /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
     /// anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
-        HttpHandle::new(&CacheClient::new(&self.layer), &self.expiries)
+        HttpHandle::new(self.entries())
+    }
+}
+
+impl HttpCacheLayer<KeyedRules> {
+    /// A layer over a store, for handlers that say nothing about caching. The program makes the key.
+    ///
+    /// A response of status 2xx is stored for the [`ttl`](Self::ttl), and 404 and 410 for the
+    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Any other response is shared
+    /// with the waiters and not stored.
+    ///
+    /// Lifetimes in a response (`max-age`, `Expires`, `Age`) are ignored, and so is `Cache-Control`
+    /// in a request. Prohibitions in a response are respected: `no-store`, `private`, `no-cache`,
+    /// `Set-Cookie`, and a `Vary` that names cookies or credentials.
+    ///
+    /// Requests with credentials bypass the cache, unless the key has them or
+    /// [ignores them](RequestKey::ignoring_credentials). An unsafe request removes
+    /// [the response under its own key](RequestKey#changes).
+    pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
+        let keyed = KeyedTerms { key, not_found_ttl: Duration::ZERO };
+        Self::by(Rules { keyed: Some(keyed), ..Rules::default() }, store)
+    }
+
+    /// Sets how long a response of status 2xx is fresh.
+    ///
+    /// Default: zero. Then nothing is stored, and concurrent requests share a response.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.rules.defaults.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets how long a 404 or 410 is fresh (negative caching).
+    ///
+    /// Default: zero, so none is stored. A resource is often requested shortly before it is created,
+    /// and a stored 404 would hide it.
+    #[must_use]
+    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
+        self.rules.keyed.iter_mut().for_each(|keyed| keyed.not_found_ttl = ttl);
+        self
+    }
+
+    /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
+    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
+    ///
+    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
+    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
+    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
+    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
+    /// variant have failed, its cooldown goes on.
+    pub fn handle(&self) -> Handle {
+        self.entries()
     }
 }
 
 impl<R> HttpCacheLayer<R> {
-    pub(super) fn by<S: Store>(rules: R, store: S) -> Self {
+    fn by<S: Store>(rules: Rules, store: S) -> Self {
         let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
         let layer = layer.classify_error(|error: &BoxError| match is_unreachable(&**error) {
             true => ErrorClass::SourceFailure,
             false => ErrorClass::Failure,
         });
-        Self {
-            layer,
-            rules,
+        let parts = LayerParts {
             target: TargetUri::default(),
-            collect_within: COLLECT_WITHIN,
             private_targets: Arc::default(),
             after_errors: Arc::new(TargetGates::new(MOST_AFTER_ERRORS)),
             unshared: None,
@@ -156,7 +197,12 @@ impl<R> HttpCacheLayer<R> {
             tag_fields: TagFields::default(),
             expiries: ExpiryRuns::default(),
             finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
-        }
+        };
+        Self { layer, collect_within: COLLECT_WITHIN, rules, parts, is_by: PhantomData }
+    }
+
+    fn entries(&self) -> Handle {
+        entries(&CacheClient::new(&self.layer), &self.parts.expiries)
     }
 
     /// Sets by when the body of a response must be complete to be stored and shared, counted from
@@ -184,7 +230,7 @@ impl<R> HttpCacheLayer<R> {
     /// bound.
     #[must_use]
     pub fn max_collected_bytes(mut self, most: usize) -> Self {
-        self.collecting = BodyBudget::new(most);
+        self.parts.collecting = BodyBudget::new(most);
         self
     }
 
@@ -201,7 +247,7 @@ impl<R> HttpCacheLayer<R> {
     /// If it is not from 1 to 1,000,000.
     pub fn max_unshared_per_target(mut self, most: usize) -> Result<Self, ConfigError> {
         let most = within("max unshared requests per target", most, 1, 1_000_000)?;
-        self.unshared = Some(Arc::new(TargetGates::new(most)));
+        self.parts.unshared = Some(Arc::new(TargetGates::new(most)));
         Ok(self)
     }
 
@@ -215,7 +261,7 @@ impl<R> HttpCacheLayer<R> {
     /// [guide](super::guide::invalidation#groups-of-responses).
     #[must_use]
     pub fn ignoring_cache_groups(mut self) -> Self {
-        self.tag_fields.follows_groups = false;
+        self.parts.tag_fields.follows_groups = false;
         self
     }
 
@@ -233,7 +279,7 @@ impl<R> HttpCacheLayer<R> {
     /// # Errors
     /// If this is not a valid name of a header field, or the name of a field of groups.
     pub fn surrogate_keys(mut self, field: &str) -> Result<Self, ConfigError> {
-        self.tag_fields = self.tag_fields.with_surrogate_keys(field)?;
+        self.parts.tag_fields = self.parts.tag_fields.with_surrogate_keys(field)?;
         Ok(self)
     }
 
@@ -243,14 +289,12 @@ impl<R> HttpCacheLayer<R> {
     /// Default: the layer removes it.
     #[must_use]
     pub fn forwarding_surrogate_keys(mut self) -> Self {
-        self.tag_fields.forwards_surrogate_keys = true;
+        self.parts.tag_fields.forwards_surrogate_keys = true;
         self
     }
 
     delegate_load_options!();
-}
 
-impl<R: CachingRules> HttpCacheLayer<R> {
     /// Adds request header fields that are credentials, in addition to `authorization`,
     /// `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`. The
     /// [guide](super::guide#users-cookies-and-tokens) says how requests with credentials are answered.
@@ -266,7 +310,7 @@ impl<R: CachingRules> HttpCacheLayer<R> {
             name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
         };
         let names = names.into_iter().map(parsed).collect::<Result<Vec<HeaderName>, _>>()?;
-        let credentials = self.rules.credentials();
+        let credentials = &mut self.rules.defaults.credentials;
         *credentials = credentials.with(names);
         Ok(self)
     }
@@ -280,7 +324,7 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// Default: zero.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.rules.stale().while_revalidate = window;
+        self.rules.defaults.stale.while_revalidate = window;
         self
     }
 
@@ -293,7 +337,7 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// Default: zero.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.rules.stale().if_error = window;
+        self.rules.defaults.stale.if_error = window;
         self
     }
 
@@ -305,34 +349,18 @@ impl<R: CachingRules> HttpCacheLayer<R> {
     /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
     /// visible ASCII. The error does not repeat it.
     pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        let handle = HttpHandle::new(&CacheClient::new(&self.layer), &self.expiries);
-        let mode = self.rules.mode();
-        PurgeLayer::new(token, handle, mode, self.target.clone(), self.tag_fields.clone())
+        PurgeLayer::new(token, self.entries(), self.rules.clone(), &self.parts)
     }
 }
 
-impl<S, R> Layer<S> for HttpCacheLayer<R>
-where
-    R: CachingRules,
-{
+impl<S, R> Layer<S> for HttpCacheLayer<R> {
     type Service = HttpCache<S>;
 
     fn layer(&self, inner: S) -> HttpCache<S> {
         let client = CacheClient::with_bodies(&self.layer, self.collect_within);
-        let shared = LayerState {
-            client,
-            mode: Arc::new(self.rules.mode()),
-            target: self.target.clone(),
-            private_targets: Arc::clone(&self.private_targets),
-            after_errors: Arc::clone(&self.after_errors),
-            unshared: self.unshared.clone(),
-            collecting: self.collecting.clone(),
-            variants: Arc::clone(&self.variants),
-            tag_fields: Arc::new(self.tag_fields.clone()),
-            expiries: self.expiries.clone(),
-            finishing: Arc::clone(&self.finishing),
-        };
-        HttpCache::new(OriginFetch { inner, shared })
+        let (rules, parts) = (self.rules.clone(), self.parts.clone());
+        let shared = Arc::new(LayerState { client, rules, parts });
+        HttpCache { fetch: OriginFetch { inner, shared } }
     }
 }
 
@@ -348,13 +376,11 @@ const COLLECTED_BYTES: usize = 64 * 1024 * 1024;
 /// seldom more requests in flight, and an origin that fails for all gets few more requests than one.
 const MOST_AFTER_ERRORS: usize = 16;
 
-impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
+impl<R> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, rules, target, .. } = self;
         f.debug_struct("HttpCacheLayer")
-            .field("layer", layer)
-            .field("rules", rules)
-            .field("target", target)
+            .field("layer", &self.layer)
+            .field("rules", &self.rules)
             .finish_non_exhaustive()
     }
 }

@@ -53,7 +53,7 @@
 //! | item | what it is for |
 //! |---|---|
 //! | [`HttpCacheLayer`] | the layer, with all its options |
-//! | [`RequestKey`], [`UriTemplate`] | your own keys, and URIs made of values; with the feature `axum` (0.8) also of path parameters and extractors |
+//! | [`RequestKey`] | your own keys; with the feature `axum` (0.8) also of path parameters and extractors |
 //! | [`HttpHandle`] | invalidates responses by URI, group or surrogate key |
 //! | [`PurgeLayer`] | answers authenticated `PURGE` requests |
 //! | `CacheRejection` (feature `axum`) | errors of a [`Cache`](bellwether::Cache) in a handler, by `?` |
@@ -66,41 +66,24 @@ mod bypass;
 mod cache_request;
 mod caching_rules;
 mod codec;
-mod complete_response;
-mod derived_key;
 mod exchange;
 mod expiry;
 mod fetch;
-mod filled_key;
-mod future;
 mod handle;
-mod handling;
-mod keyed_layer;
 mod layer;
-mod mode;
-#[cfg(feature = "axum")]
-mod nested;
-mod note;
-mod origin;
 mod purge;
 mod refusal;
-#[cfg(feature = "axum")]
-mod rejection;
 mod report;
 mod request_key;
 #[cfg(feature = "axum")]
-mod route_template;
+mod router;
 mod rules;
 mod service;
 mod shared;
-mod shared_runs;
-mod stored_response;
 mod tag_fields;
 mod target;
 mod target_gates;
-mod template;
 mod unsafe_request;
-mod uri_template;
 mod variants;
 mod vary_index;
 
@@ -110,15 +93,12 @@ pub mod guide {
     pub mod invalidation {}
 }
 
-pub use caching_rules::{CachingRules, KeyedRules, Rfc9111Rules};
-pub use filled_key::FilledKey;
-pub use future::HttpResponseFuture;
-pub use handle::{ExpireGroup, HttpHandle};
+pub use caching_rules::{KeyedRules, Rfc9111Rules};
+pub use handle::HttpHandle;
 pub use layer::HttpCacheLayer;
 pub use purge::{Purge, PurgeFuture, PurgeLayer};
-#[cfg(feature = "axum")]
-pub use rejection::CacheRejection;
 pub use request_key::RequestKey;
-pub use service::HttpCache;
+#[cfg(feature = "axum")]
+pub use router::CacheRejection;
+pub use service::{HttpCache, HttpResponseFuture};
 pub use tag_fields::{group_tags, surrogate_tag};
-pub use uri_template::UriTemplate;

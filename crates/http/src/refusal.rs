@@ -4,71 +4,73 @@ use bellwether::BoxError;
 use bellwether::adapter::warn_throttled;
 use bellwether::{CacheError, CacheErrorKind, Error};
 use bellwether_body::CacheBody;
-use http::{Response, StatusCode};
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
 
-use super::answer::refusal;
 use super::report::Report;
 
 /// 502: the origin gave no response. Its error is logged and not sent, since it may hold anything.
 pub(super) fn of_origin<B>(error: &(dyn std::error::Error + 'static)) -> Response<CacheBody<B>> {
     warn_throttled!(target: "bellwether::http", %error, "the origin gave no response");
-    refused(StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
+    refused(NO_RESPONSE)
 }
 
 /// 504: the request says `only-if-cached`, and no suitable response is stored.
 pub(super) fn not_kept<B>() -> Response<CacheBody<B>> {
-    refused(StatusCode::GATEWAY_TIMEOUT, "no suitable response is stored\n", "only-if-cached")
+    let text = "no suitable response is stored\n";
+    refused((StatusCode::GATEWAY_TIMEOUT, text, "only-if-cached"))
 }
 
 /// 503: many requests for the same target, whose responses cannot be shared, are under way.
 pub(super) fn too_many<B>() -> Response<CacheBody<B>> {
-    refused(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full")
+    refused(FULL)
 }
 
 /// 500: the key names a parameter that the route does not have.
 pub(super) fn unknown<B>(name: &str) -> Response<CacheBody<B>> {
     let text = format!("the cache key names a parameter that this route does not have: {name:?}\n");
-    refusal(StatusCode::INTERNAL_SERVER_ERROR, text, &Report::failed("misconfigured"))
+    refusal(StatusCode::INTERNAL_SERVER_ERROR, text, "misconfigured")
 }
 
 /// The response for an error of a load, or of the cache.
 pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
     match error {
         Error::Load(error) => of_origin(&**error),
-        Error::Cache(error) => of_cache(error),
+        Error::Cache(error) => {
+            warn_throttled!(target: "bellwether::http", %error, "the cache answered with an error");
+            refused(reason(error))
+        }
     }
 }
 
-fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
-    let (status, text, reason) = reason(error);
-    warn_throttled!(target: "bellwether::http", %error, "the cache answered with an error");
-    refused(status, text, reason)
-}
+/// The status of an error, its text, and its reason in one word.
+type RefusalReason = (StatusCode, &'static str, &'static str);
 
-/// The status of an error of the cache, its text, and its reason in one word.
-pub(super) fn reason(error: &CacheError) -> (StatusCode, &'static str, &'static str) {
+const NO_RESPONSE: RefusalReason =
+    (StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed");
+
+const FULL: RefusalReason =
+    (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full");
+
+/// What an error of the cache is told as.
+pub(super) fn reason(error: &CacheError) -> RefusalReason {
+    let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     match error.kind() {
         CacheErrorKind::WaitTimedOut
         | CacheErrorKind::LoadTimedOut
         | CacheErrorKind::DeadlineExceeded => {
             (StatusCode::GATEWAY_TIMEOUT, "the response took too long\n", "timed-out")
         }
-        CacheErrorKind::LoaderPanicked | CacheErrorKind::LoadLost => {
-            (StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
-        }
+        CacheErrorKind::LoaderPanicked | CacheErrorKind::LoadLost => NO_RESPONSE,
         CacheErrorKind::LoadFailed(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the origin failed a moment ago\n", "failed-recently")
+            (unavailable, "the origin failed a moment ago\n", "failed-recently")
         }
-        CacheErrorKind::Contended => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "another caller requests the same response\n",
-            "contended",
-        ),
-        CacheErrorKind::Full => {
-            (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full")
+        CacheErrorKind::Contended => {
+            (unavailable, "another caller requests the same response\n", "contended")
         }
+        CacheErrorKind::Full => FULL,
         CacheErrorKind::Store(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the store of the cache failed\n", "store-failed")
+            (unavailable, "the store of the cache failed\n", "store-failed")
         }
         CacheErrorKind::NotFound => {
             (StatusCode::NOT_FOUND, "there is no such thing\n", "not-found")
@@ -78,6 +80,21 @@ pub(super) fn reason(error: &CacheError) -> (StatusCode, &'static str, &'static 
     }
 }
 
-fn refused<B>(status: StatusCode, text: &'static str, reason: &str) -> Response<CacheBody<B>> {
-    refusal(status, text, &Report::failed(reason))
+fn refused<B>((status, text, reason): RefusalReason) -> Response<CacheBody<B>> {
+    refusal(status, text, reason)
+}
+
+/// A response of the cache itself, which says why a request has no other.
+fn refusal<B>(status: StatusCode, text: impl Into<Bytes>, reason: &str) -> Response<CacheBody<B>> {
+    let mut response = Response::new(CacheBody::stored(text.into(), None));
+    *response.status_mut() = status;
+    let mut insert = |name, value| {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    };
+    insert(header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&status) {
+        insert(header::RETRY_AFTER, "1");
+    }
+    Report::failed(reason).add_to(&mut response);
+    response
 }

@@ -4,23 +4,21 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use bellwether::{BypassReason, CacheStatus, StaleReason};
+use bellwether_body::CacheBody;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::codec::OriginInfo;
+use super::rules::PrivateReason;
 
 /// How an answer came about. The key is not part of it, since it may hold secrets.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     /// The same, for the program: an extension of the response.
     cache_status: CacheStatus,
-    /// Served from the store, without a request to the origin.
-    is_hit: bool,
-    /// Why the origin was asked.
+    /// Why the origin was asked. `None` if it is served from the store without that.
     forwarded: Option<&'static str>,
     /// The status of the origin's response.
     status: Option<StatusCode>,
-    is_stored: bool,
-    is_collapsed: bool,
     /// How much longer it is fresh, in seconds.
     ttl: Option<i64>,
     detail: Option<String>,
@@ -37,22 +35,16 @@ pub(super) enum LookupKind {
 
 impl Report {
     fn new(cache_status: CacheStatus) -> Self {
-        Self {
-            cache_status,
-            is_hit: false,
-            forwarded: None,
-            status: None,
-            is_stored: false,
-            is_collapsed: false,
-            ttl: None,
-            detail: None,
-        }
+        Self { cache_status, forwarded: None, status: None, ttl: None, detail: None }
     }
 
-    /// For a request that was forwarded to the origin.
-    pub(super) fn forwarded(why: &'static str, status: StatusCode) -> Self {
+    /// The response to a request that was forwarded to the origin.
+    pub(super) fn forwarded<B>(why: &'static str, response: Response<B>) -> Response<CacheBody<B>> {
         let bypass = Self::new(CacheStatus::Bypass(BypassReason::NoKey));
-        Self { forwarded: Some(why), status: Some(status), ..bypass }
+        let report = Self { forwarded: Some(why), status: Some(response.status()), ..bypass };
+        let mut response = response.map(CacheBody::passing);
+        report.add_to(&mut response);
+        response
     }
 
     /// For a response that was passed through and not stored.
@@ -60,26 +52,15 @@ impl Report {
         lookup: LookupKind,
         status: &CacheStatus,
         origin: OriginInfo,
-        why: String,
+        why: PrivateReason,
     ) -> Self {
-        Self { detail: Some(why), is_stored: false, ..Self::of(lookup, status, origin) }
+        Self { detail: Some(why.to_string()), ..Self::of(lookup, status, origin) }
     }
 
     /// For a response of the cache itself.
     pub(super) fn failed(why: &str) -> Self {
         let failed = Self::new(CacheStatus::Failed);
         Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..failed }
-    }
-
-    /// For a stored response that was found outside of a load. `ttl` is in seconds, and negative if
-    /// it is stale.
-    pub(super) fn hit(ttl: i64) -> Self {
-        let time = Duration::from_secs(ttl.unsigned_abs());
-        let cache_status = match ttl < 0 {
-            true => CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: time },
-            false => CacheStatus::Hit { fresh_for: Some(time) },
-        };
-        Self { is_hit: true, ttl: Some(ttl), ..Self::new(cache_status) }
     }
 
     /// For an answer of the cache.
@@ -90,32 +71,27 @@ impl Report {
             LookupKind::Target => "uri-miss",
             LookupKind::Variant => "vary-miss",
         };
-        let stored = Self::new(status.clone());
-        let cache_request =
-            Self { forwarded: Some(forwarded), status: origin.status, ..stored.clone() };
-        match status {
-            CacheStatus::Hit { .. } => Self { is_hit: true, ..stored },
+        let (forwarded, detail) = match status {
+            CacheStatus::Hit { .. } => (None, None),
             CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
-                Self { is_hit: true, detail: Some("revalidating".to_owned()), ..stored }
+                (None, Some(StaleReason::Revalidating.to_string()))
             }
-            CacheStatus::Stale { why, .. } => {
-                let detail = Some(why.to_string());
-                let why = if matches!(lookup, LookupKind::Refetch) { "request" } else { "stale" };
-                Self { forwarded: Some(why), status: origin.status, detail, ..stored }
+            CacheStatus::Stale { why, .. } if forwarded == "request" => {
+                (Some(forwarded), Some(why.to_string()))
             }
-            CacheStatus::Led { stored } => Self { is_stored: *stored, ..cache_request },
-            CacheStatus::Collapsed { place, .. } => {
-                Self { is_collapsed: true, detail: Some(place.to_string()), ..cache_request }
-            }
-            CacheStatus::Bypass(why) => Self { detail: Some(why.to_string()), ..cache_request },
-            _ => Self::failed("failed"),
-        }
+            CacheStatus::Stale { why, .. } => (Some("stale"), Some(why.to_string())),
+            CacheStatus::Collapsed { place, .. } => (Some(forwarded), Some(place.to_string())),
+            CacheStatus::Bypass(why) => (Some(forwarded), Some(why.to_string())),
+            _ => (Some(forwarded), None),
+        };
+        let status_of_origin = origin.status.filter(|_| forwarded.is_some());
+        Self { forwarded, status: status_of_origin, detail, ..Self::new(status.clone()) }
     }
 
     /// Whether the origin gave the response to this very request.
     pub(super) fn is_of_this_request(&self) -> bool {
-        let is_stale = matches!(self.cache_status, CacheStatus::Stale { .. });
-        self.status.is_some() && !self.is_collapsed && !is_stale
+        let is_own = matches!(self.cache_status, CacheStatus::Led { .. } | CacheStatus::Bypass(_));
+        is_own && self.status.is_some()
     }
 
     pub(super) fn detail(self, detail: &str) -> Self {
@@ -143,20 +119,18 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("bellwether")?;
-        if self.is_hit {
-            f.write_str("; hit")?;
-        } else if let Some(why) = self.forwarded {
-            write!(f, "; fwd={why}")?;
+        match self.forwarded {
+            None => f.write_str("; hit")?,
+            Some(why) => write!(f, "; fwd={why}")?,
         }
         if let Some(status) = self.status {
             write!(f, "; fwd-status={}", status.as_u16())?;
         }
-        if self.is_stored {
-            f.write_str("; stored")?;
-        }
-        if self.is_collapsed {
-            f.write_str("; collapsed")?;
-        }
+        f.write_str(match self.cache_status {
+            CacheStatus::Led { stored: true } => "; stored",
+            CacheStatus::Collapsed { .. } => "; collapsed",
+            _ => "",
+        })?;
         if let Some(ttl) = self.ttl {
             write!(f, "; ttl={ttl}")?;
         }

@@ -1,17 +1,17 @@
 //! `RequestKey`: how the program makes the key of a request.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use bellwether::{ConfigError, Key};
+use bellwether::{ConfigError, Key, KeyPart};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Uri, header};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use percent_encoding::percent_decode_str;
 
-use super::derived_key::DerivedKey;
-use super::filled_key::{FilledKey, with_field, with_host, with_values};
+#[cfg(feature = "axum")]
+use super::router;
 use super::rules::Credentials;
 use super::target::{host_of, routed};
 
@@ -37,7 +37,8 @@ use super::target::{host_of, routed};
 #[derive(Clone)]
 pub struct RequestKey {
     base: Base,
-    has_host: bool,
+    /// Whether hosts have responses of their own.
+    pub(super) has_host: bool,
     query: Vec<String>,
     headers: Vec<HeaderName>,
     ignores_credentials: bool,
@@ -48,9 +49,9 @@ enum Base {
     Path,
     By(Arc<By>),
     #[cfg(feature = "axum")]
-    RouteTemplate(super::route_template::RouteTemplate),
+    RouteTemplate(router::RouteTemplate),
     #[cfg(feature = "axum")]
-    Extracted(super::route_template::Extracted),
+    Extracted(Arc<router::Extract>),
 }
 
 type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
@@ -82,7 +83,7 @@ impl RequestKey {
     /// If a brace has no counterpart, or a parameter no name.
     #[cfg(feature = "axum")]
     pub fn template(template: &str) -> Result<Self, ConfigError> {
-        Ok(Self::on(Base::RouteTemplate(super::route_template::RouteTemplate::read(template)?)))
+        Ok(Self::on(Base::RouteTemplate(router::RouteTemplate::read(template)?)))
     }
 
     /// A key made of what an axum extractor returns. A request that the extractor rejects bypasses
@@ -92,9 +93,9 @@ impl RequestKey {
     #[cfg(feature = "axum")]
     pub fn extract<E>(key_of: impl Fn(E) -> Key + Send + Sync + 'static) -> Self
     where
-        E: super::route_template::FromRequestParts<()> + Send + 'static,
+        E: router::FromRequestParts<()> + Send + 'static,
     {
-        Self::on(Base::Extracted(super::route_template::Extracted::by(key_of)))
+        Self::on(Base::Extracted(router::extract(key_of)))
     }
 
     fn on(base: Base) -> Self {
@@ -155,19 +156,18 @@ impl RequestKey {
         Self { ignores_credentials: true, ..self }
     }
 
-    /// The key of requests for a URI, with its [host](Self::host), its path and the named parameters of
-    /// its query as they are there: for a key of the [path](Self::path). A [`UriTemplate`](super::UriTemplate) makes the URI
-    /// of values.
+    /// The key of requests like this one: for a key of the [path](Self::path) or of a
+    /// [function](Self::by).
     ///
     /// ```
-    /// use bellwether_http::{RequestKey, UriTemplate};
+    /// use bellwether_http::RequestKey;
+    /// use http::Request;
     ///
-    /// # fn main() -> Result<(), bellwether::ConfigError> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pages = RequestKey::path().query(["page"]).header("accept-language")?;
-    /// let shelf = UriTemplate::new("/shelf/{name}?page={page}")?;
     ///
-    /// let uri = shelf.fill(&[("name", &"top 10"), ("page", &2)])?;
-    /// let key = pages.at(&uri)?.header("accept-language", "de")?.key();
+    /// let german = Request::get("/shelf/top%2010?page=2").header("accept-language", "de").body(())?;
+    /// let key = pages.of(german)?;
     /// // cache.invalidate(&key).await?;
     /// # assert_eq!(key, bellwether::Key::of("path").with("/shelf/top%2010")
     /// #     .with("page").with(1).with(Some("2")).with("accept-language").with(1).with(&b"de"[..]));
@@ -176,44 +176,29 @@ impl RequestKey {
     /// ```
     ///
     /// # Errors
-    /// If the path is not part of this key.
-    pub fn at(&self, uri: &Uri) -> Result<FilledKey, ConfigError> {
-        if !matches!(self.base, Base::Path) {
-            let reason = "the path is not part of this key";
-            return Err(ConfigError::Key { given: uri.path().to_owned(), reason });
-        }
-        let mut filled = self.filled(Key::of("path").with(uri.path()));
-        if let Some(authority) = uri.authority().filter(|_| self.has_host) {
-            filled = filled.host(authority.as_str())?;
-        }
-        // A name that is given twice counts twice, with the same values.
-        let names: BTreeSet<_> = self.query.iter().collect();
-        for name in names {
-            for value in query_values(uri, name) {
-                filled = filled.query(name, value)?;
-            }
-        }
-        Ok(filled)
+    /// If a request like this has no key, or one that is too long, or if axum's router has a part in it.
+    pub fn of<B>(&self, request: Request<B>) -> Result<Key, ConfigError> {
+        let mut parts = request.into_parts().0;
+        self.certain(self.at_once(&mut parts).unwrap_or(Ok(None)))
     }
 
-    /// The key of requests whose route has these parameters, decoded: for a key of a
-    /// [template](Self::template).
+    /// The key of requests like this one whose route has these parameters, decoded: for a key of a
+    /// [template](Self::template). The path of the request does not matter.
     ///
     /// ```
     /// use bellwether_http::RequestKey;
+    /// use http::Request;
     ///
-    /// # fn main() -> Result<(), bellwether::ConfigError> {
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let items = RequestKey::template("catalog/{warehouse}/{sku}")?.query(["currency"]);
     ///
-    /// let item = items.fill(&[("warehouse", &"north"), ("sku", &42)])?;
-    /// let in_euros = item.clone().query("currency", "EUR")?.key();
-    /// let without = item.key();
-    /// // cache.invalidate_many([in_euros, without]).await?;
-    /// # assert_eq!(without, bellwether::Key::of("catalog/{warehouse}/{sku}")
-    /// #     .with("north").with("42").with("currency").with(0));
-    /// # assert_ne!(in_euros, without);
+    /// let in_euros = Request::get("/?currency=EUR").body(())?;
+    /// let key = items.fill(&[("warehouse", &"north"), ("sku", &42)], in_euros)?;
+    /// // cache.invalidate(&key).await?;
+    /// # assert_eq!(key, bellwether::Key::of("catalog/{warehouse}/{sku}")
+    /// #     .with("north").with("42").with("currency").with(1).with(Some("EUR")));
     ///
-    /// let error = items.fill(&[("warehouse", &"north")]).unwrap_err();
+    /// let error = items.fill(&[("warehouse", &"north")], Request::new(())).unwrap_err();
     /// assert_eq!(error.to_string(), r#"key "sku": this parameter has no value"#);
     /// # Ok(())
     /// # }
@@ -223,23 +208,24 @@ impl RequestKey {
     /// If this is not a key of a template, if a parameter has no value or two, or if there is a value
     /// for another parameter. The error names it.
     #[cfg(feature = "axum")]
-    pub fn fill(&self, values: &[(&str, &dyn fmt::Display)]) -> Result<FilledKey, ConfigError> {
-        match &self.base {
-            Base::RouteTemplate(template) => Ok(self.filled(template.key_of(values)?)),
-            _ => {
-                let reason = "this key has no parameters of a route";
-                Err(ConfigError::Key { given: format!("{self:?}"), reason })
-            }
-        }
+    pub fn fill<B>(
+        &self,
+        values: &[(&str, &dyn fmt::Display)],
+        request: Request<B>,
+    ) -> Result<Key, ConfigError> {
+        let key = match &self.base {
+            Base::RouteTemplate(template) => Some(template.fill(values)?),
+            _ => None,
+        };
+        self.certain(Ok(self.completed(key, &request.into_parts().0)))
     }
 
-    fn filled(&self, base: Key) -> FilledKey {
-        FilledKey::new(base, self.has_host, &self.query, &self.headers)
-    }
-
-    /// Whether hosts have responses of their own.
-    pub(super) fn has_host(&self) -> bool {
-        self.has_host
+    fn certain(&self, derived: DerivedKey) -> Result<Key, ConfigError> {
+        let reason = "a request like this has no key of this kind";
+        derived
+            .ok()
+            .flatten()
+            .ok_or_else(|| ConfigError::Key { given: format!("{self:?}"), reason })
     }
 
     /// Whether the request has credentials that are neither part of the key nor ignored.
@@ -253,46 +239,54 @@ impl RequestKey {
         allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
     )]
     pub(super) fn at_once(&self, parts: &mut Parts) -> Option<DerivedKey> {
-        let named = match &self.base {
-            Base::Path => match routed(parts) {
-                Some(routed) => DerivedKey::Key(Key::of("path").with(routed.path())),
-                None => DerivedKey::Nothing,
-            },
-            Base::By(key_of) => key_of(parts).map_or(DerivedKey::Nothing, DerivedKey::Key),
+        let key = match &self.base {
+            Base::Path => routed(parts).map(|routed| Key::of("path").with(routed.path())),
+            Base::By(key_of) => key_of(parts),
             #[cfg(feature = "axum")]
-            Base::RouteTemplate(template) => template.fill(parts),
+            Base::RouteTemplate(template) => match template.key(parts) {
+                Ok(key) => key,
+                unknown => return Some(unknown),
+            },
             #[cfg(feature = "axum")]
             Base::Extracted(_) => return None,
         };
-        Some(self.completed(named, parts))
+        Some(Ok(self.completed(key, parts)))
     }
 
     /// The key, by an asynchronous extractor too.
     pub(super) async fn extracted(&self, parts: &mut Parts) -> DerivedKey {
-        match &self.base {
-            #[cfg(feature = "axum")]
-            Base::Extracted(extracted) => {
-                let key = extracted.of(parts).await;
-                self.completed(key.map_or(DerivedKey::Nothing, DerivedKey::Key), parts)
-            }
-            _ => self.at_once(parts).unwrap_or(DerivedKey::Nothing),
+        #[cfg(feature = "axum")]
+        if let Base::Extracted(extract) = &self.base {
+            let key = extract(parts).await;
+            return Ok(self.completed(key, parts));
         }
+        self.at_once(parts).unwrap_or(Ok(None))
     }
 
-    fn completed(&self, named: DerivedKey, parts: &Parts) -> DerivedKey {
-        let DerivedKey::Key(mut key) = named else { return named };
+    /// A key with what else of the request is part of it.
+    fn completed(&self, key: Option<Key>, parts: &Parts) -> Option<Key> {
+        let mut key = key?;
         if self.has_host {
-            let Some(host) = host_of(parts) else { return DerivedKey::Nothing };
-            key = with_host(key, host.as_ref());
+            key = key.with("host").with(host_of(parts)?.as_ref().map(Authority::as_str));
         }
         for name in &self.query {
             key = with_values(key, name, query_values(&parts.uri, name).collect());
         }
         for name in &self.headers {
-            key = with_field(key, &parts.headers, name);
+            let values = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+            key = with_values::<&[u8]>(key, name.as_str(), values);
         }
-        DerivedKey::Key(key)
+        Some(key).filter(|key| key.byte_len() <= Key::MAX_BYTES)
     }
+}
+
+/// The key of a request. If there is none, the request bypasses the cache. The error is the name of a
+/// parameter that its route lacks.
+pub(super) type DerivedKey = Result<Option<Key>, String>;
+
+fn with_values<P: KeyPart>(key: Key, name: &str, values: Vec<P>) -> Key {
+    let key = key.with(name).with(values.len());
+    values.into_iter().fold(key, |key, value| key.with(value))
 }
 
 /// The values of a parameter of the query, `None` where it stands alone. Its name is compared decoded,
@@ -320,7 +314,7 @@ impl fmt::Debug for RequestKey {
             Base::Path => "path",
             Base::By(_) => "function",
             #[cfg(feature = "axum")]
-            Base::RouteTemplate(template) => template.text(),
+            Base::RouteTemplate(template) => &template.text,
             #[cfg(feature = "axum")]
             Base::Extracted(_) => "extractor",
         };

@@ -1,7 +1,8 @@
-//! `HttpCache`: the service.
+//! `HttpCache`: the service, and what it does for a request.
 
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,25 +10,22 @@ use bellwether::stats::RequestRecord;
 use bellwether::{BoxError, CacheStatus, Key};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body;
 use tower::Service;
 
-use super::bypass;
-use super::cache_request::CacheRequest;
-use super::derived_key::DerivedKey;
+use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
-use super::future::HttpResponseFuture;
-use super::handling::Handling;
-use super::mode::Mode;
-use super::origin::Origin;
-use super::refusal;
 use super::report::LocalHit;
+use super::request_key::{DerivedKey, RequestKey};
 use super::rules::{self, Demand};
 use super::shared::LayerState;
-use super::unsafe_request::{InvalidationTarget, UnsafeRequest};
+use super::unsafe_request::{self, InvalidationTarget};
+use super::{bypass, refusal};
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
 ///
@@ -35,14 +33,10 @@ use super::unsafe_request::{InvalidationTarget, UnsafeRequest};
 /// response of status 5xx.
 #[derive(Clone)]
 pub struct HttpCache<S> {
-    fetch: OriginFetch<S>,
+    pub(super) fetch: OriginFetch<S>,
 }
 
 impl<S> HttpCache<S> {
-    pub(super) fn new(fetch: OriginFetch<S>) -> Self {
-        Self { fetch }
-    }
-
     /// The service behind the cache.
     pub fn get_ref(&self) -> &S {
         &self.fetch.inner
@@ -85,10 +79,11 @@ where
             && let Some(response) = exchange::cached_answer(shared, &parts, key, demand)
         {
             shared.client.count_hit();
-            return HttpResponseFuture::ready(shared.without_hidden(response));
+            return HttpResponseFuture(Either::Left(ready(shared.without_hidden(response))));
         }
         let record = shared.client.begin();
-        HttpResponseFuture::pending(answer(self.fetch.clone(), parts, body, plan, record))
+        let answer = answer(self.fetch.clone(), parts, body, plan, record);
+        HttpResponseFuture(Either::Right(Box::pin(answer)))
     }
 }
 
@@ -115,79 +110,98 @@ enum Plan {
 impl Plan {
     /// What is done for a request, unless an extractor has to derive its key first.
     fn at_once<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Option<Self> {
-        match &*shared.mode {
-            Mode::Stated(_) => Some(Self::by_target(shared, parts, body)),
-            Mode::Keyed(keyed) => {
-                let derived = keyed.key.at_once(parts)?;
-                Some(Self::by_key(shared, parts, body, derived))
-            }
-        }
+        let derived = match &shared.rules.keyed {
+            None => None,
+            Some(keyed) => Some(keyed.key.at_once(parts)?),
+        };
+        Some(Self::of(shared, parts, body, derived))
     }
 
-    /// For a request whose target is its key.
-    fn by_target<B: Body>(shared: &LayerState, parts: &mut Parts, body: &B) -> Self {
-        let Some(target) = shared.target.target_of(parts) else { return Self::Forward("request") };
-        let demand = shared.mode.demand(&parts.headers);
-        match Handling::of(parts, body, &demand) {
-            Handling::Cached => Self::Cached(target.key(), demand),
-            Handling::StoredOnly => Self::StoredOnly(target.key(), demand),
-            Handling::Unsafe => Self::Unsafe(InvalidationTarget::Target(target)),
-            Handling::Bypass(why) => Self::Forward(why),
-        }
-    }
-
-    /// For a request whose key the program makes.
-    fn by_key<B: Body>(
+    /// What is done for a request. `derived`: its key, if the program makes that.
+    fn of<B: Body>(
         shared: &LayerState,
         parts: &mut Parts,
         body: &B,
-        derived: DerivedKey,
+        derived: Option<DerivedKey>,
     ) -> Self {
-        let Mode::Keyed(keyed) = &*shared.mode else {
-            return Self::by_target(shared, parts, body);
-        };
         let key = match derived {
-            DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
-            DerivedKey::Key(_) | DerivedKey::Nothing => return Self::Forward("bypass"),
-            DerivedKey::Unknown(name) => return Self::Refuse(name),
+            None => None,
+            Some(Ok(Some(key))) => Some(key),
+            Some(Ok(None)) => return Self::Forward("bypass"),
+            Some(Err(name)) => return Self::Refuse(name),
         };
-        let demand = shared.mode.demand(&parts.headers);
-        let is_personal = keyed.key.is_personal(&parts.headers, &keyed.credentials);
-        match Handling::of(parts, body, &demand) {
-            Handling::Cached | Handling::StoredOnly if is_personal => Self::Forward("bypass"),
-            Handling::Cached => Self::Cached(key, demand),
-            Handling::StoredOnly => Self::StoredOnly(key, demand),
-            Handling::Unsafe => {
-                let target = shared.target.target_of(parts);
-                Self::Unsafe(InvalidationTarget::Key { key, target })
-            }
-            Handling::Bypass(why) => Self::Forward(why),
+        let is_unsafe = parts.method != Method::CONNECT && !rules::is_safe(&parts.method);
+        let target = match key.is_none() || is_unsafe {
+            true => shared.parts.target.target_of(parts),
+            false => None,
+        };
+        if is_unsafe && (key.is_some() || target.is_some()) {
+            return Self::Unsafe(InvalidationTarget { key, target });
+        }
+        let Some(key) = key.or_else(|| target.map(|target| target.key())) else {
+            return Self::Forward("request");
+        };
+        let demand = shared.rules.demand(&parts.headers);
+        if let Some(why) = bypass_reason(shared, parts, body, &demand) {
+            return Self::Forward(why);
+        }
+        let is_whole = parts.method == Method::GET && !parts.headers.contains_key(header::RANGE);
+        match is_whole && !demand.only_if_cached {
+            true => Self::Cached(key, demand),
+            false => Self::StoredOnly(key, demand),
         }
     }
 }
 
+/// Why a request without effects goes past the cache, for the `fwd` parameter of `Cache-Status`.
+fn bypass_reason<B: Body>(
+    shared: &LayerState,
+    parts: &Parts,
+    body: &B,
+    demand: &Demand,
+) -> Option<&'static str> {
+    let headers = &parts.headers;
+    if ![Method::GET, Method::HEAD].contains(&parts.method) {
+        return Some("method");
+    }
+    let asks_for_another_protocol = headers.contains_key(header::UPGRADE);
+    if has_content(headers, body) || asks_for_another_protocol || rules::names_others(headers) {
+        return Some("bypass");
+    }
+    let has_precondition =
+        headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_UNMODIFIED_SINCE);
+    if demand.no_store || has_precondition {
+        return Some("request");
+    }
+    let credentials = &shared.rules.defaults.credentials;
+    let is_personal = |key: &RequestKey| key.is_personal(headers, credentials);
+    shared.rules.keyed.as_ref().is_some_and(|keyed| is_personal(&keyed.key)).then_some("bypass")
+}
+
+fn has_content<B: Body>(headers: &HeaderMap, body: &B) -> bool {
+    let length = headers.get(header::CONTENT_LENGTH);
+    headers.contains_key(header::TRANSFER_ENCODING)
+        || length.is_some_and(|length| length != "0")
+        || (length.is_none() && !body.is_end_stream() && body.size_hint().exact() != Some(0))
+}
+
 /// Answers a request that is no hit at once, and counts it.
-async fn answer<S, ReqB, B>(
+async fn answer<S: Origin<Q, B>, Q: RequestBody + Body, B: OriginBody>(
     fetch: OriginFetch<S>,
     mut parts: Parts,
-    body: ReqB,
+    body: Q,
     plan: Option<Plan>,
     record: RequestRecord,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Body + Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let shared = fetch.shared.clone();
-    let plan = match plan {
-        Some(plan) => plan,
-        None => {
-            let derived = match &*shared.mode {
-                Mode::Keyed(keyed) => keyed.key.extracted(&mut parts).await,
-                Mode::Stated(_) => DerivedKey::Nothing,
+) -> Response<CacheBody<B>> {
+    let shared = Arc::clone(&fetch.shared);
+    let plan = match (plan, &shared.rules.keyed) {
+        (Some(plan), _) => plan,
+        (None, keyed) => {
+            let derived = match keyed {
+                Some(keyed) => Some(keyed.key.extracted(&mut parts).await),
+                None => None,
             };
-            let plan = Plan::by_key(&shared, &mut parts, &body, derived);
+            let plan = Plan::of(&shared, &mut parts, &body, derived);
             if let Plan::Cached(key, demand) = &plan
                 && let Some(response) = exchange::cached_answer(&shared, &parts, key, demand)
             {
@@ -206,40 +220,63 @@ where
     shared.without_hidden(response)
 }
 
-async fn fulfil<S, ReqB, B>(
+async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     parts: Parts,
-    body: ReqB,
+    body: Q,
     plan: Plan,
     record: &RequestRecord,
-) -> Response<CacheBody<B>>
-where
-    S: Origin<ReqB, B>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let mode = Arc::clone(&fetch.shared.mode);
-    let cache_request = |parts, key, demand| CacheRequest::new(parts, key, demand, &mode);
+) -> Response<CacheBody<B>> {
     match plan {
         Plan::Cached(key, demand) => {
-            let exchange = Exchange::new(fetch, cache_request(parts, key, demand));
+            let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
+            let exchange = Exchange::new(fetch, cache_request);
             match exchange.fetch.shared.bypass(&exchange.cache_request) {
-                Some(permit) => bypass::serve_uncoalesced::<_, ReqB, _>(exchange, permit).await,
-                None => bypass::serve::<_, ReqB, _>(exchange, record).await,
+                Some(permit) => bypass::serve_uncoalesced::<_, Q, _>(exchange, permit).await,
+                None => bypass::serve::<_, Q, _>(exchange, record).await,
             }
         }
         Plan::StoredOnly(key, demand) => {
-            bypass::serve_stored(fetch, cache_request(parts, key, demand), body, record).await
+            let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
+            bypass::serve_stored(fetch, cache_request, body, record).await
         }
         Plan::Forward(why) => {
             let request = Request::from_parts(parts, body);
             bypass::forward(&fetch.shared.client, fetch.inner, request, why).await
         }
         Plan::Unsafe(target) => {
-            let OriginFetch { inner, shared } = fetch;
             let request = Request::from_parts(parts, body);
-            UnsafeRequest::new(inner, shared, request, target).await
+            unsafe_request::send(fetch, request, target).await
         }
         Plan::Refuse(name) => refusal::unknown(&name),
+    }
+}
+
+/// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
+///
+/// # Cancel safety
+/// Dropping it does not affect other callers: a load that it has started continues, unless the
+/// policy for abandoned loads says otherwise. A request that bypasses the cache is dropped with it,
+/// unless it has an unsafe method: that [is finished](super::guide::invalidation#exceptions) in the background.
+#[must_use = "futures do nothing unless polled"]
+pub struct HttpResponseFuture<B>(
+    /// The future of a response that is not in memory is boxed, since most requests are answered without.
+    Either<Ready<ServedResponse<B>>, BoxFuture<'static, ServedResponse<B>>>,
+);
+
+type ServedResponse<B> = Response<CacheBody<B>>;
+
+impl<B> Future for HttpResponseFuture<B> {
+    type Output = Result<Response<CacheBody<B>>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_unpin(cx).map(Ok)
+    }
+}
+
+/// Shows nothing of the request.
+impl<B> fmt::Debug for HttpResponseFuture<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpResponseFuture").finish_non_exhaustive()
     }
 }

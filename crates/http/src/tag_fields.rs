@@ -42,10 +42,9 @@ impl TagFields {
         let mut tags = self.surrogate_tags(response).unwrap_or_default();
         if self.follows_groups && response.contains_key(CACHE_GROUPS) {
             let groups = rules::listed(response, &CACHE_GROUPS).unwrap_or_else(unreadable);
-            let origin = target_of().map(|target| target.origin());
-            tags.extend(
-                origin.iter().flat_map(|origin| groups.iter().map(|group| origin.group(group))),
-            );
+            let target = target_of();
+            let groups_of = |target| groups.iter().map(move |group| Target::group(target, group));
+            tags.extend(target.iter().flat_map(groups_of));
         }
         tags
     }
@@ -61,13 +60,13 @@ impl TagFields {
         let Some(target) = target.filter(|_| self.follows_groups) else { return Vec::new() };
         let groups = rules::invalidated_groups(method, status, response);
         let groups = groups.unwrap_or_else(unreadable);
-        groups.iter().flat_map(|group| tags_of_group(target, group)).collect()
+        groups.iter().flat_map(|group| target.groups(group)).collect()
     }
 
     /// The tags of the surrogate keys of a message. `None` if it does not have the field.
     pub(super) fn surrogate_tags(&self, headers: &HeaderMap) -> Option<Vec<Tag>> {
         let name = self.surrogate_keys.as_ref().filter(|name| headers.contains_key(*name))?;
-        Some(rules::surrogate_keys(headers, name).map(tag_of_key).collect())
+        Some(rules::surrogate_keys(headers, name).map(surrogate_tag).collect())
     }
 
     /// The field that clients do not get.
@@ -90,19 +89,10 @@ fn unreadable() -> Vec<String> {
     Vec::new()
 }
 
-/// All tags of a group of the origin of a target.
-pub(super) fn tags_of_group(target: &Target, group: &str) -> Vec<Tag> {
-    target.possible_origins().iter().map(|origin| origin.group(group)).collect()
-}
-
-fn tag_of_key(key: &[u8]) -> Tag {
-    Tag::of("http-surrogate-key").with(key)
-}
-
 /// The tag of the responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), for a
 /// [`Handle`](bellwether::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
-pub fn surrogate_tag(key: &str) -> Tag {
-    tag_of_key(key.as_bytes())
+pub fn surrogate_tag(key: impl AsRef<[u8]>) -> Tag {
+    Tag::of("http-surrogate-key").with(key.as_ref())
 }
 
 /// The tags of a group (RFC 9875) of the origin of a URI, for a [`Handle`](bellwether::Handle):
@@ -112,5 +102,5 @@ pub fn surrogate_tag(key: &str) -> Tag {
 /// information has none.
 pub fn group_tags(origin: &Uri, group: &str) -> Vec<Tag> {
     let target = Target::of_uri(origin);
-    target.map(|target| tags_of_group(&target, group)).unwrap_or_default()
+    target.map(|target| target.groups(group)).unwrap_or_default()
 }

@@ -56,12 +56,17 @@ impl Target {
         Some(Self { scheme, authority, path_and_query })
     }
 
+    /// This target once per scheme that it may have.
+    fn by_scheme(&self) -> Vec<Self> {
+        match &self.scheme {
+            Some(_) => vec![self.clone()],
+            None => SCHEMES.map(|scheme| self.by(Some(scheme))).into(),
+        }
+    }
+
     /// The URI, once per scheme that it may have.
     pub(super) fn uris(&self) -> Vec<Uri> {
-        match &self.scheme {
-            Some(_) => vec![self.uri()],
-            None => SCHEMES.map(|scheme| self.by(Some(scheme)).uri()).into(),
-        }
+        self.by_scheme().iter().map(Self::uri).collect()
     }
 
     fn uri(&self) -> Uri {
@@ -81,25 +86,17 @@ impl Target {
         SCHEMES.into_iter().map(|scheme| self.by(Some(scheme)).key()).chain(unstated).collect()
     }
 
-    /// The origin of a response of this target.
-    pub(super) fn origin(&self) -> TargetOrigin {
-        TargetOrigin {
-            scheme: self.scheme.as_ref().map(|scheme| scheme.as_str().to_ascii_lowercase()),
-            authority: self.authority.as_ref().map(ToString::to_string),
-        }
+    /// The tag of a group of this origin.
+    pub(super) fn group(&self, name: &str) -> Tag {
+        let scheme = self.scheme.as_ref().map(|scheme| scheme.as_str().to_ascii_lowercase());
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        Tag::of("http-group").with(scheme.as_deref()).with(authority).with(name)
     }
 
-    /// The origins that responses of the origin of this target may have: if its scheme is known, also
-    /// the one without a scheme, and if not, those by either scheme.
-    pub(super) fn possible_origins(&self) -> Vec<TargetOrigin> {
-        let unstated = self.by(None).origin();
-        match self.scheme {
-            Some(_) => vec![self.origin(), unstated],
-            None => {
-                let by_either = SCHEMES.into_iter().map(|scheme| self.by(Some(scheme)).origin());
-                by_either.chain([unstated]).collect()
-            }
-        }
+    /// The tags of a group, once per origin that this target may be of: responses to requests that did
+    /// not state their scheme are stored without one.
+    pub(super) fn groups(&self, name: &str) -> Vec<Tag> {
+        self.by_scheme().iter().chain([&self.by(None)]).map(|target| target.group(name)).collect()
     }
 
     fn by(&self, scheme: Option<Scheme>) -> Self {
@@ -115,22 +112,6 @@ impl Target {
         let query = self.path_and_query.query();
         let key = Key::of("http").with(or_http(&self.scheme).as_str()).with(authority);
         within_bounds(key.with(path).with(query))
-    }
-}
-
-/// The origin of a target (RFC 9110, section 4.3.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TargetOrigin {
-    /// `None` if the request did not say, as over HTTP/1.1.
-    scheme: Option<String>,
-    authority: Option<String>,
-}
-
-impl TargetOrigin {
-    /// The tag of a group of this origin. Groups of the same name in two origins have two tags.
-    pub(super) fn group(&self, name: &str) -> Tag {
-        let Self { scheme, authority } = self;
-        Tag::of("http-group").with(scheme.as_deref()).with(authority.as_deref()).with(name)
     }
 }
 
@@ -183,7 +164,7 @@ impl fmt::Debug for TargetUri {
 pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
     let seen = parts.uri.path_and_query().cloned()?;
     #[cfg(feature = "axum")]
-    let seen = super::nested::with_prefix(parts, seen)?;
+    let seen = super::router::with_prefix(parts, seen)?;
     Some(seen)
 }
 
@@ -214,12 +195,7 @@ fn stated_by(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
 /// stands for one that is uncertain, the inner one for a request that states none.
 pub(super) fn host_of(parts: &Parts) -> Option<Option<Authority>> {
     let (_, authority) = certain_of(parts)?;
-    authority.map(|host| host_of_authority(host.as_str()).ok_or(())).transpose().ok()
-}
-
-/// The host that an authority names, as in [`host_of`].
-pub(super) fn host_of_authority(authority: &str) -> Option<Authority> {
-    normal(authority, None).ok()
+    authority.map(|host| normal(host.as_str(), None)).transpose().ok()
 }
 
 /// The URI of a request, or the original one if only that has an authority: middleware that
@@ -227,7 +203,7 @@ pub(super) fn host_of_authority(authority: &str) -> Option<Authority> {
 fn with_authority(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if parts.uri.authority().is_none()
-        && let Some(uri) = super::nested::original_uri(&parts.extensions)
+        && let Some(uri) = super::router::original_uri(&parts.extensions)
     {
         return uri;
     }
@@ -312,7 +288,7 @@ mod tests {
     #[test]
     fn an_origin_is_known_by_its_scheme_and_by_a_request_that_states_none() {
         let target = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap();
-        let meets = |one: &Target, other: &Target| one.possible_origins().contains(&other.origin());
+        let meets = |one: &Target, other: &Target| one.groups("a").contains(&other.group("a"));
         let [http, https, unstated] = ["http://a:80/x", "https://A:443/y", "a"].map(target);
         assert!(meets(&http, &http) && meets(&https, &https) && meets(&unstated, &unstated));
         assert!(meets(&http, &unstated) && meets(&https, &unstated));

@@ -65,7 +65,7 @@ impl Variants {
         life: Duration,
     ) -> Option<Key> {
         let now = Instant::now();
-        self.table().add(vary_index.nonce(), target, key, now + life.min(A_YEAR), now)
+        self.table().add(vary_index.nonce, target, key, now + life.min(A_YEAR), now)
     }
 
     /// Counts a use of a variant. A hit never waits: while another thread holds the table, the use

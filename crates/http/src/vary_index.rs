@@ -2,16 +2,13 @@
 //! from before an expiry.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::{BoxError, EncodeBuffer, Key, Lifetimes, StaleReason};
-use bellwether_body::BufferedResponse;
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
 
-use super::note::{Note, millis, since_epoch};
-use super::rules;
+use super::rules::{self, Consent, StaleWindows};
 
 /// How a request selects one of the stored variants of its target.
 ///
@@ -23,7 +20,7 @@ pub(super) struct VaryIndex {
     /// The selecting header fields, sorted and in lower case.
     names: Vec<String>,
     /// Part of the keys of its variants. With a new nonce, the old variants are not found.
-    nonce: [u8; 16],
+    pub(super) nonce: [u8; 16],
     /// How long it is stored, in milliseconds.
     life: u64,
     /// The last expiries of its variants: their times, in milliseconds since the Unix epoch. Each is
@@ -44,11 +41,6 @@ impl VaryIndex {
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
         Self { names, nonce, life: millis(life.max(A_DAY)), expiries: vec![last_expiry] }
-    }
-
-    /// Distinguishes the keys of its variants from those of any other `Vary` index.
-    pub(super) fn nonce(&self) -> [u8; 16] {
-        self.nonce
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
@@ -143,14 +135,8 @@ impl VaryIndex {
     /// Encodes it, as a response without content.
     pub(super) fn encode(&self, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         room.write_all(&[Self::FIRST_BYTE])?;
-        let index = BufferedResponse {
-            status: StatusCode::OK,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            trailers: None,
-            note: self.clone(),
-        };
-        index.encode(room)
+        postcard::to_io(self, &mut *room)?;
+        Ok(())
     }
 
     /// Decodes what [`encode`](Self::encode) wrote.
@@ -158,7 +144,7 @@ impl VaryIndex {
         let Some((&Self::FIRST_BYTE, rest)) = bytes.split_first() else {
             return Err("no Vary index".into());
         };
-        let BufferedResponse { note: index, .. } = BufferedResponse::<Self>::decode(rest)?;
+        let index: Self = postcard::from_bytes(rest)?;
         if index.names.len() > MOST_NAMES {
             return Err("a Vary index with more names than are stored".into());
         }
@@ -184,6 +170,78 @@ const LONGEST_LEAD: u64 = 60 * 60 * 1_000;
 
 /// How long expiries count together, in milliseconds.
 const A_BURST: u64 = 1_000;
+
+/// What is stored beside a response, to compute its age and freshness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// When it was received, in milliseconds since the Unix epoch.
+    received: u64,
+    /// Its age when it was received, in milliseconds.
+    age: u64,
+    /// How much longer it was fresh when it was received, in milliseconds.
+    fresh: u64,
+    /// How explicitly the response permits sharing.
+    pub(super) consent: Consent,
+    /// For a variant: the last expiry of the variants of its target when it was loaded. Otherwise 0.
+    pub(super) last_expiry: u64,
+    /// Its stale windows, in milliseconds.
+    while_revalidate: u64,
+    if_error: u64,
+}
+
+impl Note {
+    /// `age` and `fresh` are those when it was received.
+    pub(super) fn new(
+        received: SystemTime,
+        (age, fresh): (Duration, Duration),
+        consent: Consent,
+        last_expiry: u64,
+        stale: StaleWindows,
+    ) -> Self {
+        Self {
+            received: since_epoch(received),
+            age: millis(age),
+            fresh: millis(fresh),
+            consent,
+            last_expiry,
+            while_revalidate: millis(stale.while_revalidate),
+            if_error: millis(stale.if_error),
+        }
+    }
+
+    /// The stale windows that it had when it was received.
+    pub(super) fn windows(&self) -> Lifetimes {
+        Lifetimes::NONE
+            .stale_while_revalidate(Duration::from_millis(self.while_revalidate))
+            .stale_if_error(Duration::from_millis(self.if_error))
+    }
+
+    /// The age of the response. If the clock was set back, it is the age on arrival.
+    pub(super) fn age(&self) -> Duration {
+        Duration::from_millis(self.age).saturating_add(since(self.received))
+    }
+
+    /// How much longer it is fresh, by the freshness lifetime that it had on arrival.
+    pub(super) fn fresh_for(&self) -> Option<Duration> {
+        Duration::from_millis(self.fresh).checked_sub(since(self.received))
+    }
+}
+
+/// A time, in milliseconds since the Unix epoch.
+fn since_epoch(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// How long ago a time was, given in milliseconds since the Unix epoch. Zero if the clock was set
+/// back.
+fn since(then: u64) -> Duration {
+    let then = UNIX_EPOCH.checked_add(Duration::from_millis(then));
+    then.and_then(|then| SystemTime::now().duration_since(then).ok()).unwrap_or_default()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,7 @@ use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
+use super::shared_connection::{connect_time, share_time};
 use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;

@@ -143,8 +143,7 @@ impl RedisClientOptions {
     /// # Errors
     /// If it is not from 1 ms to 60 s.
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = within("timeout of the store", timeout, least, most)?;
+        let timeout = within("timeout of the store", timeout, SHORTEST, LONGEST)?;
         Ok(Self { timeout, ..self })
     }
 
@@ -161,7 +160,7 @@ impl RedisClientOptions {
     /// If it is not from 1 ms to 60 s.
     pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let setting = "time for connecting of the store";
-        let connect_timeout = within(setting, timeout, least, most)?;
+        let connect_timeout = within(setting, timeout, SHORTEST, LONGEST)?;
         Ok(Self { connect_timeout, ..self })
     }
 
@@ -250,15 +249,6 @@ impl RedisClientOptions {
         let pause = self.probe_every.mul_f64(0.8 + 0.4 * jitter);
         BreakerRules { after: self.down_after, pause, longest: self.timeout }
     }
-}
-
-/// A number from 1 to `most`.
-fn within(setting: &'static str, number: u32, most: u32) -> Result<u32, ConfigError> {
-    if (1..=most).contains(&number) {
-        return Ok(number);
-    }
-    let [given, most] = [number as usize, most as usize];
-    Err(ConfigError::Number { setting, given, least: 1, most })
 }
 
 /// Shows the address of the server, but neither user nor password.

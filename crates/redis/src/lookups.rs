@@ -327,7 +327,7 @@ impl LookupBatch {
 impl ReadName {
     fn name(&self, client: &RedisClient) -> Vec<u8> {
         match self.is_tag {
-            true => client.tag_name(&self.digest),
+            true => client.unwatched_name("tag", &self.digest),
             false => client.name(&self.digest, ""),
         }
     }

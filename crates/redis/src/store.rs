@@ -66,7 +66,7 @@ impl StoreParts {
             reads_clock: true,
             owners: Some(owners),
         };
-        let client = RedisClient::with(options.client, setup);
+        let client = RedisClient::new(options.client, setup);
         let lookups = Arc::new(Lookups::new(client.clone(), near.is_some()));
         let outbox = Outbox::new(client.clone(), ledger);
         let tags = TagReader {

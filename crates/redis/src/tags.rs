@@ -72,7 +72,8 @@ impl TagReader {
         let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
         let groups = self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot());
         let request = |SlotGroup { slot, items: tags }: &SlotGroup<&Digest>| {
-            let names: Vec<_> = tags.iter().map(|tag| self.client.tag_name(tag)).collect();
+            let names: Vec<_> =
+                tags.iter().map(|tag| self.client.unwatched_name("tag", tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
             RedisRequest::script(StoreScript::TouchTags.get(), names, args, TOUCHING).in_slot(*slot)
         };

@@ -3,15 +3,13 @@
 use std::fmt;
 
 use bellwether_body::UnfinishedReason;
-use http::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE, TRANSFER_ENCODING,
-};
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, EXPIRES, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde::Serialize;
 
-use super::ages::Times;
-use super::consent::{Consent, Credentials};
-use super::directives::Directives;
-use super::terms::{Defaults, Terms, terms};
+use super::dates::Times;
+use super::lists::Directives;
+use super::terms::{Consent, Credentials, Defaults, Terms, terms};
 use super::vary::nominated;
 
 /// Statuses that are never stored: responses to a condition or a range, and those that RFC 6585
@@ -40,12 +38,9 @@ pub(crate) enum Storing {
 }
 
 /// Why a response is not stored for all callers. `Display` gives the word, for `Cache-Status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum PrivateReason {
-    /// The request has content, which is not part of the key.
-    RequestContent,
-    /// The request says `no-store`.
-    RequestNoStore,
     /// The request has credentials, and the response does not permit sharing.
     Authorization,
     /// The request has a cookie, and the response does not permit sharing.
@@ -87,9 +82,7 @@ pub(crate) fn storing(
     defaults: &Defaults,
 ) -> Storing {
     let directives = Directives::of_response(response, defaults.follows_cdn);
-    let why = forbidden_to_others(request, status, response, &directives)
-        .or_else(|| defaults.forbidden_by(request));
-    if let Some(why) = why {
+    if let Some(why) = forbidden_to_others(status, response, &directives) {
         return Storing::Private(why);
     }
     let vary = nominated(response, &defaults.credentials);
@@ -123,13 +116,12 @@ pub(crate) fn storing(
 /// The request header fields by which a response varies, if it may be shared at all. Its lifetime and
 /// the credentials of the request are not considered here.
 pub(crate) fn for_others(
-    request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
     credentials: &Credentials,
 ) -> Result<Vec<HeaderName>, PrivateReason> {
     let directives = Directives::of_response(response, false);
-    let why = forbidden_to_others(request, status, response, &directives);
+    let why = forbidden_to_others(status, response, &directives);
     why.map_or_else(|| nominated(response, credentials).ok_or(PrivateReason::Vary), Err)
 }
 
@@ -138,33 +130,8 @@ pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
     Directives::of_response(response, false).has_for_all_fields("no-cache")
 }
 
+/// Why a response must not be given to others, whatever its lifetime and the credentials of its request.
 fn forbidden_to_others(
-    request: &HeaderMap,
-    status: StatusCode,
-    response: &HeaderMap,
-    directives: &Directives,
-) -> Option<PrivateReason> {
-    if has_content(request) {
-        return Some(PrivateReason::RequestContent);
-    }
-    forbidden_by_response(status, response, directives)
-}
-
-impl Defaults {
-    /// Why a request forbids that its response is stored.
-    fn forbidden_by(&self, request: &HeaderMap) -> Option<PrivateReason> {
-        let is_heard = !self.ignores_request_cache_control;
-        let forbids = is_heard && Directives::of(request).has("no-store");
-        forbids.then_some(PrivateReason::RequestNoStore)
-    }
-}
-
-fn has_content(request: &HeaderMap) -> bool {
-    let length = request.get(CONTENT_LENGTH);
-    request.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
-}
-
-fn forbidden_by_response(
     status: StatusCode,
     response: &HeaderMap,
     directives: &Directives,
@@ -232,31 +199,13 @@ impl From<UnfinishedReason> for PrivateReason {
 
 impl fmt::Display for PrivateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RequestContent => "request-content",
-            Self::RequestNoStore => "request-no-store",
-            Self::Authorization => "authorization",
-            Self::Cookie => "cookie",
-            Self::Status => "status",
-            Self::Partial => "partial",
-            Self::NoStore => "no-store",
-            Self::NoCache => "no-cache",
-            Self::Private => "private",
-            Self::SetCookie => "set-cookie",
-            Self::Vary => "vary",
-            Self::NotFresh => "not-fresh",
-            Self::TooLarge => "too-large",
-            Self::TooSlow => "too-slow",
-            Self::OverBudget => "over-budget",
-            Self::Stream => "stream",
-            Self::NotShared => "not-shared",
-        })
+        self.serialize(f)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{at_once, headers, read};
+    use super::super::tests::samples::{at_once, headers, read};
     use super::*;
 
     fn decide(request: &'static str, response: &'static str) -> Storing {
@@ -331,16 +280,6 @@ mod tests {
             let kept = decide("", format!("etag: \"a\"\ncache-control: {says}").leak());
             assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
         }
-    }
-
-    #[test]
-    fn what_a_request_has_or_wants_makes_its_answer_private() {
-        const FRESH: &str = "cache-control: max-age=3600";
-        assert_private("cache-control: No-Store", FRESH, PrivateReason::RequestNoStore);
-        assert_private("content-length: 5", FRESH, PrivateReason::RequestContent);
-        assert_private("transfer-encoding: chunked", FRESH, PrivateReason::RequestContent);
-        let kept = decide("content-length: 0\ncookie: a=b", FRESH);
-        assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
     }
 
     #[test]

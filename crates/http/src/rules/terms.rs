@@ -1,15 +1,17 @@
-//! For how long a response is of use, and whether it may be shared (RFC 9111, section 4.2, and RFC
-//! 5861).
+//! For how long a response is of use (RFC 9111, section 4.2, and RFC 5861), how explicitly it permits
+//! sharing, and what a request demands of a stored one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Lifetimes;
+use http::header::{AUTHORIZATION, COOKIE, PRAGMA, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, StatusCode};
+use serde::{Deserialize, Serialize};
 
-use super::ages::{self, Times};
-use super::consent::{Consent, Credentials};
-use super::directives::Directives;
-use super::validation::has_validator;
+use super::conditions::has_validator;
+use super::dates::{self, Times};
+use super::lists::{Directives, members};
 
 /// How long a stale response is stored for validation: a day.
 const KEPT_FOR_VALIDATION: Duration = Duration::from_secs(86_400);
@@ -103,8 +105,8 @@ pub(super) fn terms(
     defaults: &Defaults,
 ) -> Terms {
     let always_validate = directives.has_for_all_fields("no-cache");
-    let age = ages::on_arrival(response, times);
-    let stated = ages::explicit(directives, response, times);
+    let age = dates::on_arrival(response, times);
+    let stated = dates::explicit(directives, response, times);
     let lifetime = stated.or_else(|| unstated(status, response, directives, times, defaults));
     let lifetime = lifetime.filter(|_| !always_validate).unwrap_or_default();
     let stale = stale_windows(directives, lifetime, age, defaults.stale);
@@ -127,7 +129,7 @@ fn unstated(
     defaults: &Defaults,
 ) -> Option<Duration> {
     let is_cacheable = HEURISTICALLY_CACHEABLE.contains(&status.as_u16());
-    ages::guessed(response, times)
+    dates::guessed(response, times)
         .filter(|_| is_cacheable || directives.has("public"))
         .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
 }
@@ -146,25 +148,146 @@ fn stale_windows(
     }
     // It may have become stale before it arrived.
     let overdue = age.saturating_sub(lifetime);
-    let window = |name, default: Duration| {
+    let window = |stated: Option<Duration>, default| {
         let default = if lifetime.is_zero() { Duration::ZERO } else { default };
-        directives.seconds(name).unwrap_or(default).saturating_sub(overdue)
+        stated.unwrap_or(default).saturating_sub(overdue)
     };
+    let stated = |name| directives.seconds(name);
     StaleWindows {
-        while_revalidate: window("stale-while-revalidate", defaults.while_revalidate),
-        if_error: window("stale-if-error", defaults.if_error),
-        if_disconnected: if lifetime.is_zero() {
-            Duration::ZERO
-        } else {
-            defaults.if_disconnected.saturating_sub(overdue)
-        },
+        while_revalidate: window(stated("stale-while-revalidate"), defaults.while_revalidate),
+        if_error: window(stated("stale-if-error"), defaults.if_error),
+        if_disconnected: window(None, defaults.if_disconnected),
+    }
+}
+
+/// How explicitly a response permits sharing, from the least to the most.
+///
+/// RFC 9111 demands permission for responses to requests with `Authorization` (section 3.5). Other
+/// credentials and cookies identify their sender as well, so requests with one demand it too: a guessed
+/// lifetime does not suffice for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Consent {
+    /// It states nothing. Its freshness lifetime was guessed, or stated by the program.
+    #[default]
+    Unsaid,
+    /// It states a freshness lifetime, and does not say `private`.
+    Timed,
+    /// It says `public` or `s-maxage`.
+    Public,
+}
+
+impl Consent {
+    /// The consent of a response. `is_timed`: it states a freshness lifetime.
+    pub(super) fn of(directives: &Directives, is_timed: bool) -> Self {
+        if ["public", "s-maxage"].iter().any(|name| directives.has(name)) {
+            return Self::Public;
+        }
+        if is_timed { Self::Timed } else { Self::Unsaid }
+    }
+
+    /// The consent that a response needs to be shared with a request.
+    pub(crate) fn needed_by(
+        request: &HeaderMap,
+        credentials: &Credentials,
+        needs_public: bool,
+    ) -> Self {
+        match credentials.are_in(request) {
+            false => Self::Unsaid,
+            true if needs_public && request.contains_key(COOKIE) => Self::Public,
+            true => Self::Timed,
+        }
+    }
+}
+
+/// Which request header fields are credentials.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials(Arc<[HeaderName]>);
+
+impl Credentials {
+    /// These and others.
+    pub(crate) fn with(&self, others: impl IntoIterator<Item = HeaderName>) -> Self {
+        Self(self.0.iter().cloned().chain(others).collect())
+    }
+
+    /// Whether a request has any.
+    pub(crate) fn are_in(&self, request: &HeaderMap) -> bool {
+        self.are_besides(&[], request)
+    }
+
+    /// Whether a request header field is one.
+    pub(super) fn contain(&self, name: &HeaderName) -> bool {
+        self.0.contains(name)
+    }
+
+    /// Whether a request has any besides cookies.
+    pub(super) fn authorize(&self, request: &HeaderMap) -> bool {
+        self.are_besides(&[COOKIE], request)
+    }
+
+    /// Whether a request has any besides these fields.
+    pub(crate) fn are_besides(&self, known: &[HeaderName], request: &HeaderMap) -> bool {
+        self.0.iter().any(|name| request.contains_key(name) && !known.contains(name))
+    }
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        let [key, token] = ["x-api-key", "x-auth-token"].map(HeaderName::from_static);
+        Self(Arc::new([AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE, key, token]))
+    }
+}
+
+/// What a request demands of a stored response (RFC 9111, section 5.2.1). `max-stale` is ignored: a
+/// caller gets no stale response only because it would accept one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    pub(crate) no_store: bool,
+    pub(crate) no_cache: bool,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) min_fresh: Option<Duration>,
+    pub(crate) only_if_cached: bool,
+    /// The consent that a response needs if it was loaded for another request.
+    pub(crate) consent: Consent,
+}
+
+impl Demand {
+    /// Reads `Cache-Control`, and `Pragma` if there is none.
+    pub(crate) fn of(headers: &HeaderMap, defaults: &Defaults) -> Self {
+        let consent = Consent::needed_by(headers, &defaults.credentials, defaults.needs_public);
+        if defaults.ignores_request_cache_control {
+            return Self { consent, ..Self::default() };
+        }
+        let directives = Directives::of(headers);
+        let is_no_cache = |member: &[u8]| member.eq_ignore_ascii_case(b"no-cache");
+        let pragma = || directives.is_empty() && members(headers, &PRAGMA).any(is_no_cache);
+        Self {
+            consent,
+            no_store: directives.has("no-store"),
+            no_cache: directives.has("no-cache") || pragma(),
+            max_age: directives.seconds("max-age"),
+            min_fresh: directives.seconds("min-fresh"),
+            only_if_cached: directives.has("only-if-cached"),
+        }
+    }
+
+    /// Whether a response that was loaded for another request may be shared with this one.
+    pub(crate) fn may_share(&self, consent: Consent) -> bool {
+        consent >= self.consent
+    }
+
+    /// Whether a response of this age suffices that stays fresh for `fresh_for`, if that is known.
+    pub(crate) fn accepts(&self, age: Duration, fresh_for: Option<Duration>) -> bool {
+        let is_young = self.max_age.is_none_or(|most| age <= most);
+        let is_fresh =
+            self.min_fresh.is_none_or(|least| fresh_for.is_some_and(|left| left >= least));
+        !self.no_cache && is_young && is_fresh
     }
 }
 
 #[cfg(test)]
-mod tests {
+mod tests_of_terms {
 
-    use super::super::samples::{at_once, headers, now, read};
+    use super::super::tests::samples::{at_once, headers, now, read};
     use super::super::{PrivateReason, Storing, storing};
     use super::*;
 
@@ -259,6 +382,87 @@ mod tests {
         for forbids in ["must-revalidate", "proxy-revalidate", "s-maxage=2"] {
             let says = format!("cache-control: max-age=2, stale-if-error=60, {forbids}").leak();
             assert_eq!(stale(says, &defaults), (0, 0), "{forbids}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests_of_demand {
+    use http::HeaderName;
+
+    use super::super::terms::Credentials;
+    use super::super::tests::samples::headers;
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn of(line: &str) -> Demand {
+        Demand::of(&headers(&[("cache-control", line)]), &Defaults::default())
+    }
+
+    #[test]
+    fn pragma_counts_only_without_cache_control() {
+        let pragma = Demand::of(&headers(&[("pragma", "foo, No-Cache")]), &Defaults::default());
+        assert!(pragma.no_cache);
+        assert!(
+            !Demand::of(&headers(&[("pragma", "unrecognised-extension")]), &Defaults::default())
+                .no_cache
+        );
+        let both = headers(&[("pragma", "no-cache"), ("cache-control", "max-age=5")]);
+        assert!(!Demand::of(&both, &Defaults::default()).no_cache);
+    }
+
+    #[test]
+    fn what_a_request_does_not_ask_for_it_does_not_demand() {
+        assert_eq!(Demand::of(&headers(&[]), &Defaults::default()), Demand::default());
+        assert_eq!(of("max-stale=1000"), Demand::default());
+        assert!(of("max-stale=1000").accepts(seconds(1_000_000), None));
+    }
+
+    #[test]
+    fn credentials_of_any_kind_demand_a_stated_lifetime() {
+        let credentials = Credentials::default().with([HeaderName::from_static("x-user")]);
+        for (needs_public, with_cookie) in [(false, Consent::Timed), (true, Consent::Public)] {
+            let defaults =
+                Defaults { needs_public, credentials: credentials.clone(), ..Defaults::default() };
+            let demanded = |name| Demand::of(&headers(&[(name, "a=b")]), &defaults).consent;
+            for name in ["authorization", "proxy-authorization", "x-api-key", "x-user"] {
+                assert_eq!(demanded(name), Consent::Timed, "{name}");
+            }
+            assert_eq!(demanded("cookie"), with_cookie);
+            assert_eq!(demanded("accept"), Consent::Unsaid);
+        }
+    }
+
+    #[test]
+    fn all_directives_are_read() {
+        let demand = of("no-store, no-cache, max-age=1, min-fresh=2, only-if-cached");
+        let expected = Demand {
+            no_store: true,
+            no_cache: true,
+            max_age: Some(seconds(1)),
+            min_fresh: Some(seconds(2)),
+            only_if_cached: true,
+            ..Demand::default()
+        };
+        assert_eq!(demand, expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_old_or_not_fresh_for_long_enough_will_not_do() {
+        for (line, age, fresh_for, will_do) in [
+            ("max-age=600", 600, Some(1), true),
+            ("max-age=600", 601, Some(1), false),
+            ("max-age=nonsense", 1, Some(1), false),
+            ("min-fresh=10", 0, Some(10), true),
+            ("min-fresh=10", 0, Some(9), false),
+            ("min-fresh=10", 0, None, false),
+            ("no-cache", 0, Some(10), false),
+        ] {
+            let accepts = of(line).accepts(seconds(age), fresh_for.map(seconds));
+            assert_eq!(accepts, will_do, "{line} {age} {fresh_for:?}");
         }
     }
 }

@@ -3,8 +3,8 @@
 use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
 use http::{HeaderMap, HeaderName};
 
-use super::consent::Credentials;
 use super::lists::{elements, members};
+use super::terms::Credentials;
 
 /// How many fields `Vary` may name: more than any origin has a use for.
 const MOST_NAMES: usize = 16;
@@ -19,12 +19,17 @@ pub(super) fn nominated(
     response: &HeaderMap,
     credentials: &Credentials,
 ) -> Option<Vec<HeaderName>> {
-    let names = members(response, &VARY).map(HeaderName::from_bytes);
-    let mut names = names.collect::<Result<Vec<_>, _>>().ok()?;
+    let mut names = vary(response)?;
     names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     names.dedup();
-    let is_shared = names.iter().all(|name| !credentials.contain(name) && name != "*");
+    let is_shared = names.iter().all(|name| !credentials.contain(name));
     (is_shared && names.len() <= MOST_NAMES).then_some(names)
+}
+
+/// The fields that `Vary` names. `None` if it names `*`, or cannot be read.
+pub(crate) fn vary(response: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let names = members(response, &VARY).map(|name| HeaderName::from_bytes(name).ok());
+    names.map(|name| name.filter(|name| name != "*")).collect()
 }
 
 /// The normalized values of a request's selecting header fields. Requests with equal values select
@@ -49,7 +54,7 @@ fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::read;
+    use super::super::tests::samples::read;
     use super::*;
 
     fn names(vary: &'static str) -> Option<Vec<HeaderName>> {

@@ -94,7 +94,7 @@ async fn a_group_that_expires_over_a_time_is_stale_when_that_has_passed() {
     ];
     get(&cache, &fields).await;
     let spread = Duration::from_secs(60);
-    layer.handle().expire_group(&uri(), "a").spread(spread).await.unwrap();
+    layer.handle().expire_group(&uri(), "a", spread).await.unwrap();
     pass(61).await;
     assert!(says(&get(&cache, &fields).await, "detail=revalidating"));
 }
@@ -136,7 +136,7 @@ async fn the_error_of_a_uri_or_of_a_group_is_kept_only_if_all_that_failed_are() 
         server.kill();
         let errors = [
             handles[0].invalidate_group(&uri(), "a").await.unwrap_err(),
-            handles[1].expire_group(&uri(), "a").await.unwrap_err(),
+            handles[1].expire_group(&uri(), "a", Duration::ZERO).await.unwrap_err(),
             handles[2].invalidate(&uri()).await.unwrap_err(),
             handles[3].expire(&uri()).await.unwrap_err(),
         ];

@@ -12,7 +12,7 @@ use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::PATIENCE;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use http::Uri;
+use http::Request;
 use tokio::time::{sleep, timeout};
 
 use crate::origin::{
@@ -24,7 +24,7 @@ const GERMAN: (&str, &str) = ("accept-language", "de");
 const ENGLISH: (&str, &str) = ("accept-language", "en");
 
 fn key(path: &'static str) -> Key {
-    RequestKey::path().at(&Uri::from_static(path)).unwrap().key()
+    RequestKey::path().of(Request::get(path).body(()).unwrap()).unwrap()
 }
 
 fn item() -> Key {

@@ -172,7 +172,7 @@ async fn an_expired_group_makes_the_variants_in_it_stale() {
     let origin = Origin::echoing();
     let cache = with_variants(&layer, &origin, &[WINDOW, group]).await;
     let before = origin.asked().to_string();
-    layer.handle().expire_group(&uri(), "a").await.unwrap();
+    layer.handle().expire_group(&uri(), "a", Duration::ZERO).await.unwrap();
     for language in [GERMAN, ENGLISH] {
         let fields = [VARY, WINDOW, group, language];
         let answer = get(&cache, &fields).await;

@@ -6,7 +6,7 @@ use bellwether::MemoryStore;
 use bellwether::store::Store;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_test::faulty::FaultyStore;
-use http::Uri;
+use http::Request;
 use tokio::time::sleep;
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, page, text};
@@ -20,7 +20,7 @@ fn layer(store: impl Store) -> HttpCacheLayer<KeyedRules> {
 }
 
 async fn expire(layer: &HttpCacheLayer<KeyedRules>) {
-    let item = RequestKey::path().at(&Uri::from_static("/item")).unwrap().key();
+    let item = RequestKey::path().of(Request::get("/item").body(()).unwrap()).unwrap();
     assert!(layer.handle().expire(&item).await.unwrap());
 }
 

@@ -1,6 +1,7 @@
 //! `Cache-Groups` and `Cache-Group-Invalidation` (RFC 9875).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether_http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey, group_tags};
@@ -219,11 +220,15 @@ async fn an_expired_group_is_served_stale_while_it_is_loaded_again() {
         let asked = async || ask(&cache, "GET", uri, &fields).await;
         asked().await;
         let before = text(asked().await).await;
-        layer.handle().expire_group(&self::uri("http://shop"), "scripts").await.unwrap();
+        layer
+            .handle()
+            .expire_group(&self::uri("http://shop"), "scripts", Duration::ZERO)
+            .await
+            .unwrap();
         let answer = asked().await;
         assert!(says(&answer, "detail=revalidating"), "{}", field(&answer, "cache-status"));
         assert_eq!(text(answer).await, before);
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         let answer = asked().await;
         assert!(is_hit(&answer));
         assert_ne!(text(answer).await, before);
@@ -278,7 +283,7 @@ async fn groups_can_be_ignored() {
 #[tokio::test(start_paused = true)]
 async fn groups_hold_under_keys_of_the_program_too() {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let layer = layer.ttl(std::time::Duration::from_secs(60));
+    let layer = layer.ttl(Duration::from_secs(60));
     let cache = cached(&layer, &Origin::echoing());
     let asked = async || is_hit(&ask(&cache, "GET", "http://shop/a.js", SCRIPTS).await);
     assert!(!asked().await && asked().await);

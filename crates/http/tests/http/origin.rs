@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bellwether::MemoryStore;
 use bellwether_body::CacheBody;
-use bellwether_http::{CachingRules, HttpCache, HttpCacheLayer};
+use bellwether_http::{HttpCache, HttpCacheLayer};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::BoxFuture;
@@ -139,10 +139,7 @@ pub(crate) async fn patient_redis() -> (RedisServer, RedisStore) {
     (server, options.connect().await.unwrap())
 }
 
-pub(crate) fn cached<R: CachingRules>(
-    layer: &HttpCacheLayer<R>,
-    origin: &Origin,
-) -> HttpCache<Origin> {
+pub(crate) fn cached<R>(layer: &HttpCacheLayer<R>, origin: &Origin) -> HttpCache<Origin> {
     layer.layer(origin.clone())
 }
 

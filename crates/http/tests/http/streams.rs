@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether_http::{CachingRules, HttpCacheLayer, RequestKey};
+use bellwether_http::{HttpCacheLayer, RequestKey};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
@@ -132,7 +132,7 @@ async fn first_frame(mut answer: Answer) -> Bytes {
 
 /// Three rounds of concurrent callers. Each gets its first frame within the bound, and within an
 /// eighth of it after the first round.
-async fn first_frames<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields) {
+async fn first_frames<R>(layer: &HttpCacheLayer<R>, fields: Fields) {
     let origin = endless(fields);
     let cache = cached(layer, &origin);
     let began = Instant::now();
@@ -225,7 +225,7 @@ async fn the_first_byte_of_what_will_not_be_stored_does_not_wait() {
     at_once(&small(), &[("cache-control", "max-age=60"), ("content-length", "1001")]).await;
 }
 
-async fn at_once<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields) {
+async fn at_once<R>(layer: &HttpCacheLayer<R>, fields: Fields) {
     let cache = cached(layer, &endless(fields));
     let began = Instant::now();
     let frames = join_all((0..10).map(async |_| first_frame(get(&cache, &[]).await).await)).await;

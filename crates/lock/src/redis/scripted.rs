@@ -9,8 +9,10 @@ use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::Batches;
 use super::{millis, prove, prove_single, reply, token};
-use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request, Watchers};
-use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use crate::{Attempt, Claim, LocalQueues, Lock, LockError, Released, Renew, Request};
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisRequest, RedisScript, RedisValue, Tracking,
+};
 
 /// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {

@@ -124,7 +124,11 @@ impl Outbox {
             }
             ChangeTarget::Tag(tag) => {
                 args.extend([scripts::random_bytes(1), number(millis(over).min(LONGEST_MS))]);
-                (StoreScript::ChangeTag, vec![self.client.tag_name(tag)], "changing a tag")
+                (
+                    StoreScript::ChangeTag,
+                    vec![self.client.unwatched_name("tag", tag)],
+                    "changing a tag",
+                )
             }
         };
         let request = RedisRequest::script(script.get(), names, args, doing);

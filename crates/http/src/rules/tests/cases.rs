@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 
+use super::super::{Defaults, Storing, storing};
 use super::samples::{at_once, headers, read};
-use super::{Defaults, Storing, storing};
 
 /// How long the tests of that suite pause.
 const PAUSE: Duration = Duration::from_secs(3);

@@ -1,0 +1,4 @@
+//! Tests of the rules together, and messages for the tests of each.
+
+mod cases;
+pub(super) mod samples;
