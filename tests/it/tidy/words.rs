@@ -10,8 +10,8 @@ const FORBIDDEN: [&str; 8] =
     ["who", "whom", "whoever", "nobody", "somebody", "anybody", "everybody", "anew"];
 
 /// The folders whose sources are checked.
-const FOLDERS: [&str; 7] =
-    ["src", "crates", "examples", "benches", "observability", "tests", "scripts"];
+const FOLDERS: [&str; 8] =
+    ["src", "crates", "docs", "examples", "benches", "observability", "tests", "scripts"];
 
 /// Folders that hold no text of this repository.
 const SKIPPED: [&str; 3] = ["target", "node_modules", ".git"];
