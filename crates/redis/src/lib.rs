@@ -19,7 +19,6 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `metrics` | no | `metrics`: the statistics of stores for a recorder of the `metrics` facade |
 //! | `cluster` | no | `redis-cluster://`: a Redis Cluster |
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
@@ -100,15 +99,14 @@ use bellwether::{Key, StoreError, Tag, Tags};
 /// `~bw:* &bw:* +mget +get +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +subscribe +publish`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `&bw:* +subscribe +publish`, waiters poll. A near cache needs
-/// `+client|tracking` as well, a cluster
-/// `+cluster|slots +asking` as well, Sentinel `+role`, and a database other than 0
-/// `+select`.
+/// `+client|tracking` as well, a cluster `+cluster|slots +asking`, Sentinel `+role`, and a database other
+/// than 0 `+select`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
-/// rarely two; with [tags](bellwether::Tag), the epochs are another one. A command that timed out may still have been executed, and the protocol allows for
-/// that. After the first failures, a server that is down costs no time: see
-/// [`RedisOptions::down_after`].
+/// rarely two; with [tags](bellwether::Tag), the epochs are another one. A command that timed out may
+/// still have been executed, and the protocol allows for that. After the first failures, a server that
+/// is down costs no time: see [`RedisOptions::down_after`].
 ///
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
@@ -116,6 +114,7 @@ use bellwether::{Key, StoreError, Tag, Tags};
 /// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
 /// this process may take such a lease over. A command that arrives when its caller has stopped
 /// waiting, by the server's clock, takes no lease.
+///
 /// # Invalidations that fail
 /// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
 /// process and repeated until it succeeds. Until then, this process serves nothing of that key or
@@ -168,8 +167,8 @@ impl RedisStore {
     }
 
     /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
-    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request that is answered, so it stays true while
-    /// the store is not used.
+    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request that is
+    /// answered, so it stays true while the store is not used.
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
     }
