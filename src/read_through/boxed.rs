@@ -10,7 +10,7 @@ use crate::box_future::BoxFuture;
 use crate::error::Error;
 use crate::status::CacheStatus;
 
-/// The future of a single request to a [`Batched`] loader, or of a call of a function with the
+/// The future of a single request to a [`Batched`](crate::Batched) loader, or of a call of a function with the
 /// attribute `#[read_through]`.
 ///
 /// # Cancel safety

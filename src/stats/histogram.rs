@@ -95,7 +95,7 @@ impl Default for HistogramStats {
 
 const BUCKETS: usize = 16;
 
-/// Where values are counted: times, unless it is [of callers](Self::of_callers). Not for hits: a value
+/// Where values are counted: times, unless it is one of callers. Not for hits: a value
 /// costs two atomic additions.
 #[derive(Debug)]
 pub struct Histogram {
