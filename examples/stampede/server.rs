@@ -148,7 +148,7 @@ pub(crate) fn sent(way: Way, before: &Calls, after: &Calls) -> u64 {
 }
 
 /// What bellwether's scripts run inside the server, and its clients never send.
-const SCRIPTED: [&str; 8] = ["del", "get", "getex", "pexpire", "pttl", "set", "setrange", "time"];
+const SCRIPTED: [&str; 8] = ["del", "get", "pexpire", "pttl", "publish", "set", "setrange", "time"];
 
 /// Lines like `cmdstat_get:calls=3,usec=9,...`.
 fn parse(info: &str) -> Calls {
