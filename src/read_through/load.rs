@@ -301,8 +301,21 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
             return LoaderAnswer::failed(AnswerKind::Unconfirmed, outcome);
         }
     };
-    let uncacheable =
-        |kept| LoaderAnswer::value(AnswerKind::Value, kept, marker(Marker::Uncacheable));
+    storable(core, key, tags, kept, lifetimes)
+}
+
+/// A kept value with these lifetimes, for a request with these tags: what is stored of it.
+fn storable<R, C: Codec<R> + ?Sized>(
+    core: &Core<C>,
+    key: &Key,
+    tags: &Tags,
+    kept: C::Kept,
+    lifetimes: Lifetimes,
+) -> LoaderAnswer {
+    let uncacheable = |kept| {
+        let marker = Draft::marker(core.policy.freshness.marker_ttl, Marker::Uncacheable);
+        LoaderAnswer::value(AnswerKind::Value, kept, marker)
+    };
     let own = Tags::new(core.codec.tags(&kept));
     let own = match own.and_then(|own| tags.union(&own).map(|_| own)) {
         Ok(own) => own,
