@@ -79,6 +79,8 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
+        // Without it, a response in several writes waits for an acknowledgement that is delayed.
+        _ = stream.set_nodelay(true);
         let service = service.clone();
         connections.spawn(async move {
             let mut server = auto::Builder::new(TokioExecutor::new());
