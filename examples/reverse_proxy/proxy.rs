@@ -83,14 +83,19 @@ pub(crate) async fn serve(
         _ = stream.set_nodelay(true);
         let service = service.clone();
         connections.spawn(async move {
-            let mut server = auto::Builder::new(TokioExecutor::new());
-            server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-            server.http2().timer(TokioTimer::new());
+            let server = builder();
             // An error of one connection does not concern the others.
-            let io = TokioIo::new(stream);
-            let _ = server.serve_connection_with_upgrades(io, service).await;
+            let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
         });
     }
+}
+
+/// What serves a connection.
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+    server.http2().timer(TokioTimer::new());
+    server
 }
 
 /// Whether a request has one valid `Host`, or needs none (RFC 9112, section 3.2).

@@ -157,10 +157,15 @@ pub(crate) struct Step<P: Payload> {
 /// The step after an event.
 pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
     match event {
-        Event::Found { asked, outcome, due: None, memory } => look_up_later(asked, outcome, memory),
         Event::Found { asked, outcome, due: Some(accept), memory } => {
             let state = State::Acquiring { memory: Memory { accept, ..memory } };
             serve_meanwhile(asked, Meanwhile::Give(outcome), state)
+        }
+        Event::Found { asked, outcome, memory, .. }
+        | Event::Told { asked, outcome, memory }
+        | Event::Stored { asked, outcome, memory }
+        | Event::Superseded { began: asked, outcome, memory } => {
+            complete(To::Before(asked), outcome, State::LookingUp { late: asked, memory })
         }
         Event::Unreadable { accept, memory } | Event::Gone { accept, can_load: true, memory } => {
             ask_again(accept, memory)
@@ -185,6 +190,20 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             let hold = LeaseHold::Lease(lease);
             serve_meanwhile(asked, meanwhile, State::Loading { hold, meanwhile: probe, memory })
         }
+        Event::WaitRanOut { memory } => {
+            go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory })
+        }
+        Event::Waited { memory } | Event::JoinedCooldownStale { memory } => {
+            go(State::Acquiring { memory })
+        }
+        Event::LoadEnded { hold, answer, memory } => load_ended(hold, answer, memory),
+        event => without_answer(event),
+    }
+}
+
+/// The step after a failure, or after an event that ends the flight.
+fn without_answer<P: Payload>(event: Event<P>) -> Step<P> {
+    match event {
         Event::InCooldown { failure, until: Some(until) } => {
             cool_down(failure, until, LeaseHold::Nothing)
         }
@@ -198,36 +217,14 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             KnownFailure::Cooldown(failure, until) => cool_down(failure, until, hold),
             _ => complete(To::All, error, release(hold, None)),
         },
-        Event::Waited { memory } | Event::JoinedCooldownStale { memory } => {
-            go(State::Acquiring { memory })
-        }
-        Event::LoadEnded { hold, answer, memory } => load_ended(hold, answer, memory),
-        Event::WaitRanOut { memory } => {
-            go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory })
-        }
-        Event::Told { asked, outcome, memory } | Event::Stored { asked, outcome, memory } => {
-            look_up_later(asked, outcome, memory)
-        }
-        Event::Superseded { began, outcome, memory } => look_up_later(began, outcome, memory),
         Event::CommitFailed { began, outcome } => {
             complete(To::Before(began), outcome, release_unacknowledged())
         }
         Event::JoinedCooldown { failure, until, hold } => cool_down(failure, until, hold),
         Event::NotLoaded { hold } | Event::CooldownEnded { hold } => go(release(hold, None)),
         Event::Unacknowledged => go(release_unacknowledged()),
-        Event::NoneRemain | Event::Gone { .. } | Event::Abandoned | Event::Released => {
-            go(State::Closed)
-        }
+        _ => go(State::Closed),
     }
-}
-
-/// Completes the waiters that had joined before `late`, and looks up for later ones.
-fn look_up_later<P: Payload>(
-    late: P::Generation,
-    outcome: P::Outcome,
-    memory: Memory<P::Accept, P::Fallback>,
-) -> Step<P> {
-    complete(To::Before(late), outcome, State::LookingUp { late, memory })
 }
 
 /// Asks for another entry than the one that is not usable.

@@ -35,13 +35,12 @@ pub(super) fn act(
             let mut done = world.clone();
             let committed = storing::commit(rules, &mut done, at, lease, draft)?;
             to.fail_after(&done, &failed);
-            match committed {
-                Committed::Begun => to.next.push(done),
-                Committed::Stored => to.happen(done, Event::Stored { asked, outcome, memory }),
-                Committed::Superseded => {
-                    to.happen(done, Event::Superseded { began, outcome, memory });
-                }
-            }
+            let event = match committed {
+                Committed::Begun => return Ok(to.next.push(done)),
+                Committed::Stored => Event::Stored { asked, outcome, memory },
+                Committed::Superseded => Event::Superseded { began, outcome, memory },
+            };
+            to.happen(done, event);
         }
         State::Releasing { lease: Some(lease), record: Some(Record::Failure(before)) } => {
             to.report(lease, before)?;
