@@ -50,6 +50,7 @@ pub use crate::config_error::{namespace_of, within};
 pub use crate::delegate_load_options;
 pub use crate::duration::{micros, millis, nanos};
 pub use crate::jitter::jitter;
+pub use crate::locked::locked;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::policy::Backoff;
 pub use crate::read_through::client::CacheClient;

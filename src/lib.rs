@@ -75,6 +75,7 @@ pub mod guide;
 mod jitter;
 mod key;
 mod lifetimes;
+mod locked;
 mod log_throttle;
 #[cfg(feature = "metrics")]
 pub mod metrics;

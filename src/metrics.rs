@@ -64,13 +64,14 @@
 
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use metrics_facade::{
     Key, Label, Level, Metadata, Recorder, Unit, describe_counter, describe_gauge,
     describe_histogram, with_recorder,
 };
 
+use crate::locked::locked;
 use crate::stats::{HistogramStats, MetricKind, MetricTable, MetricValue};
 
 /// Tells the installed recorder what each metric of these statistics is: a text and a unit. Exporters
@@ -133,7 +134,7 @@ fn unpublished(recorder: &dyn Recorder, key: Key, stats: &HistogramStats) -> His
     // Before a recorder is installed, there is one that ignores everything. What was published to
     // that one must not be missing in the other.
     let recorder = ptr::from_ref(recorder).cast::<()>().addr();
-    let mut published = PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut published = locked(&PUBLISHED);
     let none = HistogramStats::none(stats.bounds);
     published.entry((recorder, key)).or_insert(none).advance(stats)
 }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::locked::locked;
 use tokio::sync::Notify;
 
 /// The abandoned loads of one layer.
@@ -38,7 +39,7 @@ impl AbandonedLoads {
     /// Lists a load. Gives the oldest if there are too many: it is cancelled, and is
     /// [told](AbandonedLoad::tell) after all locks.
     pub(super) fn add(&self, load: &Arc<AbandonedLoad>) -> (u64, Option<Arc<AbandonedLoad>>) {
-        let mut listed = lock(&self.listed);
+        let mut listed = locked(&self.listed);
         listed.last += 1;
         let number = listed.last;
         listed.loads.insert(number, Arc::clone(load));
@@ -47,12 +48,12 @@ impl AbandonedLoads {
     }
 
     pub(super) fn remove(&self, number: u64) {
-        lock(&self.listed).loads.remove(&number);
+        locked(&self.listed).loads.remove(&number);
     }
 
     /// Cancels the oldest load of the table with these flights. It is told after all locks.
     pub(super) fn cancel_one_of(&self, open: &Arc<AtomicUsize>) -> Option<Arc<AbandonedLoad>> {
-        let mut listed = lock(&self.listed);
+        let mut listed = locked(&self.listed);
         let is_of = |(_, load): &(&u64, &Arc<AbandonedLoad>)| Arc::ptr_eq(&load.open, open);
         let oldest = *listed.loads.iter().find(is_of)?.0;
         Some(listed.loads.remove(&oldest)?.cancel())
@@ -91,10 +92,4 @@ impl AbandonedLoad {
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
-}
-
-/// Locks a table or a flight. A panic under such a lock leaves it valid, since no code of the
-/// program runs there, so a poisoned lock is used all the same.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

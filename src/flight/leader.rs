@@ -9,11 +9,12 @@ use tokio::task::{Id, try_id};
 use tokio::time::Instant;
 
 use super::state::{
-    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot, lock,
+    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot,
 };
 use super::table::OpenedFlight;
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::locked::locked;
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// The task's side of a flight. Dropping it closes the flight, and the remaining waiters ask again.
@@ -44,14 +45,14 @@ impl<L> Leader<L> {
 
     /// Begins a new generation of waiters, right before a request to the store.
     pub(crate) fn generation(&self) -> Generation {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         state.generations.0 += 1;
         state.generations
     }
 
     /// Enters the phase of waiting for another process, whose lease has `left` left.
     pub(crate) fn wait_for_lease(&self, left: Duration) {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         state.lease = Some(SeenLease::seen(state.lease, left));
         drop(state);
         self.enter(Phase::Waiting);
@@ -59,7 +60,7 @@ impl<L> Leader<L> {
 
     /// Sets the phase. It wakes the waiters that fail fast, and calls the listener.
     pub(crate) fn enter(&self, phase: Phase) {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         if state.phase != phase {
             state.phase = phase;
             state.since = Instant::now();
@@ -80,7 +81,7 @@ impl<L> Leader<L> {
     /// it opened the flight. A waiter that has an outcome keeps it.
     pub(crate) fn complete(&self, of: impl Fn(Generation, bool) -> bool, answer: L) {
         let answer = Arc::new(answer);
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         let mut wakers = Vec::new();
         for (_, slot) in state.slots.iter_mut().filter(|(_, it)| of(it.joined, it.opener)) {
             slot.answer.get_or_insert_with(|| Arc::clone(&answer));
@@ -96,7 +97,7 @@ impl<L> Leader<L> {
     pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
         let is_late =
             |slot: &WaiterSlot<L>| slot.joined >= generation && slot.joined != OF_OTHER_TAGS;
-        lock(&self.flight().state).slots.iter().any(|(_, slot)| is_late(slot))
+        locked(&self.flight().state).slots.iter().any(|(_, slot)| is_late(slot))
     }
 
     /// Lets callers read the store themselves from now on, and the flight go on without waiters. They
@@ -108,7 +109,7 @@ impl<L> Leader<L> {
     /// Sets the outcome of the waiters that remain when the leader is dropped. The flight has left
     /// the table by then, so a waiter that asks again does not join it.
     pub(crate) fn close_with(&self, answer: L) {
-        let earlier = lock(&self.flight().state).closing.replace(Arc::new(answer));
+        let earlier = locked(&self.flight().state).closing.replace(Arc::new(answer));
         // After the lock: it may be of any type.
         drop(earlier);
     }
@@ -116,7 +117,7 @@ impl<L> Leader<L> {
     /// Sets a stale fallback for the waiters that joined before a generation. Lets callers read the
     /// store themselves from now on.
     pub(crate) fn set_fallback(&self, generation: Generation, answer: L) {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         state.callers_look_up = true;
         let earlier = state.fallback.replace((generation, answer));
         drop(state);
@@ -134,14 +135,14 @@ impl<L> Leader<L> {
             let has_none = with_stale && slot.joined == OF_OTHER_TAGS;
             slot.opener || slot.answer.is_some() || has_none
         };
-        while lock(&self.flight().state).slots.iter().all(|(_, slot)| is_served(slot)) {
+        while locked(&self.flight().state).slots.iter().all(|(_, slot)| is_served(slot)) {
             self.flight().joined.notified().await;
         }
     }
 
     /// Whether there is no waiter right now.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.flight().state).slots.is_empty()
+        locked(&self.flight().state).slots.is_empty()
     }
 
     /// Waits until the last waiter has left. For a flight in the background it never returns.
@@ -161,7 +162,7 @@ impl<L> Leader<L> {
     /// The waiters wait for this load from now on: links their spans to it, and those of later ones
     /// as they join.
     pub(crate) fn wait_for_load(&self, load: LoadTrace) {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         if state.load.as_ref().is_some_and(|known| known.is_same(&load)) {
             return;
         }
@@ -195,7 +196,7 @@ impl<L> Leader<L> {
     /// Sets the task of the load that runs, and whether the load goes on without callers. Wakes what
     /// is cancelled for it.
     fn set_load(&self, task: Option<Id>, goes_on: bool) {
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         state.load_goes_on = goes_on;
         state.task = task;
         let over = self.flight().relist(&mut state);
@@ -213,11 +214,11 @@ impl<L> Leader<L> {
 
     /// How many callers have joined so far.
     pub(crate) fn callers(&self) -> u64 {
-        lock(&self.flight().state).callers
+        locked(&self.flight().state).callers
     }
 
     fn is_abandoned(&self) -> bool {
-        let state = lock(&self.flight().state);
+        let state = locked(&self.flight().state);
         state.slots.is_empty() && !state.in_background
     }
 }
@@ -226,7 +227,7 @@ impl<L> Drop for Leader<L> {
     fn drop(&mut self) {
         // Out of the table first: from then on no caller can join, and every waiter is told below.
         self.opened.close();
-        let mut state = lock(&self.flight().state);
+        let mut state = locked(&self.flight().state);
         state.closed = true;
         let left = (state.fallback.take(), state.load.take());
         let mut wakers = state.take_wakers(|_| true);
@@ -249,7 +250,7 @@ pub(crate) struct AnnouncedLoad<'a, L>(&'a Leader<L>);
 impl<L> Drop for AnnouncedLoad<'_, L> {
     fn drop(&mut self) {
         self.0.set_load(None, false);
-        let ended = lock(&self.0.flight().state).load.take();
+        let ended = locked(&self.0.flight().state).load.take();
         // After the lock: it may be the last handle to its span.
         drop(ended);
     }

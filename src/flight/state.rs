@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-pub(super) use super::abandoned::lock;
 use super::abandoned::{AbandonedLoad, AbandonedLoads};
+use crate::locked::locked;
 use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
 
@@ -135,7 +135,7 @@ pub(crate) enum Phase {
 impl<L> Flight<L> {
     /// Lets callers look up, and the flight go on without waiters.
     pub(super) fn run_in_the_background(&self) {
-        let mut state = lock(&self.state);
+        let mut state = locked(&self.state);
         state.callers_look_up = true;
         state.in_background = true;
     }

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::abandoned::{AbandonedLoad, AbandonedLoads};
-use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS, lock};
+use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
+use crate::locked::locked;
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
 
@@ -77,17 +78,17 @@ impl<L> Flights<L> {
 
     /// How many keys have a flight or a lone lookup.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(&shard.0).slots.len()).sum()
+        self.shards.iter().map(|shard| locked(&shard.0).slots.len()).sum()
     }
 
     /// How many flights there are, and waiters in all of them together.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let mut counts = (0, 0);
         for shard in &self.shards {
-            for slot in lock(&shard.0).slots.values() {
+            for slot in locked(&shard.0).slots.values() {
                 if let Slot::Flight(flight) = slot {
                     counts.0 += 1;
-                    counts.1 += lock(&flight.state).slots.len() as u64;
+                    counts.1 += locked(&flight.state).slots.len() as u64;
                 }
             }
         }
@@ -107,7 +108,7 @@ impl<L> Flights<L> {
         let number = match slots.entry(id) {
             Entry::Occupied(slot) => match slot.get() {
                 // No caller has to wait for it.
-                Slot::Flight(flight) if lock(&flight.state).callers_look_up => None,
+                Slot::Flight(flight) if locked(&flight.state).callers_look_up => None,
                 _ => return None,
             },
             Entry::Vacant(slot) => {
@@ -211,7 +212,7 @@ impl<L> Flights<L> {
     }
 
     fn shard(&self, (digest, _): FlightId) -> MutexGuard<'_, Shard<L>> {
-        lock(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS].0)
+        locked(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS].0)
     }
 }
 

@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 
 use tokio::task::try_id;
 
-use super::state::{Flight, Generation, Phase, SeenLease, WaiterSlot, lock};
+use super::state::{Flight, Generation, Phase, SeenLease, WaiterSlot};
+use crate::locked::locked;
 use crate::trace::{CallerSpan, LoadTrace};
 
 /// A caller in a flight. Dropping it leaves the flight.
@@ -28,7 +29,7 @@ impl<L> Waiter<L> {
         most: usize,
         span: &CallerSpan,
     ) -> Option<(Self, Option<LoadTrace>)> {
-        let mut state = lock(&flight.state);
+        let mut state = locked(&flight.state);
         if state.slots.len() >= most {
             return None;
         }
@@ -53,7 +54,7 @@ impl<L> Waiter<L> {
     where
         L: Clone,
     {
-        let mut state = lock(&self.flight.state);
+        let mut state = locked(&self.flight.state);
         let closed = state.closed;
         let closing = state.closing.clone().filter(|_| closed);
         let slot = &mut state.slots[self.slot];
@@ -76,7 +77,7 @@ impl<L> Waiter<L> {
     where
         L: Clone,
     {
-        let state = lock(&self.flight.state);
+        let state = locked(&self.flight.state);
         let joined = state.slots[self.slot].joined;
         let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < *before)?;
         Some(answer.clone())
@@ -84,12 +85,12 @@ impl<L> Waiter<L> {
 
     /// Lets the flight go on after its last waiter has left.
     pub(crate) fn keep_running(&self) {
-        lock(&self.flight.state).in_background = true;
+        locked(&self.flight.state).in_background = true;
     }
 
     /// What it waits for, and how long that has lasted: as text for error messages.
     pub(crate) fn awaited(&self) -> String {
-        let state = lock(&self.flight.state);
+        let state = locked(&self.flight.state);
         let ran_for = state.since.elapsed();
         match (state.phase, state.lease) {
             (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
@@ -113,7 +114,7 @@ impl<L> Waiter<L> {
 
     /// What its flight is doing.
     pub(crate) fn phase(&self) -> Phase {
-        lock(&self.flight.state).phase
+        locked(&self.flight.state).phase
     }
 
     /// Whether it waits for the load of another caller, in this process or in another one.
@@ -132,7 +133,7 @@ impl<L> Waiter<L> {
 
 impl<L> Drop for Waiter<L> {
     fn drop(&mut self) {
-        let mut state = lock(&self.flight.state);
+        let mut state = locked(&self.flight.state);
         let left = state.slots.remove(self.slot);
         let abandoned = state.slots.is_empty();
         let over = self.flight.relist(&mut state);

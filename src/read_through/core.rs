@@ -23,6 +23,7 @@ use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::locked::locked;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
@@ -253,7 +254,7 @@ impl<C: ?Sized> Core<C> {
     #[inline]
     pub(crate) fn count(&self, options: &RequestOptions, event: RequestEvent) {
         match &options.noted {
-            Some(noted) => noted.note(event),
+            Some(noted) => *locked(noted) = Some(event),
             None => self.statistics.request(event),
         }
     }

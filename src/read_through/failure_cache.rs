@@ -2,13 +2,14 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::outcome::Outcome;
 use crate::key::Digest;
+use crate::locked::locked;
 use crate::stats::{Activity, CurrentStats};
 use crate::store::Failure;
 
@@ -16,7 +17,8 @@ use crate::store::Failure;
 ///
 /// The store shares failures with the fleet, as text at most. This cache has the errors themselves,
 /// for callers of this process. While the store is down, it is the only one. It is bounded in
-/// number and in bytes. Of a failure that is too large, it remembers only that the load failed.
+/// number and in bytes. Of a failure that is too large, it remembers only that the load failed. Locked for
+/// a map operation, never across an `.await`.
 #[derive(Default)]
 pub(crate) struct FailureCache(Mutex<FailureTable>);
 
@@ -75,7 +77,7 @@ impl FailureCache {
         failure: Failure,
     ) {
         let now = Instant::now();
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         let mut removed: Vec<_> = table.remove(key, kind).into_iter().collect();
         if table.sweep_at.is_none_or(|at| at <= now) {
             let is_over = |failed: &CachedFailure| failed.noted_at + failed.failure.life() <= now;
@@ -117,7 +119,7 @@ impl FailureCache {
         kind: FailureKind,
         types: TypeId,
     ) -> Option<RememberedFailure> {
-        let table = self.table();
+        let table = locked(&self.0);
         let failed = table.failed.get(&(key, kind))?;
         let (age, failure) = (failed.noted_at.elapsed(), &failed.failure);
         (age < failure.life()).then(|| RememberedFailure {
@@ -130,7 +132,7 @@ impl FailureCache {
 
     /// Notes that the store knows of the failure.
     pub(crate) fn note_reported(&self, key: Digest) {
-        if let Some(failed) = self.table().failed.get_mut(&(key, FailureKind::Shared)) {
+        if let Some(failed) = locked(&self.0).failed.get_mut(&(key, FailureKind::Shared)) {
             failed.is_reported = true;
         }
     }
@@ -139,22 +141,17 @@ impl FailureCache {
     pub(crate) fn forget(&self, key: Digest) {
         let kinds = [FailureKind::Shared, FailureKind::Unshared];
         let earlier = {
-            let mut table = self.table();
+            let mut table = locked(&self.0);
             kinds.map(|kind| table.remove(key, kind))
         };
         drop(earlier);
-    }
-
-    /// Guards the table only: held for a map operation, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, FailureTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Activity for FailureCache {
     /// How many keys have a failure whose window is not over.
     fn read(&self) -> CurrentStats {
-        let table = self.table();
+        let table = locked(&self.0);
         let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window();
         let failing_keys = table.failed.values().filter(is_failing).count() as u64;
         CurrentStats { failing_keys, ..CurrentStats::default() }
@@ -220,14 +217,14 @@ mod tests {
         let whole = (0..MAX_FAILURES).filter(|nth| is_whole(&failures, *nth) == Some(true)).count();
         assert_eq!(whole, MAX_BYTES / FailureCache::MAX_FAILURE_BYTES);
         (0..MAX_FAILURES).for_each(|nth| failures.forget(digest(nth)));
-        assert_eq!(failures.table().bytes, 0);
+        assert_eq!(locked(&failures.0).bytes, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_number_of_failures_is_bounded() {
         let failures = FailureCache::default();
         (0..MAX_FAILURES * 2).for_each(|nth| note(&failures, nth, 1));
-        assert_eq!(failures.table().failed.len(), MAX_FAILURES);
+        assert_eq!(locked(&failures.0).failed.len(), MAX_FAILURES);
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,6 +234,6 @@ mod tests {
         tokio::time::advance(WINDOW * 2).await;
         note(&failures, MAX_FAILURES, FailureCache::MAX_FAILURE_BYTES);
         assert_eq!(is_whole(&failures, MAX_FAILURES), Some(true));
-        assert_eq!(failures.table().failed.len(), 1);
+        assert_eq!(locked(&failures.0).failed.len(), 1);
     }
 }

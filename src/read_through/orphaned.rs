@@ -1,12 +1,13 @@
 //! The claims of flights whose tasks were dropped, as when their runtime is shut down. Their leases
 //! may still hold, so the next flight of the key releases them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::locked::locked;
 use crate::store::Claim;
 
 /// The claims of one layer in this process, each until its lease has lapsed. Held for an operation on
@@ -29,14 +30,10 @@ impl OrphanedClaims {
     /// The claims of earlier flights of this key, to be released.
     pub(crate) fn take(&self, key: &Key) -> Vec<Claim> {
         let now = Instant::now();
-        let mut claims = self.claims();
+        let mut claims = locked(&self.0);
         claims.retain(|(_, until)| *until > now);
         let of_key = claims.extract_if(.., |(claim, _)| claim.key() == key);
         of_key.map(|(claim, _)| claim).collect()
-    }
-
-    fn claims(&self) -> MutexGuard<'_, Vec<(Claim, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,7 +47,7 @@ impl OrphanGuard {
 impl Drop for OrphanGuard {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
-            self.orphaned.claims().push((claim, Instant::now() + self.lease));
+            locked(&self.orphaned.0).push((claim, Instant::now() + self.lease));
         }
     }
 }

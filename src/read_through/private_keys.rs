@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::key::Digest;
+use crate::locked::locked;
 
 /// Keys whose last answers in this process were private, and how many such answers came in a row.
 ///
 /// Callers of such a key may bypass coalescing: at most as many at once as there were private
 /// answers in a row, and none after a single one. A key whose answers are all private reaches this
 /// with its first burst. A caller that provokes private answers for a shared key lets at most as
-/// many loads bypass as it has caused itself. The first answer that can be shared ends it.
+/// many loads bypass as it has caused itself. The first answer that can be shared ends it. Locked
+/// for a map operation, never across an `.await`.
 #[derive(Default)]
 pub struct PrivateKeys(Mutex<PrivateKeyTable>);
 
@@ -51,24 +53,24 @@ impl Drop for BypassPermit {
 impl PrivateKeys {
     /// Notes a private answer, which is remembered for as long as it `lasts`.
     pub fn note_private(&self, key: Digest, lasts: Duration) {
-        self.table().note(key, lasts).slow = 0;
+        locked(&self.0).note(key, lasts).slow = 0;
     }
 
     /// Notes an answer that is private because it was not complete in time.
     pub fn note_slow(&self, key: Digest, lasts: Duration) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         let record = table.note(key, lasts);
         record.slow = record.slow.saturating_add(1);
     }
 
     /// Notes an answer that can be shared: callers are coalesced again.
     pub fn note_shared(&self, key: &Digest) {
-        self.table().keys.remove(key);
+        locked(&self.0).keys.remove(key);
     }
 
     /// A permit to load without waiting for another caller, if the key has enough private answers.
     pub fn bypass(&self, key: &Digest) -> Option<BypassPermit> {
-        let table = self.table();
+        let table = locked(&self.0);
         let record = table.live(key).filter(|record| record.in_a_row >= ENOUGH)?;
         if record.bypassing.fetch_add(1, Ordering::Relaxed) < record.in_a_row {
             return Some(BypassPermit(Arc::clone(&record.bypassing)));
@@ -79,12 +81,7 @@ impl PrivateKeys {
 
     /// How many answers in a row were not complete in time.
     pub fn slow_in_a_row(&self, key: &Digest) -> u32 {
-        self.table().live(key).map_or(0, |record| record.slow)
-    }
-
-    /// Guards the table only: held for a map operation, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, PrivateKeyTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).live(key).map_or(0, |record| record.slow)
     }
 }
 
@@ -124,7 +121,7 @@ impl PrivateKeyRecord {
 
 impl fmt::Debug for PrivateKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateKeys").field("keys", &self.table().keys.len()).finish()
+        f.debug_struct("PrivateKeys").field("keys", &locked(&self.0).keys.len()).finish()
     }
 }
 
@@ -149,7 +146,7 @@ mod tests {
     }
 
     fn len(private_keys: &PrivateKeys) -> usize {
-        private_keys.table().keys.len()
+        locked(&private_keys.0).keys.len()
     }
 
     fn bypassing(private_keys: &PrivateKeys) -> Vec<BypassPermit> {

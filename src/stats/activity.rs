@@ -1,7 +1,8 @@
 //! What is under way in a layer at this moment: read where it is, and not counted.
 
+use crate::locked::locked;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// What is under way in a layer and all its services at this moment. These figures rise and fall;
 /// [`LoadStats::running`](super::LoadStats::running) says how many loads run.
@@ -37,7 +38,7 @@ pub(super) struct Activities(
 impl Activities {
     /// Reads this one, too, for as long as it is there.
     pub(super) fn add(&self, activity: &Arc<dyn Activity>) {
-        let mut known = self.known();
+        let mut known = locked(&self.0);
         known.retain(|known| known.strong_count() > 0);
         let activity = Arc::downgrade(activity);
         if !known.iter().any(|known| known.ptr_eq(&activity)) {
@@ -47,7 +48,7 @@ impl Activities {
 
     /// What is under way in all of them.
     pub(super) fn read(&self) -> CurrentStats {
-        let known: Vec<_> = self.known().iter().filter_map(Weak::upgrade).collect();
+        let known: Vec<_> = locked(&self.0).iter().filter_map(Weak::upgrade).collect();
         known.iter().map(|activity| activity.read()).fold(CurrentStats::default(), |sum, one| {
             CurrentStats {
                 flights: sum.flights + one.flights,
@@ -56,10 +57,6 @@ impl Activities {
                 failing_keys: sum.failing_keys + one.failing_keys,
             }
         })
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<Weak<dyn Activity>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The keys that are loaded most often, in little memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::key::Key;
+use crate::locked::locked;
 
 /// A key that is loaded often. Given by [`Handle::hottest`](crate::Handle::hottest).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) struct HotKeys(
 
 impl HotKeys {
     pub(super) fn count(&self, key: &Key) {
-        let mut places = self.places();
+        let mut places = locked(&self.0);
         if let Some(place) = places.iter_mut().find(|place| place.key == *key) {
             place.loads += 1;
             return;
@@ -45,13 +46,9 @@ impl HotKeys {
 
     /// The keys, hottest first.
     pub(super) fn hottest(&self) -> Vec<HotKey> {
-        let mut hottest = self.places().clone();
+        let mut hottest = locked(&self.0).clone();
         hottest.sort_by_key(|place| std::cmp::Reverse(place.loads));
         hottest
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<HotKey>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use super::histogram::Histogram;
 use super::hot_keys::{HotKey, HotKeys};
 use super::striped::Striped;
 use crate::key::Key;
+use crate::locked::locked;
 use crate::log_throttle::LogThrottle;
 use crate::status::LoadLocation;
 use crate::trace::{CallerSpan, TraceKeys};
@@ -187,7 +188,7 @@ impl Statistics {
 
     /// Whether a message of this kind may be logged now, and how many were held back.
     fn admit(&self, kind: &'static str) -> Option<u64> {
-        let mut throttles = self.throttles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut throttles = locked(&self.throttles);
         throttles.entry(kind).or_insert_with(|| LogThrottle::once_per(LOG_EVERY)).admit()
     }
 

@@ -1,9 +1,10 @@
 //! A request in the statistics: it counts once, whatever becomes of it.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::cache_stats::RequestEvent;
 use super::recorder::Statistics;
+use crate::locked::locked;
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 
 /// A request that an adapter answers, perhaps after several lookups. It counts once: by how it has
@@ -31,8 +32,8 @@ impl RequestRecord {
     pub fn end(self, status: &CacheStatus) {
         let event = RequestEvent::of(status);
         // Its last lookup may know more.
-        let noted =
-            self.noted.get().and_then(NotedEvent::event).filter(|noted| noted.refines(event));
+        let noted = self.noted.get().and_then(|noted| *locked(noted));
+        let noted = noted.filter(|noted| noted.refines(event));
         self.count(noted.unwrap_or(event));
     }
 
@@ -55,26 +56,8 @@ impl Drop for RequestRecord {
     }
 }
 
-/// How the last lookup of a request has ended. Clones are the same note.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NotedEvent(
-    /// Held to set or to read it, never across an `.await`.
-    Arc<Mutex<Option<RequestEvent>>>,
-);
-
-impl NotedEvent {
-    pub(crate) fn note(&self, event: RequestEvent) {
-        *self.lock() = Some(event);
-    }
-
-    fn event(&self) -> Option<RequestEvent> {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<RequestEvent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// How the last lookup of a request has ended. Held to set or to read it, never across an `.await`.
+pub(crate) type NotedEvent = Arc<Mutex<Option<RequestEvent>>>;
 
 impl RequestEvent {
     /// How a request with this status counts: a hit as one of the store, a failure as one of the

@@ -1,15 +1,12 @@
 //! Striped counters: each thread counts in memory of its own, and a reader adds up.
 //!
 //! A hit is the most frequent event and takes some 100 ns, of which an atomic addition would be a
-//! twentieth, and more if threads contend for it. So a thread has a stripe for itself, in which
-//! it needs no atomic addition: it loads, adds and stores. A thread that ends leaves its stripe to
-//! a later one. While more threads count than there are such stripes, the others share some, with
-//! atomic additions.
+//! twentieth, and more if threads contend for it. So each of the first threads of a process has a
+//! stripe for itself, in which it needs no atomic addition: it loads, adds and stores. The others
+//! share some, with atomic additions.
 
-use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One counter per event, for what happens with every request.
 pub(crate) struct Striped<const N: usize>(Box<[Stripe<N>]>);
@@ -22,7 +19,7 @@ struct Stripe<const N: usize>([AtomicU64; N]);
 impl<const N: usize> Striped<N> {
     #[inline]
     pub(crate) fn add(&self, event: usize) {
-        let stripe = stripe();
+        let stripe = STRIPE.with(|stripe| *stripe);
         let counter = &self.0[stripe].0[event];
         if stripe < OWNED {
             // No other thread writes here.
@@ -70,7 +67,7 @@ impl StripedCounter {
     }
 }
 
-/// How many stripes belong to one thread at a time.
+/// How many stripes belong to one thread: the first threads that count.
 const OWNED: usize = 32;
 
 /// How many stripes the other threads share.
@@ -78,71 +75,11 @@ const SHARED: usize = 8;
 
 thread_local! {
     /// The stripe of this thread. It has no destructor, so it is there until the thread is gone.
-    static STRIPE: Cell<usize> = const { Cell::new(UNKNOWN) };
-
-    /// Gives the stripe back when the thread ends.
-    static LOAN: StripeLoan = StripeLoan(free().take());
-}
-
-const UNKNOWN: usize = usize::MAX;
-
-#[inline]
-fn stripe() -> usize {
-    match STRIPE.get() {
-        UNKNOWN => choose(),
-        stripe => stripe,
-    }
-}
-
-#[cold]
-fn choose() -> usize {
-    // Without a loan, the thread is about to end.
-    let stripe = LOAN.try_with(|loan| loan.0).unwrap_or(OWNED);
-    STRIPE.set(stripe);
-    stripe
-}
-
-/// The stripe of a thread.
-struct StripeLoan(usize);
-
-impl Drop for StripeLoan {
-    fn drop(&mut self) {
-        // Destructors that run later may count, too.
-        STRIPE.set(OWNED);
-        free().give_back(self.0);
-    }
-}
-
-/// The stripes without a thread. Locked only when a thread counts for the first time, and when it
-/// ends. So the next thread of a stripe sees what the former one has counted.
-static FREE: Mutex<FreeStripes> = Mutex::new(FreeStripes { unused: 0, left: Vec::new() });
-
-struct FreeStripes {
-    /// The first stripe that no thread has had. It grows beyond `OWNED`.
-    unused: usize,
-    /// Stripes whose thread has ended.
-    left: Vec<usize>,
-}
-
-impl FreeStripes {
-    fn take(&mut self) -> usize {
-        if let Some(stripe) = self.left.pop() {
-            return stripe;
-        }
-        let next = self.unused;
-        self.unused += 1;
-        if next < OWNED { next } else { OWNED + next % SHARED }
-    }
-
-    fn give_back(&mut self, stripe: usize) {
-        if stripe < OWNED {
-            self.left.push(stripe);
-        }
-    }
-}
-
-fn free() -> MutexGuard<'static, FreeStripes> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    static STRIPE: usize = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        let earlier = THREADS.fetch_add(1, Ordering::Relaxed);
+        if earlier < OWNED { earlier } else { OWNED + earlier % SHARED }
+    };
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use std::fmt;
 use std::future;
 use std::mem;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 
 use super::entry::Entry;
 use crate::key::Digest;
+use crate::locked::locked;
 
 /// Reports the changes of one key that this process learns of.
 #[derive(Debug)]
@@ -84,13 +85,13 @@ impl KeyWatch {
     }
 
     fn has_changed(&self) -> bool {
-        self.changes.told().count != self.known
+        locked(&self.changes.told).count != self.known
     }
 }
 
 impl Drop for KeyWatch {
     fn drop(&mut self) {
-        let mut keys = self.watchers.keys();
+        let mut keys = locked(&self.watchers.0);
         if let hash_map::Entry::Occupied(mut watched) = keys.entry(self.digest) {
             watched.get_mut().watches -= 1;
             if watched.get().watches == 0 {
@@ -100,7 +101,8 @@ impl Drop for KeyWatch {
     }
 }
 
-/// All watches of one store in this process, for implementations of stores.
+/// All watches of one store in this process, for implementations of stores. Locked for a map
+/// operation, never across an `.await` or a notification.
 #[derive(Clone, Default)]
 pub struct Watchers(Arc<Mutex<HashMap<Digest, Watched>>>);
 
@@ -130,7 +132,7 @@ struct Told {
 
 impl Changes {
     fn tell(&self, entry: Option<Box<Entry>>) {
-        let mut told = self.told();
+        let mut told = locked(&self.told);
         told.count += 1;
         let earlier = mem::replace(&mut told.entry, entry);
         drop(told);
@@ -140,26 +142,22 @@ impl Changes {
 
     /// The changes that were not reported before. Of several, one may have been an invalidation.
     fn since(&self, known: &mut u64) -> Option<Option<Entry>> {
-        let told = self.told();
+        let told = locked(&self.told);
         let new = told.count - *known;
         *known = told.count;
         (new > 0).then(|| told.entry.as_deref().filter(|_| new == 1).cloned())
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watchers {
     /// A watch of one key.
     pub fn watch(&self, digest: Digest) -> Watch {
-        let mut keys = self.keys();
+        let mut keys = locked(&self.0);
         let watched = keys.entry(digest).or_default();
         watched.watches += 1;
         let changes = Arc::clone(&watched.changes);
         drop(keys);
-        let known = changes.told().count;
+        let known = locked(&changes.told).count;
         let key_watch = KeyWatch { changes, known, watchers: self.clone(), digest };
         Watch { key_watch: Some(key_watch), is_interrupted: false }
     }
@@ -175,7 +173,7 @@ impl Watchers {
     }
 
     fn tell_of(&self, digest: &Digest, entry: Option<Box<Entry>>) {
-        let changes = self.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
+        let changes = locked(&self.0).get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
             changes.tell(entry);
         }
@@ -184,13 +182,13 @@ impl Watchers {
     /// Notifies all watches: it is not known what has changed, or messages may have been lost.
     pub fn tell_all(&self) {
         let all: Vec<_> =
-            self.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();
+            locked(&self.0).values().map(|watched| Arc::clone(&watched.changes)).collect();
         all.iter().for_each(|changes| changes.tell(None));
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
     pub fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
-        let keys = self.keys();
+        let keys = locked(&self.0);
         let told = keys.iter().filter(|(key, _)| is_told(key));
         let told: Vec<_> = told.map(|(_, watched)| Arc::clone(&watched.changes)).collect();
         drop(keys);
@@ -199,17 +197,12 @@ impl Watchers {
 
     /// How many keys are watched.
     pub fn len(&self) -> usize {
-        self.keys().len()
+        locked(&self.0).len()
     }
 
     /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Guards the keys only: held for a map operation, never across an `.await` or a notification.
-    fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

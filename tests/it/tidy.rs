@@ -17,7 +17,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     (
         "adapter",
         &[
@@ -27,6 +27,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "warn_throttled",
             "duration",
             "jitter",
+            "locked",
             "log_throttle",
             "policy",
             "read_through",
@@ -55,13 +56,14 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("duration", &[]),
     ("error", &["key", "shared_error", "store_error", "tag"]),
     ("error_class", &[]),
-    ("flight", &["jitter", "key", "tag", "trace"]),
+    ("flight", &["jitter", "key", "locked", "tag", "trace"]),
     ("guide", &[]),
     ("jitter", &[]),
     ("key", &[]),
     ("lifetimes", &[]),
+    ("locked", &[]),
     ("log_throttle", &[]),
-    ("metrics", &["stats"]),
+    ("metrics", &["locked", "stats"]),
     ("policy", &["lifetimes"]),
     (
         "read_through",
@@ -75,6 +77,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
             "jitter",
             "key",
             "lifetimes",
+            "locked",
             "log_throttle",
             "policy",
             "shared_error",
@@ -87,11 +90,25 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ),
     ("shared_error", &[]),
     // The macro lives at the root of the crate.
-    ("stats", &["duration", "error", "key", "log_throttle", "metric_table", "status", "trace"]),
+    (
+        "stats",
+        &["duration", "error", "key", "locked", "log_throttle", "metric_table", "status", "trace"],
+    ),
     ("status", &[]),
     (
         "store",
-        &["box_future", "claim", "duration", "error", "key", "lifetimes", "stats", "tag", "trace"],
+        &[
+            "box_future",
+            "claim",
+            "duration",
+            "error",
+            "key",
+            "lifetimes",
+            "locked",
+            "stats",
+            "tag",
+            "trace",
+        ],
     ),
     ("store_error", &["config_error"]),
     ("tag", &["key"]),

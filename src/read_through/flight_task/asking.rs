@@ -10,6 +10,7 @@ use super::carried::{AskedFallback, FlightHold, FlightMemory, GrantedLease, Purp
 use crate::codec::Codec;
 use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Leader, Phase};
+use crate::locked::locked;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core::{self, Core};
 use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
@@ -90,8 +91,13 @@ where
         }
     }
 
+    /// Whether there is a request to load with.
+    pub(super) fn can_load(&self) -> bool {
+        locked(&self.job).is_some()
+    }
+
     fn gone(&self, accept: Accept, memory: FlightMemory) -> TaskEvent {
-        TaskEvent::Gone { accept, can_load: self.job.is_there(), memory }
+        TaskEvent::Gone { accept, can_load: self.can_load(), memory }
     }
 
     fn found(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
@@ -141,7 +147,7 @@ where
 
     /// Set if an early refresh of a fresh entry is due and there is a request to load with.
     fn due(&self, entry: &Entry) -> Option<Accept> {
-        self.core.due_early(entry).filter(|_| self.job.is_there())
+        self.core.due_early(entry).filter(|_| self.can_load())
     }
 
     fn busy(

@@ -12,6 +12,7 @@ use super::carried::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
+use crate::locked::locked;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::read_through::core::Core;
 use crate::read_through::failure_cache::FailureKind;
@@ -54,14 +55,14 @@ where
 
     async fn load(&self, cause: (LoadReason, CallerSpan)) -> Option<AnswerOf<Carried>> {
         let Scope { core, leader, job, claim, .. } = self.scope;
-        if !job.is_there() {
+        if !self.scope.can_load() {
             return None;
         }
         let _permit = match self.permit().await {
             Ok(permit) => permit,
             Err(refused) => return refused,
         };
-        let job = job.take()?;
+        let job = locked(job).take()?;
         let known = self.known();
         leader.enter(Phase::Loading);
         let began = leader.generation();

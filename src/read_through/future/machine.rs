@@ -17,7 +17,7 @@
 
 use std::any::{Any, TypeId};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
@@ -29,6 +29,7 @@ use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
+use crate::locked::locked;
 use crate::policy::AfterWait;
 use crate::read_through::core::{self, Core, Peeked};
 use crate::read_through::flight_task::{FlightTask, Purpose};
@@ -53,9 +54,8 @@ pub(super) struct PendingRequest<S, Req, C> {
     /// The types of the loader: it shares outcomes with requests of the same ones.
     types: TypeId,
     tags: Tags,
-    /// The loader and the request, until they are lent to the task of a flight.
-    job: Option<Job<S, Req>>,
-    lent: Option<LentJob<S, Req>>,
+    /// The loader and the request, until the task of its flight or it takes them to load.
+    job: LentJob<S, Req>,
     /// When it was first polled. Its status and its errors count the wait from here.
     begun: Instant,
     /// From when its wait counts against the policy.
@@ -99,8 +99,7 @@ where
             key: key.digested(),
             types,
             tags,
-            job: Some(job),
-            lent: None,
+            job: Arc::new(Mutex::new(Some(job))),
             begun: now,
             waiting_since: now,
             timer: Timer::new(options.deadline),
@@ -229,12 +228,11 @@ where
 
     /// Refreshes the entry that answered this request, in the background. Does nothing if a flight
     /// of this key runs in this process.
-    fn refresh(&mut self, accept: Accept) {
+    fn refresh(&self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
         let flights = &self.core.loads.flights;
         if let Some(opened) = flights.open_in_background((&self.key, self.types), &self.tags) {
-            let job = LentJob::new(self.job.take());
-            runtime.spawn(self.task(opened, job, Purpose::Refresh(accept)).run(None));
+            runtime.spawn(self.task(opened, Purpose::Refresh(accept)).run(None));
         }
     }
 
@@ -288,28 +286,21 @@ where
                 State::Waiting(waiter, fails_fast)
             }
             Ok((waiter, Some(opened))) => {
-                // Either takes the job: the task to load, or this request to load itself.
-                let job = LentJob::new(self.job.take());
-                self.lent = Some(job.clone());
-                runtime.spawn(self.task(opened, job, purpose).run(failed));
+                runtime.spawn(self.task(opened, purpose).run(failed));
                 State::Waiting(waiter, fails_fast)
             }
             Err(full) => self.refuse(full),
         }
     }
 
-    fn task(
-        &self,
-        opened: OpenedFlight<Outcome>,
-        job: LentJob<S, Req>,
-        purpose: Purpose,
-    ) -> FlightTask<S, Req, C> {
+    fn task(&self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
         let leader = Leader::new(opened, self.listener.clone());
         let opener = match self.has_asked {
             true => self.span.waits.clone(),
             false => CallerSpan::current(),
         };
-        FlightTask::new(Arc::clone(&self.core), leader, job, purpose, self.tags.clone(), opener)
+        let (core, job) = (Arc::clone(&self.core), Arc::clone(&self.job));
+        FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)
     }
 
     fn refuse(&mut self, full: Full) -> State<S, Req> {
@@ -354,7 +345,7 @@ where
             Outcome::LoadFailed(error) => self.fail(Error::Load(SharedError::erased(error))),
             Outcome::FailedValue(kept) => {
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.
-                let led = opener && self.lent.as_ref().is_some_and(|lent| !lent.is_there());
+                let led = opener && locked(&self.job).is_none();
                 self.serve_stale(None, StaleReason::LoadFailed).unwrap_or_else(|| {
                     self.answer_with(kept, ValueOrigin::Loaded { stored: false }, led)
                 })
@@ -441,17 +432,14 @@ where
             )));
         }
         self.timer.wait_until(None, None);
-        match self.take_job() {
+        let job = locked(&self.job).take();
+        match job {
             Some(Job { service, request }) => {
                 let statistics = &self.core.statistics;
                 State::Loading(load_alone(service, request, Some(&self.key), statistics))
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
-    }
-
-    fn take_job(&mut self) -> Option<Job<S, Req>> {
-        self.job.take().or_else(|| self.lent.as_ref()?.take())
     }
 
     /// What follows when a moment has come. `None` if it goes on as before. A flight goes on without
@@ -505,7 +493,9 @@ where
                 Some(self.time_out(CacheErrorKind::WaitTimedOut, &waiter.awaited()))
             }
             (_, AfterWait::Load) => {
-                self.job = Some(self.take_job()?);
+                // The task of the flight that it leaves must not take the job any more.
+                let job = locked(&self.job).take()?;
+                self.job = Arc::new(Mutex::new(Some(job)));
                 Some(self.join_uncached())
             }
         }

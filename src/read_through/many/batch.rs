@@ -13,7 +13,7 @@
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
@@ -27,6 +27,7 @@ use super::answers::BatchLoader;
 use super::error::ItemError;
 use crate::box_future::BoxFuture;
 use crate::flight::{Phase, PhaseListener};
+use crate::locked::locked;
 use crate::read_through::error_rules::ErrorRules;
 
 /// The requests that are loaded together.
@@ -81,7 +82,7 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         // Locked only to clone it.
         let loader = Mutex::new(loader);
         let load = move |requests: Vec<Req>| {
-            let loader = loader.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let loader = locked(&loader).clone();
             let (asked, rules) = (requests.len(), rules.clone());
             let loading = AssertUnwindSafe(async move { loader.load(requests).await });
             let loaded = loading.catch_unwind();
@@ -104,7 +105,7 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
     }
 
     fn enter(self: &Arc<Self>, item: usize, state: ItemState) {
-        let is_due = self.state().enter(item, state, self.most);
+        let is_due = locked(&self.state).enter(item, state, self.most);
         self.flush_if(is_due);
     }
 
@@ -114,10 +115,6 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         if let (Some(flush), Ok(runtime)) = (flush, Handle::try_current()) {
             runtime.spawn(flush.run().instrument(self.span.clone()));
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, BatchState<Collected<Req, T>>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,7 +181,7 @@ impl<Req: Send + 'static, T: Send + 'static> Flush<Req, T> {
     async fn run(mut self) {
         yield_now().await;
         self.has_flushed = true;
-        let mut taken = self.batch.state().take(self.batch.most);
+        let mut taken = locked(&self.batch.state).take(self.batch.most);
         // No call for callers that have left.
         taken.retain(|(_, caller)| !caller.is_closed());
         while !taken.is_empty() {
@@ -199,7 +196,7 @@ impl<Req: Send + 'static, T: Send + 'static> Flush<Req, T> {
 impl<Req: Send + 'static, T: Send + 'static> Drop for Flush<Req, T> {
     fn drop(&mut self) {
         if !self.has_flushed {
-            let mut state = self.batch.state();
+            let mut state = locked(&self.batch.state);
             state.is_flushing = false;
             let lost = mem::take(&mut state.collected);
             drop(state);
@@ -260,7 +257,7 @@ impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> 
     fn call(&mut self, request: Req) -> Self::Future {
         let (caller, answered) = oneshot::channel();
         let ItemSlot { batch, number } = &*self.0;
-        let is_due = batch.state().collect(*number, (request, caller), batch.most);
+        let is_due = locked(&batch.state).collect(*number, (request, caller), batch.most);
         batch.flush_if(is_due);
         async move {
             match answered.await {

@@ -36,7 +36,7 @@ mod writing;
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use self::mutants::Mutant;
@@ -46,6 +46,7 @@ use self::scenarios::{Scenario, scenarios};
 use self::world::{READERS, Violated, World};
 use self::writing::settle_flight;
 use super::step::{self, Event, KnownFailure, LeaseHold, Meanwhile, Share};
+use crate::locked::locked;
 
 /// A walk through all states of a scenario.
 struct Walk {
@@ -283,20 +284,16 @@ fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
                 while let Some(scenario) = take(&left) {
                     let mut walk = Walk::of(scenario, Mutant::None);
                     let states = walk.check();
-                    lock(&walked).push((walk, states));
+                    locked(&walked).push((walk, states));
                 }
             });
         }
     });
-    walked.into_inner().unwrap_or_else(PoisonError::into_inner)
+    std::mem::take(&mut *locked(&walked))
 }
 
 fn take(left: &Mutex<Vec<Scenario>>) -> Option<Scenario> {
-    lock(left).pop()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(left).pop()
 }
 
 #[test]

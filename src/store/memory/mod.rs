@@ -7,7 +7,7 @@ mod tags;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 pub use self::options::MemoryOptions;
@@ -20,6 +20,7 @@ use super::{
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
+use crate::locked::locked;
 use crate::stats::MemoryStats;
 use crate::tag::{Tag, Tags};
 
@@ -111,7 +112,7 @@ impl MemoryStore {
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {
-        self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.shards.iter().map(locked)
     }
 
     /// Runs a function on the shard of a key.
@@ -122,7 +123,7 @@ impl MemoryStore {
             count => self.0.hasher.hash_one(key) as usize % count,
         };
         // A poisoned shard is consistent, because no user code runs under the lock.
-        let mut shard = shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = locked(&shards[shard]);
         let done = change(&mut shard);
         let removed = std::mem::take(&mut shard.removed);
         drop(shard);

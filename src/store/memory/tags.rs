@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::key::Digest;
+use crate::locked::locked;
 use crate::store::TagEpoch;
 use crate::store::clock::Moment;
 use crate::store::standing::{Spread, Standing, TagState};
@@ -77,30 +78,26 @@ impl MemoryTags {
         if tags.is_empty() {
             return Vec::new();
         }
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let view = |digest| table.at(digest, sequence, now).view(digest);
         tags.iter().copied().map(view).collect()
     }
 
     pub(super) fn invalidate(&self, tag: Digest, sequence: &Sequence, now: Moment) {
-        let tag = self.table().at(tag, sequence, now);
-        let mut changed = tag.state();
+        let tag = locked(&self.table).at(tag, sequence, now);
+        let mut changed = locked(&tag.state);
         let epoch = sequence.next(now);
         let state = TagState { hard: epoch, soft: epoch, expired_at: now.micros, spread: None };
         tag.change(&mut changed, state);
     }
 
     pub(super) fn expire(&self, tag: Digest, over: Duration, sequence: &Sequence, now: Moment) {
-        let tag = self.table().at(tag, sequence, now);
-        let mut changed = tag.state();
+        let tag = locked(&self.table).at(tag, sequence, now);
+        let mut changed = locked(&tag.state);
         let TagState { hard, soft: before, .. } = changed.state;
         let spread = (!over.is_zero()).then_some(Spread { before, over });
         let soft = sequence.next(now);
         tag.change(&mut changed, TagState { hard, soft, expired_at: now.micros, spread });
-    }
-
-    fn table(&self) -> MutexGuard<'_, TagTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,7 +122,7 @@ impl TagTable {
             // Without other references, no entry and no lease has it. New ones need this table.
             let is_used = Arc::strong_count(tag) > 1;
             if !is_used {
-                forgotten = forgotten.max(tag.state().changed);
+                forgotten = forgotten.max(locked(&tag.state).changed);
             }
             is_used
         });
@@ -141,22 +138,18 @@ impl MemoryTag {
         if self.soft.load(Ordering::Acquire) == seen.soft() {
             return Standing::Current;
         }
-        let ChangedTag { state, .. } = *self.state();
+        let ChangedTag { state, .. } = *locked(&self.state);
         state.standing(seen, &key())
     }
 
     fn view(self: Arc<Self>, digest: Digest) -> TagView {
-        let ChangedTag { state: TagState { hard, soft, .. }, changed } = *self.state();
+        let ChangedTag { state: TagState { hard, soft, .. }, changed } = *locked(&self.state);
         TagView { tag: self, epoch: TagEpoch::new(digest, hard, soft), changed }
     }
 
     fn change(&self, of: &mut ChangedTag, state: TagState) {
         *of = ChangedTag { state, changed: state.soft };
         self.soft.store(state.soft, Ordering::Release);
-    }
-
-    fn state(&self) -> MutexGuard<'_, ChangedTag> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,7 +181,7 @@ mod tests {
         tags.invalidate(Tag::of("shelf").with(1).digest(), &sequence, now);
         for number in 2..10_000 {
             drop(tags.view(&shelf(number), &sequence, now));
-            assert!(tags.table().tags.len() <= FIRST_SWEEP + 1);
+            assert!(locked(&tags.table).tags.len() <= FIRST_SWEEP + 1);
         }
         assert_eq!(tags.view(&shelf(0), &sequence, now)[0].epoch, used[0].epoch);
         assert!(tags.view(&shelf(1), &sequence, now)[0].changed > fence);
