@@ -214,7 +214,7 @@ impl RedisClient {
     }
 
     /// The mark of this client, for a script that leaves it where the client waits. The script that
-    /// ends the wait gives all marks there to `tell` of [`RedisScript::PRELUDE`], which publishes a
+    /// ends the wait gives all marks there to `tell`, see [`RedisScript::linked`], which publishes a
     /// message to each. The [watches](Self::watch) of the key are notified then.
     ///
     /// Empty while there is no subscription to messages. The first call without one begins to
@@ -350,4 +350,4 @@ impl fmt::Debug for RedisClient {
 
 /// A write, which a replica refuses, of a name that is not used.
 static PROBE: LazyLock<RedisScript> =
-    LazyLock::new(|| RedisScript::new(&["return redis.call('DEL', KEYS[1])"]));
+    LazyLock::new(|| RedisScript::new("return redis.call('DEL', KEYS[1])"));

@@ -12,7 +12,7 @@
 //! };
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let count = RedisScript::new(&["return redis.call('INCR', KEYS[1])"]);
+//! let count = RedisScript::new("return redis.call('INCR', KEYS[1])");
 //! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
 //! let setup = ClientSetup { scripts: [count.clone()].into(), ..ClientSetup::default() };
 //! let client = RedisClient::new(options, setup);

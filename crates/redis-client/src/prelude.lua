@@ -19,16 +19,18 @@ end
 -- The length of a mark, and how many marks a value can have. The process of one more polls.
 local mark_length, most_marks = 16, 1000
 
--- Whether a value has nothing but marks from a place on.
+-- Whether a value has nothing but marks from a place on. There may be hundreds, and each process that waits
+-- asks, so only the last one is looked at.
 local function has_marks(value, first)
-  return (#value - first + 1) % mark_length == 0 and not string.find(value, '[^0-9a-f]', first)
+  local length = #value - first + 1
+  if length == 0 then return true end
+  return length > 0 and length % mark_length == 0 and string.find(value, '^[0-9a-f]+$', -mark_length)
 end
 
--- The marks and one more, or nil if there is nothing to add.
-local function add_mark(marks, mark)
-  local is_full = #marks >= most_marks * mark_length
-  if mark == '' or is_full or string.find(marks, mark, 1, true) then return nil end
-  return marks .. mark
+-- Whether a mark is to be added to those that a value has from a place on.
+local function adds_mark(value, first, mark)
+  local is_full = #value - first + 1 >= most_marks * mark_length
+  return mark ~= '' and not is_full and not string.find(value, mark, first, true)
 end
 
 -- Tells the processes that have left these marks at a name that it has changed. The message is the name,

@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_script_declares_all_its_names() {
-        let script = RedisScript::new(&["return 1"]);
+        let script = RedisScript::new("return 1");
         let names = ["a", "b"].map(|name| name.as_bytes().to_vec());
         let request = RedisRequest::script(&script, names.clone(), [b"x".to_vec()], "testing");
         assert_eq!(words(&request, true), ["EVAL", "return 1", "2", "a", "b", "x"]);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn names_with_one_hash_tag_share_a_slot() {
-        let script = RedisScript::new(&["return 1"]);
+        let script = RedisScript::new("return 1");
         let is_of_one_slot = |names: [&str; 2]| {
             let names = names.map(|name| name.as_bytes().to_vec());
             RedisRequest::script(&script, names, [], "testing").is_of_one_slot()

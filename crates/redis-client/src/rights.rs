@@ -60,7 +60,7 @@ fn texts(reply: RedisValue) -> Option<Vec<String>> {
 }
 
 static RIGHTS: LazyLock<RedisScript> =
-    LazyLock::new(|| RedisScript::new(&[include_str!("rights.lua")]));
+    LazyLock::new(|| RedisScript::new(include_str!("rights.lua")));
 
 const CHECKING: &str = "connecting";
 

@@ -32,15 +32,6 @@
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
-local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
--- Whether no other flight can hold a lease under this token.
-local function is_ours(other)
-  if other == token then return true end
-  for start = 1, #ARGV[5], 16 do
-    if other == string.sub(ARGV[5], start, start + 15) then return true end
-  end
-  return false
-end
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
 if readable(entry) then
@@ -51,15 +42,20 @@ if readable(entry) then
   stored = fence_at(entry, 29)
 end
 if remaining == 0 then entry = false end
+local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 local lease, busy, marks = peek(KEYS[2]), false, ''
-if lease_fence(lease) and is_ours(string.sub(lease, 1, 16)) then
-  marks = marks_of(lease)
-elseif lease_fence(lease) then
+local held, first = lease_fence(lease)
+local holder = held and string.sub(lease, 1, 16)
+-- No other flight can hold a lease under a token of these.
+if held and (holder == token or string.find(ARGV[5], holder, 1, true)) then
+  marks = string.sub(lease, first)
+elseif held then
   local left = lease_left(KEYS[2], lease)
   -- A value without an expiry is not a lease of ours.
   if left >= 0 then
     busy = left
-    leave_mark(KEYS[2], lease, ARGV[6])
+    -- A full server refuses the mark, and then the process polls.
+    if adds_mark(lease, first, ARGV[6]) then try('SETRANGE', KEYS[2], #lease, ARGV[6]) end
   end
 end
 local failed, waiting = split_failure(peek(KEYS[4]))
@@ -71,21 +67,26 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local is_known = age >= 0
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
-    if not busy then leave_mark_at_failure(KEYS[4], failed, waiting, ARGV[6]) end
+    -- A full server refuses the mark, and then the process asks again after a second at most.
+    if not busy and adds_mark(waiting, 1, ARGV[6]) then
+      local mark = waiting == '' and '\0' .. ARGV[6] or ARGV[6]
+      try('SETRANGE', KEYS[4], #failed + (waiting == '' and 0 or 1 + #waiting), mark)
+    end
     return {4, now, entry, remaining, failed, held_up}
   end
   if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
   shared = is_known and age < window and failed
 end
 if busy then
-  return {2, now, entry, remaining, busy, lease_fence(lease), lease_trace(lease)}
+  -- Without a trace it is nil, which ends a reply.
+  local other = first > lease_length + 1 and string.sub(lease, lease_length + 1, first - 1) or nil
+  return {2, now, entry, remaining, busy, held, other}
 end
 if is_there == '' then entry = '' end
 -- A request may come twice. While its lease holds, it is granted again as it was. After the end of
 -- that, for example by an invalidation, the new fence tells the two leases apart.
-local is_again = lease_fence(lease) and string.sub(lease, 1, 16) == token
-local fence = is_again and lease_fence(lease)
-  or math.max(number(peek(KEYS[3])) + 1, stored + 1, now)
+local is_again = holder == token
+local fence = is_again and held or math.max(number(peek(KEYS[3])) + 1, stored + 1, now)
 local term = is_again and math.max(ARGV[2], lease_left(KEYS[2], lease)) or ARGV[2]
 -- While the clock is behind a time that it showed before, the time is not above all fences, and an
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence

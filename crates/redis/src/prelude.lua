@@ -65,34 +65,14 @@ end
 -- end, 16 hexadecimal digits each.
 local lease_length, trace_length = 32, 55
 
--- Where the marks of a lease begin. All but the trace are multiples of the length of a mark.
-local function first_mark(lease)
-  local has_trace = #lease % mark_length == trace_length % mark_length
-  return (has_trace and lease_length + trace_length or lease_length) + 1
-end
-
--- The fence of a lease, or false if the bytes are no lease.
+-- The fence of a lease, and where its marks begin, or false if the bytes are no lease. All parts but the trace
+-- are multiples of the length of a mark.
 local function lease_fence(lease)
   if not lease or #lease < lease_length then return false end
-  local first = first_mark(lease)
-  if #lease < first - 1 or not has_marks(lease, first) then return false end
-  return fence_at(lease, 17)
-end
-
--- The trace of a lease. Without one it is nil, which ends a reply.
-local function lease_trace(lease)
-  local first = first_mark(lease)
-  if first > lease_length + 1 then return string.sub(lease, lease_length + 1, first - 1) end
-end
-
--- The marks at a lease.
-local function marks_of(lease)
-  return string.sub(lease, first_mark(lease))
-end
-
--- Adds the mark of a process to a lease. A full server refuses, and then the process polls.
-local function leave_mark(name, lease, mark)
-  if add_mark(marks_of(lease), mark) then try('SETRANGE', name, #lease, mark) end
+  local first = lease_length + 1
+  if #lease % mark_length == trace_length % mark_length then first = first + trace_length end
+  if not has_marks(lease, first) then return false end
+  return fence_at(lease, 17), first
 end
 
 -- A failure without its marks, and the marks. Processes leave them during a cooldown in which no
@@ -103,19 +83,10 @@ local function split_failure(failed)
   return string.sub(failed, 1, last - 1), string.sub(failed, last + 1)
 end
 
--- Adds the mark of a process to a failure. A full server refuses, and then the process asks again
--- after a second at most.
-local function leave_mark_at_failure(name, failed, marks, mark)
-  local at, before = #failed + 1 + #marks, ''
-  if marks == '' then at, before = #failed, '\0' end
-  if add_mark(marks, mark) then try('SETRANGE', name, at, before .. mark) end
-end
-
 -- Tells the processes that have left a mark at a lease that it has ended.
 local function tell_waiters(name, lease, message)
-  if lease and #lease > lease_length and lease_fence(lease) then
-    tell(name, marks_of(lease), message)
-  end
+  local fence, first = lease_fence(lease)
+  if fence and #lease >= first then tell(name, string.sub(lease, first), message) end
 end
 
 -- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after

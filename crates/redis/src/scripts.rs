@@ -33,9 +33,7 @@ pub(super) static SCRIPTS: LazyLock<Arc<[RedisScript]>> = LazyLock::new(|| {
         include_str!("renew.lua"),
         include_str!("touch_tags.lua"),
     ];
-    let script =
-        |text| RedisScript::new(&[RedisScript::PRELUDE, include_str!("prelude.lua"), text]);
-    texts.map(script).into()
+    texts.map(|text| RedisScript::linked("", &[include_str!("prelude.lua")], text)).into()
 });
 
 impl StoreScript {

@@ -51,19 +51,16 @@ impl FairLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: impl Into<FairLockOptions>) -> Self {
         let FairLockOptions { server, silence } = options.into();
-        let ours = |text| script(&[include_str!("fair/prelude.lua"), text]);
+        let library = [PRELUDE, include_str!("fair/prelude.lua")];
         let scripts = LockScripts {
-            acquire: RedisScript::new(&[
-                include_str!("fair/take.lua"),
-                include_str!("grant.lua"),
-                RedisScript::PRELUDE,
-                PRELUDE,
-                include_str!("fair/prelude.lua"),
+            acquire: RedisScript::linked(
+                concat!(include_str!("fair/take.lua"), include_str!("grant.lua")),
+                &library,
                 include_str!("fair/contested.lua"),
-            ]),
-            renew: script(&[include_str!("renew.lua")]),
-            verify: script(&[include_str!("verify.lua")]),
-            release: ours(include_str!("fair/release.lua")),
+            ),
+            renew: script(include_str!("renew.lua")),
+            verify: script(include_str!("verify.lua")),
+            release: RedisScript::linked("", &library, include_str!("fair/release.lua")),
             commands: COMMANDS,
         };
         Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }

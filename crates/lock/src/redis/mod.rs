@@ -122,9 +122,9 @@ pub use bellwether_redis_client::{CredentialsProvider, RedisClientOptions, Redis
 /// How long a counter of fences is kept after the last grant: a day. Clocks are put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A script of these parts, after the preludes.
-fn script(parts: &[&str]) -> RedisScript {
-    RedisScript::new(&[&[RedisScript::PRELUDE, PRELUDE], parts].concat())
+/// A script with the functions of all locks.
+fn script(text: &str) -> RedisScript {
+    RedisScript::linked("", &[PRELUDE], text)
 }
 
 /// The functions of the scripts of the locks.

@@ -41,7 +41,7 @@ end
 
 -- Adds the mark of a process to a lock, if there is one. A full server refuses, and then the process polls.
 local function leave_mark(name, held, mark)
-  if is_lock(held) and add_mark(marks_of(held), mark) then
+  if is_lock(held) and adds_mark(held, lock_length + 1, mark) then
     redis.pcall('SET', name, held .. mark, 'KEEPTTL')
   end
 end

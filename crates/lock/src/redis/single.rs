@@ -62,20 +62,18 @@ impl RedisLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisClientOptions) -> Self {
         let scripts = LockScripts {
-            acquire: RedisScript::new(&[
-                include_str!("take.lua"),
-                include_str!("grant.lua"),
-                RedisScript::PRELUDE,
-                PRELUDE,
+            acquire: RedisScript::linked(
+                concat!(include_str!("take.lua"), include_str!("grant.lua")),
+                &[PRELUDE],
                 include_str!("contested.lua"),
-            ]),
-            renew: script(&[include_str!("renew.lua")]),
-            verify: script(&[include_str!("verify.lua")]),
-            release: RedisScript::new(&[include_str!("release.lua"), TELL[0], TELL[1]]),
+            ),
+            renew: script(include_str!("renew.lua")),
+            verify: script(include_str!("verify.lua")),
+            release: RedisScript::linked(include_str!("release.lua"), &[], TOLD),
             commands: "get getex set pttl time del",
         };
-        let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
-        let release_many = RedisScript::new(&[include_str!("release_many.lua"), TELL[0], TELL[1]]);
+        let take_many = RedisScript::new(include_str!("take_many.lua"));
+        let release_many = RedisScript::linked(include_str!("release_many.lua"), &[], TOLD);
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
@@ -153,8 +151,8 @@ impl TakeOver for RedisLock {
 /// With fewer other requests under way, a batch has too few of them to pay for its task.
 const LARGE: usize = 4;
 
-/// The parts of the scripts that release locks with marks.
-const TELL: [&str; 2] = [RedisScript::PRELUDE, include_str!("told.lua")];
+/// The end of the scripts that release locks, for locks with marks.
+const TOLD: &str = include_str!("told.lua");
 
 impl fmt::Debug for RedisLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

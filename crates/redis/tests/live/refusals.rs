@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bellwether_redis_client::RedisScript;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
-use redis::Script;
 use tokio::time::{sleep, timeout};
 
 use crate::catalog::{Catalog, name, options_at};
@@ -111,12 +111,8 @@ async fn survive_all(step: &str, beforehand: &[Replacement]) {
 }
 
 fn call_of(script: &str) -> String {
-    let preludes = [
-        include_str!("../../../redis-client/src/prelude.lua"),
-        include_str!("../../src/prelude.lua"),
-    ];
-    let script = [preludes[0], preludes[1], script].join("\n");
-    format!("EVALSHA {}", Script::new(&script).get_hash())
+    let script = RedisScript::linked("", &[include_str!("../../src/prelude.lua")], script);
+    format!("EVALSHA {}", script.hash())
 }
 
 fn acquiring() -> String {

@@ -109,10 +109,10 @@ impl Redlock {
                 reason: "two nodes of a Redlock have the same address",
             });
         }
-        let acquire = script(&[include_str!("acquire.lua")]);
-        let renew = script(&[include_str!("renew.lua")]);
-        let verify = script(&[include_str!("../verify.lua")]);
-        let release = RedisScript::new(&[include_str!("../release.lua")]);
+        let acquire = script(include_str!("acquire.lua"));
+        let renew = script(include_str!("renew.lua"));
+        let verify = script(include_str!("../verify.lua"));
+        let release = RedisScript::new(include_str!("../release.lua"));
         let scripts = [&acquire, &renew, &verify, &release];
         let (scripts, watchers) = (scripts.map(Clone::clone), Watchers::default());
         let client = |options| {

@@ -20,8 +20,9 @@ local is_ours = found.ends[ARGV[1]] or is_free or found.count > 0 and found.owne
 if found.is_foreign or not is_ours then
   -- A mark would make a free lock a key without an end, and a read of its ttl would track it for ever.
   if not found.is_foreign and found.count == 0 then return {2, -1, -1, 0} end
-  local marks = not found.is_foreign and add_mark(found.marks, ARGV[4])
-  if marks then redis.pcall('HSET', KEYS[1], 'marks', marks) end
+  if not found.is_foreign and adds_mark(found.marks, 1, ARGV[4]) then
+    redis.pcall('HSET', KEYS[1], 'marks', found.marks .. ARGV[4])
+  end
   return {2, redis.call('PTTL', KEYS[1]), tonumber(found.fence or -1), tonumber(found.renewed or 0)}
 end
 if found.count == 0 then

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether::Key;
 use bellwether_redis_client::RedisClientOptions;
 
-use super::script;
+use super::PRELUDE;
 use super::scripted::{LockScripts, Scripted};
 use crate::LocalQueues;
 use crate::{
@@ -47,7 +47,7 @@ impl ReentrantLock {
 
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisClientOptions) -> Self {
-        let ours = |text| script(&[include_str!("prelude.lua"), text]);
+        let ours = |text| RedisScript::linked("", &[PRELUDE, include_str!("prelude.lua")], text);
         let scripts = LockScripts {
             acquire: ours(include_str!("acquire.lua")),
             renew: ours(include_str!("renew.lua")),
