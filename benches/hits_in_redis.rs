@@ -15,7 +15,7 @@ use std::time::Duration;
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
 use bellwether::store::Store;
-use bellwether::{Key, ReadThroughLayer};
+use bellwether::{Key, ReadThroughLayer, Tags};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
@@ -192,7 +192,7 @@ fn look(store: RedisStore) -> Caller {
         let store = store.clone();
         let ask = async move {
             for _ in 0..times {
-                black_box(store.lookup(key(&sku)).await.expect("an answer"));
+                black_box(store.lookup(key(&sku), Tags::none()).await.expect("an answer"));
             }
         };
         ask.boxed()

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bellwether::store::Store;
-use bellwether::{Error, Key, MemoryStore, ReadThroughLayer};
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Tags};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
@@ -46,7 +46,7 @@ fn race(case: &str, store: RedisStore, runtime: &Runtime, effort: Effort) {
         of_down.extend(runtime.block_on(calls(&mut down, skus.clone())));
         of_none.extend(runtime.block_on(calls(&mut none, skus)));
     }
-    let look = runtime.block_on(store.lookup(key(&0)));
+    let look = runtime.block_on(store.lookup(key(&0), Tags::none()));
     assert!(look.is_err(), "the store is not down: {look:?}");
     let print = |name: &str, millis: f64, wanted: Wanted| {
         let verdict = wanted.verdict(Spread::of([millis].into_iter()));

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, Store,
-    StoreFuture, Value,
+    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Remaining, Renew, Settled, Store,
+    StoreFuture, Target, Value,
 };
-use bellwether::{Key, Lifetimes, ReadThroughLayer};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, Tags};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -46,7 +46,9 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let whole = enter_layer(&mut race, &store, runtime);
     let parts = [
         race.enter_plain("a key", || key(&black_box(SKU))),
-        race.enter_async("that store by itself", runtime, || store.lookup(made.clone())),
+        race.enter_async("that store by itself", runtime, || {
+            store.lookup(made.clone(), Tags::none())
+        }),
         race.enter_plain("decoding", || decode::<Product>(&bytes)),
         race.enter_plain("a clone of the answer", || product.clone()),
     ];
@@ -114,7 +116,7 @@ fn key(sku: &u64) -> Key {
 struct AtOnce(Bytes);
 
 impl Store for AtOnce {
-    fn lookup(&self, _: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, _: Key, _: Tags) -> StoreFuture<Option<Entry>> {
         let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
         ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh)))).boxed()
@@ -128,24 +130,12 @@ impl Store for AtOnce {
         unreachable!("a hit takes no lease")
     }
 
-    fn commit(&self, _: Lease, _: Draft) -> StoreFuture<Commit> {
+    fn settle(&self, _: End) -> StoreFuture<Settled> {
         unreachable!("a hit takes no lease")
     }
 
-    fn fail(&self, _: Lease, _: Failure) -> StoreFuture<()> {
-        unreachable!("a hit takes no lease")
-    }
-
-    fn abandon(&self, _: Claim) -> StoreFuture<()> {
-        unreachable!("a hit takes no lease")
-    }
-
-    fn invalidate(&self, _: Key) -> StoreFuture<bool> {
-        unreachable!("nothing invalidates")
-    }
-
-    fn expire(&self, _: Key) -> StoreFuture<bool> {
-        unreachable!("nothing expires")
+    fn change(&self, _: Target, _: Change) -> StoreFuture<bool> {
+        unreachable!("nothing changes")
     }
 }
 

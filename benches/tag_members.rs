@@ -9,7 +9,7 @@ use std::iter::once;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Handle, Key, MemoryStore, ReadThrough, ReadThroughLayer, Tag};
+use bellwether::{Handle, Key, MemoryStore, ReadThrough, ReadThroughLayer, Tag, Tags};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
@@ -85,7 +85,10 @@ async fn fill(server: &RedisServer, store: &RedisStore, entries: u64) -> Handle<
         copy(&mut connection, &sealed, some).await;
     }
     for number in [1, entries / 2, entries - 1] {
-        let found = store.lookup(Key::of(MANY).with(number).digested()).await.expect("an answer");
+        let found = store
+            .lookup(Key::of(MANY).with(number).digested(), Tags::none())
+            .await
+            .expect("an answer");
         assert!(found.is_some(), "a copy is no entry: has the envelope changed?");
     }
     service.handle()

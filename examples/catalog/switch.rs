@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
-    Watch,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
+    Target, Watch,
 };
-use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags, metrics};
+use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind, Tags, metrics};
 use bellwether_opentelemetry::Instruments;
 use bellwether_redis::{RedisOptions, RedisStore};
 
@@ -149,8 +149,8 @@ impl Store for SwitchedStore {
         self.0.store.watch(key)
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.ask(|store| store.lookup(key))
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.ask(|store| store.lookup(key, tags))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -161,36 +161,12 @@ impl Store for SwitchedStore {
         self.ask(|store| store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        self.ask(|store| store.commit(lease, draft))
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        self.ask(|store| store.settle(end))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.ask(|store| store.fail(lease, failure))
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.ask(|store| store.abandon(claim))
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.ask(|store| store.invalidate(key))
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.ask(|store| store.expire(key))
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.ask(|store| store.lookup_tagged(key, tags))
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        self.ask(|store| store.invalidate_tag(tag))
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        self.ask(|store| store.expire_tag(tag, spread))
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        self.ask(|store| store.change(target, change))
     }
 }
 
@@ -211,10 +187,10 @@ mod tests {
     async fn a_stopped_store_fails_and_goes_on_when_it_is_started_again() {
         let store = SwitchedStore::open("memory").await.unwrap();
         store.stop(true);
-        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_err());
+        assert!(store.lookup(Key::of("item").with(1_u32), Tags::none()).await.is_err());
         assert_eq!(store.state(), State::Failing);
         store.stop(false);
-        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_ok());
+        assert!(store.lookup(Key::of("item").with(1_u32), Tags::none()).await.is_ok());
         assert_eq!(store.state(), State::Up);
     }
 }

@@ -21,7 +21,9 @@ use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store};
+use crate::store::{
+    Accept, Acquire, Change, Claim, Draft, End, Entry, Peek, Settled, Store, Target,
+};
 use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -189,7 +191,7 @@ impl<C: ?Sized> CacheClient<C> {
             }
             Peeked::Entry(entry) => (Some(entry), RequestEvent::HitLocal),
             Peeked::Miss => (None, RequestEvent::Missed),
-            Peeked::Unknown => match self.0.store.lookup_tagged(key.clone(), tags.clone()).await {
+            Peeked::Unknown => match self.0.store.lookup(key.clone(), tags.clone()).await {
                 Ok(found) => (found, RequestEvent::HitStore),
                 Err(error) => {
                     request.count(RequestEvent::FailedStore);
@@ -227,7 +229,7 @@ impl<C: ?Sized> CacheClient<C> {
         match self.0.store.peek(key) {
             Peek::Found(entry) => Some(entry),
             Peek::Gone => None,
-            Peek::Unknown => match self.0.store.lookup(key.clone()).await {
+            Peek::Unknown => match self.0.store.lookup(key.clone(), Tags::none()).await {
                 Ok(entry) => entry,
                 Err(error) => {
                     self.0.statistics.store_failed("the lookup counts as a miss", &error);
@@ -324,7 +326,7 @@ impl<C: ?Sized> CacheClient<C> {
             let tags = tags.union(draft.tags()).ok()?;
             Some(draft.tagged(core.tags.and_everything(&tags)))
         };
-        let invalidated = || core.store.invalidate(key.clone());
+        let invalidated = || core.store.change(Target::Key(key.clone()), Change::Invalidate);
         let put = match self.replace_older(&key, draft.and_then(tagged)).await {
             Ok(true) => {
                 core.loads.note_shared(&key);
@@ -349,7 +351,7 @@ impl<C: ?Sized> CacheClient<C> {
             return Ok(stored);
         }
         // A load may have read the source before it changed. Ending its lease refuses its answer.
-        self.0.store.invalidate(key.clone()).await?;
+        self.0.store.change(Target::Key(key.clone()), Change::Invalidate).await?;
         Ok(self.under_lease(key, |_| Some(draft)).await? == Some(true))
     }
 
@@ -371,7 +373,7 @@ impl<C: ?Sized> CacheClient<C> {
             self.0.abandon(lease.into_claim()).await;
             return Ok(Some(false));
         };
-        Ok(Some(store.commit(lease, draft).await? == Commit::Stored))
+        Ok(Some(store.settle(End::Commit(lease, draft)).await? == Settled::Done))
     }
 }
 

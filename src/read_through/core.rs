@@ -27,7 +27,7 @@ use crate::locked::locked;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
-use crate::store::{Accept, Claim, Decoded, Entry, Peek, Store};
+use crate::store::{Accept, Claim, Decoded, End, Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
@@ -235,7 +235,7 @@ impl<C: ?Sized> Core<C> {
 
     /// Gives up the lease of a claim, if it was granted and still holds.
     pub(crate) async fn abandon(&self, claim: Claim) {
-        if let Err(error) = self.store.abandon(claim).await {
+        if let Err(error) = self.store.settle(End::Abandon(claim)).await {
             let cache = &**self.statistics.name();
             let why = "a lease is not released: it ends when it lapses";
             tracing::debug!(target: "bellwether::load", cache, %error, "{why}");

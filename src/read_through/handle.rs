@@ -14,7 +14,7 @@ use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
-use crate::store::{Store, StoreFuture};
+use crate::store::{Change, Store, StoreFuture, Target};
 use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
@@ -52,7 +52,7 @@ impl Handle {
     }
 
     /// A handle that [expires](Self::expire) a key by this function, for adapters whose entries lead to
-    /// others. It must do what [`Store::expire`] promises, and not end before that is done.
+    /// others. It must do what an expiry ([`Change::Expire`]) promises, and not end before that is done.
     pub fn expiring_by(
         self,
         expire: impl Fn(Key) -> StoreFuture<bool> + Send + Sync + 'static,
@@ -86,7 +86,7 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not. A `RedisStore`
     /// repeats it.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
-        let invalidated = self.store.invalidate(key.clone()).await;
+        let invalidated = self.store.change(Target::Key(key.clone()), Change::Invalidate).await;
         self.statistics
             .changed(InvalidationEvent::Invalidated, invalidated)
             .map_err(|error| CacheError::store(key, &error))
@@ -127,7 +127,7 @@ impl<S> Handle<S> {
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = match &self.expiry {
             Some(expire) => expire(key.clone()).await,
-            None => self.store.expire(key.clone()).await,
+            None => self.store.change(Target::Key(key.clone()), Change::EXPIRE).await,
         };
         self.statistics
             .changed(InvalidationEvent::Expired, expired)
@@ -180,9 +180,9 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
-        let invalidated = self.store.invalidate_tag(tag.clone()).await;
+        let invalidated = self.store.change(Target::Tag(tag.clone()), Change::Invalidate).await;
         self.statistics
-            .changed(InvalidationEvent::InvalidatedTags, invalidated)
+            .changed(InvalidationEvent::InvalidatedTags, invalidated.map(drop))
             .map_err(|error| CacheError::tag(tag, &error))
     }
 
@@ -283,9 +283,10 @@ impl IntoFuture for ExpireTag {
     fn into_future(self) -> Self::IntoFuture {
         let Self { store, statistics, tag, spread } = self;
         Box::pin(async move {
-            let expired = store.expire_tag(tag.clone(), spread).await;
+            let expired =
+                store.change(Target::Tag(tag.clone()), Change::Expire { over: spread }).await;
             statistics
-                .changed(InvalidationEvent::ExpiredTags, expired)
+                .changed(InvalidationEvent::ExpiredTags, expired.map(drop))
                 .map_err(|error| CacheError::tag(&tag, &error))
         })
     }

@@ -104,7 +104,7 @@ impl Draft {
 
     /// Whether storing it expires what its key stood for before, as an index of entries that are stale
     /// from now on does. A store that repeats lost expiries treats the commit like an
-    /// [`expire`](crate::store::Store::expire) of the key. The default is `false`.
+    /// [expiry](crate::store::Change::Expire) of the key. The default is `false`.
     pub fn is_expiry(&self) -> bool {
         self.is_expiry
     }

@@ -8,14 +8,15 @@ use crate::key::Key;
 
 /// The right to load a key for a while.
 ///
-/// It is spent by [`commit`](super::Store::commit) or, after [`into_claim`](Lease::into_claim), by
-/// [`abandon`](super::Store::abandon), and cannot be spent twice:
+/// It is spent by [`End::Commit`](super::End::Commit) or, after [`into_claim`](Lease::into_claim), by
+/// [`End::Abandon`](super::End::Abandon), and cannot be spent twice:
 ///
 /// ```compile_fail,E0382
 /// # fn twice(store: &dyn bellwether::store::Store, lease: bellwether::store::Lease,
 /// #     one: bellwether::store::Draft, two: bellwether::store::Draft) {
-/// let first = store.commit(lease, one);
-/// let second = store.commit(lease, two);
+/// # use bellwether::store::End;
+/// let first = store.settle(End::Commit(lease, one));
+/// let second = store.settle(End::Commit(lease, two));
 /// # }
 /// ```
 #[derive(Debug)]

@@ -4,17 +4,17 @@
 //! 1. At most one unexpired lease per key. Only its token can abandon it, and only its token and its
 //!    fence can renew it or commit by it. A claim that asks again while its lease holds is granted
 //!    that lease, and later one with a new fence: a copy of its request may arrive late.
-//! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose lease still holds may
+//! 2. An [invalidation](Change::Invalidate) ends the lease, so a commit whose lease still holds may
 //!    store. A lease that has lapsed or was taken over stores under three conditions: its fence is
 //!    above the watermark, its fence is above the stored entry's fence, and it is younger than
 //!    [`WATERMARK_TTL`]. Without this, a load slower than its lease would never be stored. Such a
 //!    commit leaves the lease of another holder alone. Every other commit is
-//!    [`Superseded`](Commit::Superseded).
+//!    [`Superseded`](Settled::Superseded).
 //! 3. Fencing tokens grow per key, across expiry and restarts. A new one is the largest of the
 //!    watermark + 1, the stored entry's fence + 1, and the store's clock in microseconds.
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an
 //!    entry is fresh depends on what is left of its life in the store.
-//! 5. Everything that a store writes expires. A [failure](Store::fail) is remembered for its
+//! 5. Everything that a store writes expires. A [failure](End::Fail) is remembered for its
 //!    [life](Failure::life), and the next commit or invalidation removes it.
 //! 6. Every operation is one atomic step. A caller may drop it at any await, or may be gone when
 //!    the answer comes. The token is chosen before the request is sent, so a lease can be abandoned
@@ -24,9 +24,9 @@
 //! A store with tags gives each tag an [epoch](TagEpoch), and keeps with an entry the epochs under
 //! which it was loaded. It promises:
 //!
-//! 7. After [`invalidate_tag`](Store::invalidate_tag) has returned, an operation that begins later
+//! 7. After an [invalidation](Change::Invalidate) of a tag has returned, an operation that begins later
 //!    finds no entry with that tag whose load began before it, whatever the store has forgotten.
-//!    After [`expire_tag`](Store::expire_tag), it finds such an entry only as stale.
+//!    After an [expiry](Change::Expire), it finds such an entry only as stale.
 //! 8. A commit that begins after either of them is superseded if its lease was granted before. For
 //!    tags of the [claim](Claim::tags) this holds whatever the store has forgotten. For tags of the
 //!    [draft](Draft::tags), it holds as long as the store has not forgotten the invalidation.
@@ -51,7 +51,6 @@ mod value;
 mod watch;
 
 use std::fmt;
-use std::future::ready;
 use std::time::Duration;
 
 use crate::box_future::BoxFuture;
@@ -67,7 +66,7 @@ pub use value::Value;
 pub use watch::{Watch, Watchers};
 
 pub use crate::claim::{Claim, Token};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::tag::{Tag, Tags};
 use crate::trace::TraceParent;
@@ -109,8 +108,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Watch::silent()
     }
 
-    /// Reads the entry of a key. Takes no lease.
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>>;
+    /// Reads the entry of a key, for a request with these tags. Takes no lease.
+    ///
+    /// An entry that lacks one of the tags counts as none: it was stored before the program gave it
+    /// that tag, and invalidations of the tag do not reach it. A remote store reads their epochs in
+    /// the same round trip; tags that only the entry has cost another one. A store without tags
+    /// ignores them.
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>>;
 
     /// Reads the entry, and takes the lease if the entry is not acceptable and no other claim holds
     /// the lease. From then on, changes of the key are reported to its [`watch`](Store::watch).
@@ -123,18 +127,36 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// that was granted.
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew>;
 
-    /// Stores an entry, gives up the lease and notifies the watches.
+    /// Ends a lease as its [`End`] says, and notifies the watches. One step does both: stores the
+    /// entry or the failure, and gives the lease up.
+    fn settle(&self, end: End) -> StoreFuture<Settled>;
+
+    /// Makes what is stored of a key or of a tag invalid or stale, and notifies the watches of a
+    /// key. Returns whether there was an entry of the key, fresh or stale; for a tag, `false`.
+    ///
+    /// Of a key, it also ends the lease, and raises the watermark to the highest fence given so far
+    /// or above. Of a tag, it ends the epoch: loads that began before it are
+    /// [`Superseded`](Settled::Superseded).
+    ///
+    /// # Errors
+    /// A store without tags gives [`Unsupported`](crate::StoreErrorKind::Unsupported) for a tag.
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool>;
+}
+
+/// How a lease ends. See [`Store::settle`].
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
+pub enum End {
+    /// The entry is stored: a commit.
     ///
     /// An entry without a life is not kept, and it removes the entry that was there before. The
-    /// result is still [`Superseded`](Commit::Superseded) if a newer entry or an invalidation came
+    /// result is still [`Superseded`](Settled::Superseded) if a newer entry or an invalidation came
     /// in between.
     ///
-    /// For a draft that [is an expiry](Draft::is_expiry), it promises what [`expire`](Store::expire) does
+    /// For a draft that [is an expiry](Draft::is_expiry), it promises what a [`Change::Expire`] does
     /// about failures after it has returned, in a store that repeats lost expiries.
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
-
-    /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the
-    /// watches.
+    Commit(Lease, Draft),
+    /// The load has failed: if the lease still holds, the failure is remembered.
     ///
     /// Within its window, [`acquire`](Store::acquire) answers [`Failed`](Acquire::Failed): always
     /// during its cooldown, and after that if another caller holds the lease. With the lease free
@@ -144,56 +166,49 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// A failure without a window is never given to callers. The next commit or invalidation
     /// removes it.
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()>;
+    Fail(Lease, Failure),
+    /// The lease is given up, if it was granted and still holds.
+    Abandon(Claim),
+}
 
-    /// Gives up a lease, if it was granted and still holds, and notifies the watches.
-    fn abandon(&self, claim: Claim) -> StoreFuture<()>;
-
-    /// Removes the entry, ends the lease, raises the watermark to the highest fence given so far
-    /// or above, and notifies the watches. Returns whether there was an entry, fresh or stale.
-    fn invalidate(&self, key: Key) -> StoreFuture<bool>;
-
-    /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, and is stale.
-    /// Returns whether there was an entry, fresh or stale.
-    fn expire(&self, key: Key) -> StoreFuture<bool>;
-
-    /// As [`lookup`](Store::lookup), for a request with these tags.
-    ///
-    /// An entry that lacks one of them counts as none: it was stored before the program gave it
-    /// that tag, and invalidations of the tag do not reach it. A remote store reads their epochs in
-    /// the same round trip; tags that only the entry has cost another one.
-    ///
-    /// Provided, for stores without tags: a lookup.
-    fn lookup_tagged(&self, key: Key, _: Tags) -> StoreFuture<Option<Entry>> {
-        self.lookup(key)
-    }
-
-    /// Ends the epoch of a tag: its entries count as none, and loads that began before it are
-    /// [`Superseded`](Commit::Superseded).
-    ///
-    /// # Errors
-    /// Provided, for stores without tags: [`Unsupported`](StoreErrorKind::Unsupported).
-    fn invalidate_tag(&self, _: Tag) -> StoreFuture<()> {
-        without_tags()
-    }
-
-    /// As [`invalidate_tag`](Store::invalidate_tag), but entries with a stale window stay, and are
-    /// stale. Over a spread of more than zero, each becomes stale at a time of its own, from now
-    /// until the spread has passed.
-    ///
-    /// If another expiry of the tag comes within the spread, its entries from before the first one
-    /// are stale at once.
-    ///
-    /// # Errors
-    /// Provided, for stores without tags: [`Unsupported`](StoreErrorKind::Unsupported).
-    fn expire_tag(&self, _: Tag, _spread: Duration) -> StoreFuture<()> {
-        without_tags()
+impl End {
+    /// The claim whose lease ends.
+    pub fn claim(&self) -> &Claim {
+        match self {
+            Self::Commit(lease, _) | Self::Fail(lease, _) => lease.claim(),
+            Self::Abandon(claim) => claim,
+        }
     }
 }
 
-fn without_tags() -> StoreFuture<()> {
-    let message = "the store has no tags, so none can be invalidated";
-    Box::pin(ready(Err(StoreError::new(StoreErrorKind::Unsupported, message))))
+/// What a [change](Store::change) is of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
+pub enum Target {
+    /// A key.
+    Key(Key),
+    /// A tag, and with it all entries that have it.
+    Tag(Tag),
+}
+
+/// What happens to the entries of a [target](Target).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
+pub enum Change {
+    /// They are removed, or count as none.
+    Invalidate,
+    /// As that, but entries with a stale window stay, and are stale.
+    Expire {
+        /// Over which time the entries of a tag become stale: each at a time of its own. If another
+        /// expiry of the tag comes within that time, its entries from before the first one are stale
+        /// at once. The entry of a key is stale at once, whatever this is.
+        over: Duration,
+    },
+}
+
+impl Change {
+    /// An expiry at once.
+    pub const EXPIRE: Self = Self::Expire { over: Duration::ZERO };
 }
 
 /// The future of an operation of a store. It borrows nothing, and ends with a result or a
@@ -289,13 +304,14 @@ pub enum Renew {
     Lost,
 }
 
-/// The outcome of a commit.
+/// The outcome of a [`settle`](Store::settle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Commit {
-    /// The entry is stored, and its watches are notified.
-    Stored,
-    /// A newer entry or an invalidation came in between. Nothing was stored.
+pub enum Settled {
+    /// The lease has ended as its [`End`] says. Of a commit: the entry is stored, and its watches are
+    /// notified.
+    Done,
+    /// A newer entry or an invalidation came before the commit. Nothing was stored.
     Superseded,
 }
 

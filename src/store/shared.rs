@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
-    Watch,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
+    Target, Watch,
 };
 use crate::key::Key;
-use crate::tag::{Tag, Tags};
+use crate::tag::Tags;
 
 /// So a program can choose its store when it starts, as an `Arc<dyn Store>`:
 ///
@@ -31,8 +31,8 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).watch(key)
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        (**self).lookup(key)
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        (**self).lookup(key, tags)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -43,35 +43,11 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).renew(lease, term)
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        (**self).commit(lease, draft)
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        (**self).settle(end)
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        (**self).fail(lease, failure)
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        (**self).abandon(claim)
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        (**self).invalidate(key)
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        (**self).expire(key)
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        (**self).lookup_tagged(key, tags)
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        (**self).invalidate_tag(tag)
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        (**self).expire_tag(tag, spread)
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        (**self).change(target, change)
     }
 }

@@ -7,7 +7,7 @@ use bellwether::{
     StaleReason, Wait,
 };
 use bellwether_testkit::caches::{
-    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
+    Answered, JSON, MINUTE, NO_TIME, SECOND, answers, ask, burst, idle, key, kind_of, layer, lease,
     put_for, settled,
 };
 use bellwether_testkit::loaders::Loader;
@@ -67,7 +67,7 @@ fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
     layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
 }
 
-fn hurry(cached: &Asking, item: u64) -> JoinHandle<Settled> {
+fn hurry(cached: &Asking, item: u64) -> JoinHandle<Answered> {
     tokio::spawn(cached.clone().call(item).with_status())
 }
 

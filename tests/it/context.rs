@@ -25,7 +25,7 @@ fn begin(most: Level) -> (Spans, DefaultGuard) {
     (spans.clone(), set_default(spans))
 }
 
-type Asked = JoinHandle<bellwether_testkit::caches::Settled>;
+type Asked = JoinHandle<bellwether_testkit::caches::Answered>;
 
 /// As many requests at once, each in a span of its own.
 fn ask_in_spans(cached: &Cached, callers: usize) -> Vec<Asked> {

@@ -1,8 +1,9 @@
 //! `FaultyStore` disturbs the calls that a test names, as the test says, and no others.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Commit, Draft, Failure, Peek, Renew, Store, StoreFuture, Value};
+use bellwether::store::{Accept, Draft, Failure, Peek, Renew, Settled, Store, StoreFuture, Value};
 use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind, Tag};
 use bellwether_test::conformance;
 use bellwether_test::faulty::{Fault, FaultyStore, Operation};
@@ -21,14 +22,14 @@ fn faulty() -> FaultyStore<MemoryStore> {
 }
 
 async fn has(store: &impl Store, item: u64) -> bool {
-    store.lookup(key(item)).await.expect("an answer").is_some()
+    store.find(key(item)).await.expect("an answer").is_some()
 }
 
 /// Which of the next `calls` lookups fail, counted from 1.
 async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
     let mut failing = Vec::new();
     for look in 1..=looks {
-        if store.lookup(key(1)).await.is_err() {
+        if store.find(key(1)).await.is_err() {
             failing.push(look);
         }
     }
@@ -43,7 +44,7 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
     let lease = lease(store.inner(), 1, MINUTE).await;
     let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     match operation {
-        Operation::Lookup => kind(store.lookup(key(1))).await,
+        Operation::Lookup => kind(store.find(key(1))).await,
         Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
         Operation::Renew => kind(store.renew(&lease, lease.term())).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
@@ -166,7 +167,7 @@ async fn a_hanging_call_goes_on_when_the_store_is_healed() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
     store.on(Operation::Lookup).hang();
-    let mut look = store.lookup(key(1));
+    let mut look = store.find(key(1));
     assert!(timeout(SECOND, &mut look).await.is_err());
     store.heal();
     assert!(look.await.expect("an answer").is_some());
@@ -176,7 +177,7 @@ async fn a_hanging_call_goes_on_when_the_store_is_healed() {
 async fn a_hanging_call_hangs_even_after_the_last_handle() {
     let store = faulty();
     store.on(Operation::Lookup).hang();
-    let look = store.lookup(key(1));
+    let look = store.find(key(1));
     drop(store);
     assert!(timeout(NEVER, look).await.is_err());
 }
@@ -185,7 +186,7 @@ async fn a_hanging_call_hangs_even_after_the_last_handle() {
 async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
     let store = faulty();
     store.on(Operation::Lookup).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
-    let mut look = store.lookup(key(1));
+    let mut look = store.find(key(1));
     let asked = Instant::now();
     assert!(poll!(&mut look).is_pending());
     store.heal();
@@ -198,7 +199,7 @@ async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
 async fn a_lookup_can_miss_what_is_there_and_find_what_is_not() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
-    let entry = store.lookup(key(1)).await.expect("an answer");
+    let entry = store.find(key(1)).await.expect("an answer");
     store.on_lookup().nth(1).miss();
     assert!(!has(&store, 1).await && has(&store, 1).await);
     store.on_lookup().found(entry);
@@ -224,7 +225,7 @@ async fn a_renew_can_say_that_a_lease_was_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_can_say_what_did_not_happen() {
-    for said in [Commit::Stored, Commit::Superseded] {
+    for said in [Settled::Done, Settled::Superseded] {
         let store = faulty();
         store.on_commit().committed(said);
         let lease = lease(&store, 1, MINUTE).await;
@@ -237,14 +238,14 @@ async fn a_commit_can_say_what_did_not_happen() {
 async fn the_parts_of_a_fault_come_one_after_the_other() {
     let store = faulty();
     let late = Fault::do_it().then(Fault::delay(SECOND));
-    store.on_commit().meet(late.then(Fault::committed(Commit::Superseded)));
+    store.on_commit().meet(late.then(Fault::committed(Settled::Superseded)));
     let lease = lease(&store, 1, MINUTE).await;
     let asked = Instant::now();
     let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     let mut answer = store.commit(lease, draft);
     assert!(poll!(&mut answer).is_pending());
     assert!(has(&store, 1).await, "it is done before the delay");
-    assert_eq!(answer.await.expect("an answer"), Commit::Superseded);
+    assert_eq!(answer.await.expect("an answer"), Settled::Superseded);
     assert_eq!(asked.elapsed(), SECOND);
 }
 
@@ -256,7 +257,7 @@ async fn a_call_meets_all_its_faults_in_the_order_they_were_said() {
     store.on(Operation::Lookup).fail(KIND);
     store.on_lookup().miss();
     let asked = Instant::now();
-    assert_eq!(store.lookup(key(1)).await.unwrap_err().kind(), KIND);
+    assert_eq!(store.find(key(1)).await.unwrap_err().kind(), KIND);
     assert_eq!(asked.elapsed(), 2 * SECOND);
     assert_eq!(store.struck(), 1, "it is one call");
 }
@@ -320,7 +321,7 @@ async fn a_service_answers_whatever_one_operation_comes_to() {
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_only_says_it_stored_is_loaded_again() {
     let store = faulty();
-    store.on_commit().nth(1).committed(Commit::Stored);
+    store.on_commit().nth(1).committed(Settled::Done);
     let cached = cached(store.clone(), &Loader::new());
     let (first, status) = ask(&cached, 1).await.expect("no panic");
     assert_eq!((first.expect("an answer"), status), (1, CacheStatus::Led { stored: true }));

@@ -3,8 +3,9 @@
 //! The loader answers with the number of the load: load 1 began before the invalidation, and load 2
 //! after it.
 
-use bellwether::store::{Commit, Store};
+use bellwether::store::Settled;
 use bellwether::{CacheStatus, Lifetimes, MemoryStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
     is_leased, key, layer, lease, put, put_for,
@@ -99,7 +100,7 @@ async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_
     idle().await;
     invalidate(&cached).await;
     asked.extend(burst(&cached, 1, 10));
-    assert_eq!(commit(&store, elsewhere, "1000").await, Commit::Superseded);
+    assert_eq!(commit(&store, elsewhere, "1000").await, Settled::Superseded);
     loader.let_go(2);
     assert!(answers(asked).await.iter().all(|answer| *answer < 1000));
 }
@@ -244,7 +245,7 @@ async fn expiring_removes_an_entry_without_a_stale_lifetime() {
     let cached = cached(store.clone(), &loader);
     answer(&cached, 1).await;
     cached.handle().expire(&key(1)).await.unwrap();
-    assert!(store.lookup(key(1)).await.unwrap().is_none());
+    assert!(store.find(key(1)).await.unwrap().is_none());
     assert_eq!(answer(&cached, 1).await, 2);
 }
 
@@ -253,7 +254,7 @@ async fn expiring_keeps_an_entry_with_a_stale_lifetime_as_stale() {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     layer(store.clone()).handle().expire(&key(1)).await.unwrap();
-    let entry = store.lookup(key(1)).await.unwrap().expect("it is there");
+    let entry = store.find(key(1)).await.unwrap().expect("it is there");
     assert!(!entry.is_fresh());
 }
 

@@ -1,8 +1,9 @@
 //! `MemoryStore` keeps its contract, and its bounds.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::{Commit, Renew, Store, WATERMARK_TTL};
+use bellwether::store::{Renew, Settled, Store, WATERMARK_TTL};
 use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
 use bellwether_test::conformance;
 use bellwether_testkit::caches::{
@@ -16,7 +17,7 @@ use crate::support::store::remote;
 const MANY: u64 = 100_000;
 
 async fn is_kept(store: &MemoryStore, item: u64) -> bool {
-    store.lookup(key(item)).await.expect("an answer").is_some()
+    store.find(key(item)).await.expect("an answer").is_some()
 }
 
 async fn fill(store: &MemoryStore, items: std::ops::Range<u64>) {
@@ -208,7 +209,7 @@ async fn ten_thousand_invalidations_are_remembered_at_once() {
         store.invalidate(key(item)).await.unwrap();
     }
     for lease in overtaken {
-        assert_eq!(commit(&store, lease, "1").await, Commit::Superseded);
+        assert_eq!(commit(&store, lease, "1").await, Settled::Superseded);
     }
 }
 
@@ -220,9 +221,9 @@ async fn a_lapsed_lease_as_old_as_watermarks_become_stores_nothing() {
     let old = lease(&store, 1, SECOND).await;
     let younger = lease(&store, 2, SECOND).await;
     advance(WATERMARK_TTL - Duration::from_millis(1)).await;
-    assert_eq!(commit(&store, younger, "1").await, Commit::Stored);
+    assert_eq!(commit(&store, younger, "1").await, Settled::Done);
     advance(Duration::from_millis(1)).await;
-    assert_eq!(commit(&store, old, "1").await, Commit::Superseded);
+    assert_eq!(commit(&store, old, "1").await, Settled::Superseded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +231,7 @@ async fn a_lease_that_still_holds_stores_however_old_it_is() {
     let store = MemoryStore::new(100);
     let lease = lease(&store, 1, WATERMARK_TTL * 3).await;
     advance(WATERMARK_TTL * 2).await;
-    assert_eq!(commit(&store, lease, "1").await, Commit::Stored);
+    assert_eq!(commit(&store, lease, "1").await, Settled::Done);
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,7 +255,7 @@ async fn clones_are_handles_to_one_store() {
 async fn a_key_that_was_never_stored_is_not_there() {
     let store = MemoryStore::new(100);
     fill(&store, 0..100).await;
-    assert!(store.lookup(Key::of("other").with(1)).await.unwrap().is_none());
+    assert!(store.find(Key::of("other").with(1)).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

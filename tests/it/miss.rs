@@ -1,8 +1,9 @@
 //! Callers that miss together are answered by one load.
 
+use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 
-use bellwether::store::{Marker, Store};
+use bellwether::store::Marker;
 use bellwether::{BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
@@ -196,11 +197,8 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
     let cached = not_keeping(faults, &store, &Loader::taking(SECOND));
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
-    let entry = store
-        .lookup(bellwether_testkit::caches::key(1))
-        .await
-        .expect("an answer")
-        .expect("a marker");
+    let entry =
+        store.find(bellwether_testkit::caches::key(1)).await.expect("an answer").expect("a marker");
     assert_eq!(entry.as_marker(), Some(Marker::Uncacheable));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [2; 100]);
 }

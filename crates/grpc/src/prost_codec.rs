@@ -76,8 +76,8 @@ where
 mod tests {
     use std::convert::Infallible;
 
-    use bellwether::store::Store;
     use bellwether::{Cache, MemoryStore};
+    use bellwether_test::StoreExt as _;
 
     use super::*;
 
@@ -101,7 +101,7 @@ mod tests {
             Cache::builder("product", store.clone()).ttl(minute).codec(Prost).build();
         let loaded = cache.get_or_load(1, async || Ok::<_, Infallible>(bell())).await;
         assert_eq!((loaded.unwrap(), cache.get(1).await.unwrap()), (bell(), Some(bell())));
-        let entry = store.lookup(cache.key(1)).await.unwrap().expect("it is stored");
+        let entry = store.find(cache.key(1)).await.unwrap().expect("it is stored");
         assert_eq!(entry.value().encoded()[..], *b"\x0a\x04Bell\x10\x07");
         let decoded: Product = Prost.decode(entry.value().encoded()).unwrap();
         assert_eq!(decoded, bell());

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, jitter};
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value};
-use bellwether::{Digest, Handle, Key, StoreError};
+use bellwether::store::{
+    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Settled, Store, Target, Value,
+};
+use bellwether::{Digest, Handle, Key, StoreError, Tags};
 use tokio::runtime;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -41,7 +43,7 @@ async fn expire(
     let expired = runs.run(&key, expire_now(client.clone(), key.clone())).await;
     match expired {
         Some(expired) => expired,
-        None => client.store().expire(key).await,
+        None => client.store().change(Target::Key(key), Change::EXPIRE).await,
     }
 }
 
@@ -49,9 +51,9 @@ async fn expire_now(client: CacheClient<HttpCodec>, key: Key) -> Result<bool, St
     let store = client.store();
     match noted(store, &key).await {
         Ok(Noted::Stored) => Ok(true),
-        Ok(Noted::NotThere) | Err(_) => store.expire(key).await,
+        Ok(Noted::NotThere) | Err(_) => store.change(Target::Key(key), Change::EXPIRE).await,
         // What has refused the note may have removed the entry.
-        Ok(Noted::Refused) => store.expire(key).await.map(|_| true),
+        Ok(Noted::Refused) => store.change(Target::Key(key), Change::EXPIRE).await.map(|_| true),
     }
 }
 
@@ -65,7 +67,7 @@ enum Noted {
 }
 
 async fn noted(store: &dyn Store, key: &Key) -> Result<Noted, StoreError> {
-    let found = store.lookup(key.clone()).await?;
+    let found = store.lookup(key.clone(), Tags::none()).await?;
     if found.as_ref().and_then(HttpCodec::expired_index).is_none() {
         return Ok(Noted::NotThere);
     }
@@ -98,13 +100,13 @@ async fn commit(
     let noted =
         entry.and_then(|entry| HttpCodec::expired_index(&entry).map(|bytes| (entry, bytes)));
     let Some((entry, bytes)) = noted else {
-        store.abandon(lease.into_claim()).await?;
+        store.settle(End::Abandon(lease.into_claim())).await?;
         return Ok(Noted::Refused);
     };
     let draft = Draft::new(Value::new(bytes), entry.codec(), entry.lifetimes());
     let draft = draft.tagged(entry.tags()).as_expiry();
-    Ok(match store.commit(lease, draft).await? {
-        Commit::Stored => Noted::Stored,
+    Ok(match store.settle(End::Commit(lease, draft)).await? {
+        Settled::Done => Noted::Stored,
         _ => Noted::Refused,
     })
 }

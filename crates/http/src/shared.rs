@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
-use bellwether::store::{Entry, Peek};
+use bellwether::store::{Change, Entry, Peek, Target};
 use bellwether::{CacheStatus, Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use tokio::sync::Semaphore;
@@ -327,11 +327,9 @@ impl LayerState {
     /// the request that caused this has its response already.
     pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
         let store = self.client.store();
-        let keys = join_all(keys.into_iter().map(|key| store.invalidate(key)));
-        let tags = join_all(tags.into_iter().map(|tag| store.invalidate_tag(tag)));
-        let (of_keys, of_tags) = join(keys, tags).await;
-        let errors = of_keys.into_iter().filter_map(Result::err);
-        for error in errors.chain(of_tags.into_iter().filter_map(Result::err)) {
+        let targets = keys.into_iter().map(Target::Key).chain(tags.into_iter().map(Target::Tag));
+        let changes = targets.map(|target| store.change(target, Change::Invalidate));
+        for error in join_all(changes).await.into_iter().filter_map(Result::err) {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not invalidated");
         }
     }
@@ -350,7 +348,7 @@ impl LayerState {
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
-        if let Err(error) = self.client.store().expire(key).await {
+        if let Err(error) = self.client.store().change(Target::Key(key), Change::EXPIRE).await {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }

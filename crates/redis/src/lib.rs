@@ -52,14 +52,14 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
-use self::outbox::ledger::{Change, ChangeTarget};
+use self::outbox::ledger::ChangeTarget;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
-    Watch,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
+    Target, Watch,
 };
-use bellwether::{Key, StoreError, Tag, Tags};
+use bellwether::{Key, StoreError, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -187,20 +187,6 @@ impl RedisStore {
             async move { store.operations.counted(operation, recipe(Arc::clone(&store))).await },
         )
     }
-
-    fn change_key(&self, operation: StoreOperation, key: Key, change: Change) -> StoreFuture<bool> {
-        let target = ChangeTarget::Key(key.digest());
-        self.run(operation, move |store| async move {
-            store.outbox.change(target, change, Some(&key)).await
-        })
-    }
-
-    fn change_tag(&self, operation: StoreOperation, tag: &Tag, change: Change) -> StoreFuture<()> {
-        let target = ChangeTarget::Tag(tag.digest());
-        self.run(operation, move |store| async move {
-            store.outbox.change(target, change, None).await.map(drop)
-        })
-    }
 }
 
 impl Store for RedisStore {
@@ -213,8 +199,8 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.lookup_tagged(key, Tags::none())
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.run(StoreOperation::Lookup, move |store| store.lookup(key, tags))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -226,39 +212,34 @@ impl Store for RedisStore {
         self.run(StoreOperation::Renew, move |store| store.renew(claim, fence, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        self.run(StoreOperation::Commit, move |store| store.commit(lease, draft))
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        match end {
+            End::Commit(lease, draft) => {
+                self.run(StoreOperation::Commit, move |store| store.commit(lease, draft))
+            }
+            End::Fail(lease, failure) => {
+                self.run(StoreOperation::Fail, move |store| store.fail(lease, failure))
+            }
+            End::Abandon(claim) => self.run(StoreOperation::Abandon, move |store| async move {
+                store.outbox.release(&claim).await.map(|()| Settled::Done)
+            }),
+        }
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.run(StoreOperation::Fail, move |store| store.fail(lease, failure))
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.run(
-            StoreOperation::Abandon,
-            move |store| async move { store.outbox.release(&claim).await },
-        )
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.change_key(StoreOperation::Invalidate, key, Change::Invalidate)
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.change_key(StoreOperation::Expire, key, Change::Expire { over: Duration::ZERO })
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.run(StoreOperation::Lookup, move |store| store.lookup(key, tags))
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        self.change_tag(StoreOperation::InvalidateTag, &tag, Change::Invalidate)
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        self.change_tag(StoreOperation::ExpireTag, &tag, Change::Expire { over: spread })
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        let operation = match (&target, change) {
+            (Target::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+            (Target::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+            (Target::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+            (Target::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+        };
+        self.run(operation, move |store| async move {
+            let (target, key) = match &target {
+                Target::Key(key) => (ChangeTarget::Key(key.digest()), Some(key)),
+                Target::Tag(tag) => (ChangeTarget::Tag(tag.digest()), None),
+            };
+            store.outbox.change(target, change, key).await
+        })
     }
 }
 

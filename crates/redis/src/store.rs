@@ -12,7 +12,7 @@ use super::lookups::Lookups;
 use super::near::{self, Near, ReadStart, Version};
 use super::options::RedisOptions;
 use super::outbox::Outbox;
-use super::outbox::ledger::{Change, ChangeTarget, Ledger};
+use super::outbox::ledger::{ChangeTarget, Ledger};
 use super::record;
 use super::reply::{AcquireReply, Acquired};
 use super::scripts::{self, SCRIPTS, StoreScript, any, is_done, number};
@@ -21,8 +21,8 @@ use super::tags::{ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::OperationCounters;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
-    TagEpoch, Watchers,
+    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
+    Settled, TagEpoch, Watchers,
 };
 use bellwether::trace::TraceParent;
 use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
@@ -257,12 +257,12 @@ impl StoreParts {
         self: Arc<Self>,
         lease: Lease,
         draft: Draft,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Settled, StoreError> {
         let unsettled = self.outbox.releasing(lease.claim());
         unsettled.settle(self.put(&lease, &draft).await)
     }
 
-    async fn put(&self, lease: &Lease, draft: &Draft) -> Result<Commit, StoreError> {
+    async fn put(&self, lease: &Lease, draft: &Draft) -> Result<Settled, StoreError> {
         let (key, digest) = (lease.key(), lease.key().digest());
         let ledger = &self.outbox.ledger;
         let reassertions = ledger.reassertions();
@@ -274,7 +274,7 @@ impl StoreParts {
         };
         let Some(epochs) = epochs else {
             // The lease blocks the key for nothing.
-            return self.outbox.release(lease.claim()).await.map(|()| Commit::Superseded);
+            return self.outbox.release(lease.claim()).await.map(|()| Settled::Superseded);
         };
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let args = [
@@ -292,13 +292,12 @@ impl StoreParts {
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
         if draft.is_expiry() && is_stored {
-            let expiry = Change::Expire { over: Duration::ZERO };
-            ledger.executed(ChangeTarget::Key(digest), expiry, None);
+            ledger.executed(ChangeTarget::Key(digest), Change::EXPIRE, None);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {
-            true => Ok(Commit::Stored),
-            false => Ok(Commit::Superseded),
+            true => Ok(Settled::Done),
+            false => Ok(Settled::Superseded),
         }
     }
 
@@ -306,7 +305,7 @@ impl StoreParts {
         self: Arc<Self>,
         lease: Lease,
         failure: Failure,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Settled, StoreError> {
         let unsettled = self.outbox.releasing(lease.claim());
         let digest = lease.key().digest();
         let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
@@ -318,7 +317,8 @@ impl StoreParts {
         ];
         let request =
             RedisRequest::script(StoreScript::Fail.get(), names, args, "remembering a failure");
-        unsettled.settle(self.client.run(&request.of(lease.key()), any).await)
+        unsettled
+            .settle(self.client.run(&request.of(lease.key()), any).await.map(|()| Settled::Done))
     }
 
     /// Notes the version of a key for the near tier. Call it before a request is sent.

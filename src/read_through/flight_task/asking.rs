@@ -21,7 +21,8 @@ use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory, Reco
 use crate::stats::{CommitEvent, LeaseEvent};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Marker, OtherLease, Remaining,
+    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Remaining,
+    Settled,
 };
 use crate::trace::LoadTrace;
 
@@ -74,7 +75,7 @@ where
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let tags = self.claim.tags().clone();
-        let found = self.core.store.lookup_tagged(self.leader.key().clone(), tags).await;
+        let found = self.core.store.lookup(self.leader.key().clone(), tags).await;
         if let Err(error) = &found {
             self.core.statistics.store_failed("the remaining waiters ask it themselves", error);
         }
@@ -307,13 +308,13 @@ where
         let asked = self.leader.generation();
         let stored = draft.is_value();
         let statistics = &self.core.statistics;
-        match self.core.store.commit(lease, draft).await {
-            Ok(Commit::Stored) => {
+        match self.core.store.settle(End::Commit(lease, draft)).await {
+            Ok(Settled::Done) => {
                 statistics.commit(CommitEvent::Stored);
                 let outcome = outcome.from(ValueOrigin::Loaded { stored });
                 TaskEvent::Stored { asked, outcome, memory }
             }
-            Ok(Commit::Superseded) => {
+            Ok(Settled::Superseded) => {
                 statistics.superseded(self.leader.key());
                 TaskEvent::Superseded { began, outcome, memory }
             }
@@ -335,9 +336,9 @@ where
         let Self { core, leader, claim, .. } = self;
         let released = match (granted.map(|it| it.lease), record) {
             (Some(lease), Some(Record::Failure(failure))) => {
-                let reported = core.store.fail(lease, failure).await;
+                let reported = core.store.settle(End::Fail(lease, failure)).await;
                 let log = |error: &StoreError| tracing::debug!(target: "bellwether::load", cache = &**core.statistics.name(), %error, "a failure is remembered by this process only");
-                let note = |()| core.loads.failures.note_reported(leader.key().digest());
+                let note = |_| core.loads.failures.note_reported(leader.key().digest());
                 reported.map(note).inspect_err(log)
             }
             (Some(lease), Some(Record::Value(marker) | Record::Marker(marker))) => {
@@ -347,7 +348,7 @@ where
                         error,
                     )
                 };
-                core.store.commit(lease, marker).await.map(drop).inspect_err(count)
+                core.store.settle(End::Commit(lease, marker)).await.map(drop).inspect_err(count)
             }
             (lease, _) => {
                 core.abandon(lease.map_or_else(|| claim.clone(), Lease::into_claim)).await;

@@ -177,7 +177,7 @@ where
                 self.looked_up = lookup.number;
                 let max_wait = self.core.policy.max_lookup_wait();
                 self.timer.wait_until(max_wait.map(|most| self.waiting_since + most), None);
-                let answer = self.core.store.lookup_tagged(self.key.clone(), self.tags.clone());
+                let answer = self.core.store.lookup(self.key.clone(), self.tags.clone());
                 State::LookingUp { answer, _alone: lookup }
             }
             None => self.join(None),

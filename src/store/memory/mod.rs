@@ -16,13 +16,14 @@ use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Peek, Renew, Settled, StoreFuture,
+    Target,
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 use crate::locked::locked;
 use crate::stats::MemoryStats;
-use crate::tag::{Tag, Tags};
+use crate::tag::Tags;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
 ///
@@ -160,6 +161,19 @@ impl MemoryStore {
         unchanged.then_some(all)
     }
 
+    fn commit(&self, lease: &Lease, draft: Draft, now: Moment) -> Settled {
+        let tags = self.tags_of(lease, &draft, now);
+        let settled = self.shard(lease.key(), |shard| match tags {
+            Some(tags) => shard.commit(lease, draft, tags, now),
+            None => {
+                shard.abandon(lease.claim());
+                Settled::Superseded
+            }
+        });
+        self.tell(lease.key());
+        settled
+    }
+
     fn tell(&self, key: &Key) {
         if !self.0.watchers.is_empty() {
             self.0.watchers.tell(&key.digest());
@@ -177,8 +191,10 @@ impl Store for MemoryStore {
         self.0.watchers.watch(key.digest())
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.answer(move |store, now| store.shard(&key, |shard| shard.find(&key, now)))
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.answer(move |store, now| {
+            store.shard(&key, |shard| shard.find_tagged(&key, &tags, now))
+        })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -196,69 +212,42 @@ impl Store for MemoryStore {
         })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        self.answer(move |store, now| {
-            let key = lease.key();
-            let tags = store.tags_of(&lease, &draft, now);
-            let committed = store.shard(key, |shard| match tags {
-                Some(tags) => shard.commit(&lease, draft, tags, now),
-                None => {
-                    shard.abandon(lease.claim());
-                    Commit::Superseded
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        self.answer(move |store, now| match end {
+            End::Commit(lease, draft) => store.commit(&lease, draft, now),
+            End::Fail(lease, failure) => {
+                if store.shard(lease.key(), |shard| shard.fail(&lease, failure, now)) {
+                    store.tell(lease.key());
                 }
-            });
-            store.tell(key);
-            committed
-        })
-    }
-
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.answer(move |store, now| {
-            if store.shard(lease.key(), |shard| shard.fail(&lease, failure, now)) {
-                store.tell(lease.key());
+                Settled::Done
+            }
+            End::Abandon(claim) => {
+                if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
+                    store.tell(claim.key());
+                }
+                Settled::Done
             }
         })
     }
 
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.answer(move |store, _| {
-            if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
-                store.tell(claim.key());
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        self.answer(move |store, now| match (target, change) {
+            (Target::Key(key), change) => {
+                let was_there = store.shard(&key, |shard| match change {
+                    Change::Invalidate => shard.invalidate(&key, now),
+                    Change::Expire { .. } => shard.expire(&key, now),
+                });
+                store.tell(&key);
+                was_there
             }
-        })
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.answer(move |store, now| {
-            let was_there = store.shard(&key, |shard| shard.invalidate(&key, now));
-            store.tell(&key);
-            was_there
-        })
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.answer(move |store, now| {
-            let was_there = store.shard(&key, |shard| shard.expire(&key, now));
-            store.tell(&key);
-            was_there
-        })
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.answer(move |store, now| {
-            store.shard(&key, |shard| shard.find_tagged(&key, &tags, now))
-        })
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        self.answer(move |store, now| {
-            store.0.tags.invalidate(tag.digest(), &store.0.sequence, now);
-        })
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        self.answer(move |store, now| {
-            store.0.tags.expire(tag.digest(), spread, &store.0.sequence, now);
+            (Target::Tag(tag), Change::Invalidate) => {
+                store.0.tags.invalidate(tag.digest(), &store.0.sequence, now);
+                false
+            }
+            (Target::Tag(tag), Change::Expire { over }) => {
+                store.0.tags.expire(tag.digest(), over, &store.0.sequence, now);
+                false
+            }
         })
     }
 }

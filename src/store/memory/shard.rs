@@ -14,7 +14,7 @@ use crate::key::Key;
 use crate::store::clock::{Moment, micros};
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew, Settled,
     TagEpoch, WATERMARK_TTL,
 };
 use crate::tag::Tags;
@@ -152,12 +152,12 @@ impl MemoryShard {
         draft: Draft,
         tags: Vec<TagView>,
         now: Moment,
-    ) -> Commit {
+    ) -> Settled {
         let key = lease.key();
         let holds = self.guards.held(lease.claim(), lease.fence(), now).is_some();
         self.abandon(lease.claim());
         if !holds && !self.may_still_store(lease, now) {
-            return Commit::Superseded;
+            return Settled::Superseded;
         }
         self.guards.forget_failure(key);
         if !draft.lifetimes().life().is_zero() {
@@ -165,7 +165,7 @@ impl MemoryShard {
         } else if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
         }
-        Commit::Stored
+        Settled::Done
     }
 
     /// As [`abandon`](Self::abandon), and remembers why the load failed.

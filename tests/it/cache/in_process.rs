@@ -1,9 +1,10 @@
 //! Values that are never encoded.
 
+use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use bellwether::store::{InProcessStore, Store};
+use bellwether::store::InProcessStore;
 use bellwether::{
     Cache, CacheStatus, InProcess, MemoryOptions, MemoryStore, ReadThroughLayer, loader_fn,
 };
@@ -37,7 +38,7 @@ async fn a_hit_gives_the_very_value_that_was_loaded() {
         assert!(Arc::ptr_eq(&loaded, &hit.unwrap()));
         assert_eq!((loaded.0)("p"), "<p>");
     }
-    let entry = store.lookup(key(1)).await.unwrap().expect("it is stored");
+    let entry = store.find(key(1)).await.unwrap().expect("it is stored");
     assert!(entry.value().encoded().is_empty(), "nothing was encoded");
 }
 

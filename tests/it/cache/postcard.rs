@@ -1,7 +1,7 @@
 //! Values as postcard instead of JSON.
 
-use bellwether::store::Store;
 use bellwether::{Codec, EncodeBuffer, Json, MemoryStore, Postcard};
+use bellwether_test::StoreExt as _;
 
 use super::builder;
 
@@ -11,7 +11,7 @@ async fn postcard_encodes_and_decodes_and_is_no_json() {
     let value = (7_u64, "seven".to_owned());
     let small = builder::<(u64, String)>(store.clone()).codec(Postcard::default()).build();
     assert!(small.put(1, value.clone()).await.unwrap());
-    let entry = store.lookup(small.key(1)).await.unwrap().expect("it is stored");
+    let entry = store.find(small.key(1)).await.unwrap().expect("it is stored");
     assert_eq!(entry.value().encoded()[..], *b"\x07\x05seven");
     let codec = Postcard::default();
     let decoded: (u64, String) = codec.decode(entry.value().encoded()).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::{MemoryStore, WhenAbandoned};
-use bellwether_testkit::caches::{Cached, Settled, ask, layer};
+use bellwether_testkit::caches::{Answered, Cached, ask, layer};
 use bellwether_testkit::loaders::Loader;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ async fn round(fleet: &[Cached], item: u64) {
     }
 }
 
-async fn answered(asked: JoinHandle<Settled>) {
+async fn answered(asked: JoinHandle<Answered>) {
     let ended = timeout(Duration::from_secs(20), asked).await.expect("no caller is stuck");
     ended.expect("no panic").0.expect("an answer");
 }

@@ -1,5 +1,6 @@
 //! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};

@@ -6,7 +6,7 @@ use bellwether::{
 };
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
-    Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, key, kind_of,
+    Answered, Cached, SECOND, answer, answers, ask, burst, cached, idle, is_leased, key, kind_of,
     layer, put, settled,
 };
 use bellwether_testkit::loaders::{End, Loader, Refusal};
@@ -21,7 +21,7 @@ fn failing(end: End) -> Loader {
     loader
 }
 
-fn refusal((answer, _): &Settled) -> &SharedError<Refusal> {
+fn refusal((answer, _): &Answered) -> &SharedError<Refusal> {
     match answer {
         Err(Error::Load(error)) => error,
         other => panic!("{other:?} is no error of the loader"),

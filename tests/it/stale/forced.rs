@@ -3,7 +3,7 @@
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{CacheStatus, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{
-    MINUTE, NO_TIME, SECOND, Settled, answers, commit, idle, key, settled,
+    Answered, MINUTE, NO_TIME, SECOND, answers, commit, idle, key, settled,
 };
 use bellwether_testkit::loaders::{End, Loader};
 use tokio::task::JoinHandle;
@@ -26,11 +26,11 @@ fn asking(store: impl Store, loader: &Loader) -> Asking {
     layer.layer(loader.clone())
 }
 
-fn ask(cached: &Asking, item: u64) -> JoinHandle<Settled> {
+fn ask(cached: &Asking, item: u64) -> JoinHandle<Answered> {
     tokio::spawn(cached.clone().call(item).with_status())
 }
 
-fn burst(cached: &Asking, item: u64, callers: usize) -> Vec<JoinHandle<Settled>> {
+fn burst(cached: &Asking, item: u64, callers: usize) -> Vec<JoinHandle<Answered>> {
     (0..callers).map(|_| ask(cached, item)).collect()
 }
 

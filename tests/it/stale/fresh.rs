@@ -1,8 +1,8 @@
 //! For how long an answer is fresh.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::Store;
 use bellwether::{CacheStatus, Cacheability, Lifetimes, MemoryStore, StaleReason};
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 use bellwether_testkit::loaders::Loader;
@@ -18,7 +18,7 @@ async fn jitter_shortens_a_ttl_and_never_prolongs_it() {
     let mut seen = Vec::new();
     for item in 0..100 {
         answer(&cached, item).await;
-        let entry = store.lookup(key(item)).await.unwrap().expect("it is kept");
+        let entry = store.find(key(item)).await.unwrap().expect("it is kept");
         seen.push(entry.lifetimes().ttl());
     }
     assert!(seen.iter().all(|ttl| *ttl >= MINUTE / 2 && *ttl <= MINUTE), "{seen:?}");
@@ -32,7 +32,7 @@ async fn jitter_leaves_the_stale_lifetimes_as_they_are() {
     let store = MemoryStore::new(10);
     let layer = layer(store.clone()).stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
     answer(&layer.jitter(1.0).expect("it makes sense").layer(Loader::new()), 1).await;
-    let windows = store.lookup(key(1)).await.unwrap().expect("it is kept").lifetimes();
+    let windows = store.find(key(1)).await.unwrap().expect("it is kept").lifetimes();
     assert_eq!((windows.while_revalidate(), windows.if_error()), (MINUTE, MINUTE * 2));
 }
 

@@ -1,5 +1,6 @@
 //! If a load fails, a stale answer is better than an error.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Lease, Store};

@@ -9,7 +9,7 @@ mod slow;
 
 use bellwether::store::Store;
 use bellwether::{CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason};
-use bellwether_testkit::caches::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
+use bellwether_testkit::caches::{Answered, JSON, KeyOf, MINUTE, layer, put_for};
 use tokio::time::sleep;
 
 use crate::support::store::{Faulty, local, remote};
@@ -47,7 +47,7 @@ async fn stale_if_error() -> MemoryStore {
 }
 
 /// Why a stale answer was served.
-fn why((answer, status): &Settled) -> StaleReason {
+fn why((answer, status): &Answered) -> StaleReason {
     match (answer, status) {
         (Ok(42), CacheStatus::Stale { why, .. }) => *why,
         other => panic!("{other:?} is not the stale answer"),

@@ -1,13 +1,16 @@
 //! What is refused: too many tags, clearing what is not clearable, stores without tags.
 
+use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Target,
 };
-use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, StoreErrorKind, Tag, Tags};
+use bellwether::{
+    CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags,
+};
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;
@@ -94,8 +97,8 @@ async fn an_invalidation_that_fails_names_the_tag() {
 struct WithoutTags(MemoryStore);
 
 impl Store for WithoutTags {
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.0.lookup(key)
+    fn lookup(&self, key: Key, _: Tags) -> StoreFuture<Option<Entry>> {
+        self.0.find(key)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -106,24 +109,16 @@ impl Store for WithoutTags {
         self.0.renew(lease, term)
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        self.0.commit(lease, draft)
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        self.0.settle(end)
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.0.fail(lease, failure)
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.0.abandon(claim)
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.0.invalidate(key)
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.0.expire(key)
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        if let Target::Tag(_) = target {
+            let error = StoreError::new(StoreErrorKind::Unsupported, "there are no tags");
+            return Box::pin(async { Err(error) });
+        }
+        self.0.change(target, change)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A deadline bounds everything that its caller waits for.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::Store;
@@ -8,7 +9,8 @@ use bellwether::{
     ReadThrough, ReadThroughLayer, StaleReason, Wait, WhenAbandoned,
 };
 use bellwether_testkit::caches::{
-    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
+    Answered, JSON, MINUTE, NO_TIME, SECOND, answers, idle, key, kind_of, lease, put, put_for,
+    tasks,
 };
 use bellwether_testkit::loaders::Loader;
 use tokio::task::JoinHandle;
@@ -49,7 +51,7 @@ fn asking(store: impl Store, loader: &Loader) -> Asking {
     layer(store).layer(loader.clone())
 }
 
-fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Settled>
+fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Answered>
 where
     C: Codec<usize> + Clone,
 {
@@ -57,7 +59,7 @@ where
 }
 
 /// A request ends with that error by its deadline, and not much earlier.
-async fn misses_its_deadline(asked: JoinHandle<Settled>, began: Instant, millis: u64) {
+async fn misses_its_deadline(asked: JoinHandle<Answered>, began: Instant, millis: u64) {
     let (answer, status) = asked.await.expect("no panic");
     let took = began.elapsed();
     assert_eq!((kind_of(&answer), status), (MISSED, CacheStatus::Failed));

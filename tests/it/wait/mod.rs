@@ -8,7 +8,7 @@ mod waiters;
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, Wait};
-use bellwether_testkit::caches::{Cached, Settled, kind_of, layer};
+use bellwether_testkit::caches::{Answered, Cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ fn waiting(store: impl bellwether::store::Store, wait: Wait, loader: &Loader) ->
 }
 
 /// The kind of error that ended a request, and how long after that moment.
-async fn error_after(asked: JoinHandle<Settled>, since: Instant) -> (CacheErrorKind, Duration) {
+async fn error_after(asked: JoinHandle<Answered>, since: Instant) -> (CacheErrorKind, Duration) {
     let (answer, _) = asked.await.expect("no panic");
     (kind_of(&answer), since.elapsed())
 }

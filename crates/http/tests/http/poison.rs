@@ -1,5 +1,6 @@
 //! Bytes in the store that another program wrote.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Store, Value};
@@ -26,7 +27,7 @@ async fn put(store: &RedisStore, bytes: Vec<u8>, codec: u8) {
 }
 
 async fn kept(store: &RedisStore) -> Vec<u8> {
-    let entry = store.lookup(key("/item")).await.unwrap().expect("it is kept");
+    let entry = store.find(key("/item")).await.unwrap().expect("it is kept");
     entry.value().encoded().to_vec()
 }
 

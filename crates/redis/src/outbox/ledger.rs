@@ -54,7 +54,7 @@ use crate::options::KeepingRules;
 use crate::stats::ReplayStats;
 use crate::task::OnDemandTask;
 use bellwether::adapter::{millis, warn_throttled};
-use bellwether::store::{Claim, Entry, Remaining, Watchers};
+use bellwether::store::{Change, Claim, Entry, Remaining, Watchers};
 use bellwether::{Digest, StoreError};
 use bellwether_redis_client::{MessageReader, ServerEvent, ServerObserver, ServerTime};
 
@@ -72,16 +72,6 @@ pub(crate) enum OutboxItem {
 pub(crate) enum ChangeTarget {
     Key(Digest),
     Tag(Digest),
-}
-
-/// How a key or a tag is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Invalidate,
-    /// Its entries become stale: that of a key at once, those of a tag over a time.
-    Expire {
-        over: Duration,
-    },
 }
 
 /// What became of an invalidation that was filed.
@@ -155,14 +145,12 @@ impl ChangeTarget {
     }
 }
 
-impl Change {
-    /// Two changes as one. An expiry of a tag within the time of another one makes the entries from
-    /// before stale at once.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Expire { .. }, Self::Expire { .. }) => Self::Expire { over: Duration::ZERO },
-            _ => Self::Invalidate,
-        }
+/// Two changes as one. An expiry of a tag within the time of another one makes the entries from
+/// before stale at once.
+pub(crate) fn merged(one: Change, other: Change) -> Change {
+    match (one, other) {
+        (Change::Expire { .. }, Change::Expire { .. }) => Change::EXPIRE,
+        _ => Change::Invalidate,
     }
 }
 
@@ -463,7 +451,7 @@ impl LedgerTable {
         let number = self.stats.kept + self.stats.reasserted + 1;
         let new = KeptChange { change, at, was_acknowledged, number };
         let kept = former.map_or(new, |former| KeptChange {
-            change: former.change.and(change),
+            change: merged(former.change, change),
             at: former.at.max(at),
             was_acknowledged: former.was_acknowledged && was_acknowledged,
             number,

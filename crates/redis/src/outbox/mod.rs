@@ -12,10 +12,10 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
-use self::ledger::{Change, ChangeTarget, KeptChange, Ledger, OutboxItem};
+use self::ledger::{ChangeTarget, KeptChange, Ledger, OutboxItem, merged};
 use crate::scripts::{self, LONGEST_MS, StoreScript, any, number};
 use bellwether::adapter::millis;
-use bellwether::store::Claim;
+use bellwether::store::{Change, Claim};
 use bellwether::{Digest, Key, StoreError, StoreErrorKind};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
 
@@ -100,7 +100,7 @@ impl Outbox {
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
         let kept = self.ledger.change_of(&target);
-        let merged = kept.map_or(change, |kept| kept.change().and(change));
+        let merged = kept.map_or(change, |kept| merged(kept.change(), change));
         let unsettled = self.unsettled(OutboxItem::Change(target, change), |_| true);
         let was_there = unsettled.settle(self.execute(target, merged, key).await)?;
         self.ledger.executed(target, merged, kept);

@@ -1,11 +1,12 @@
 //! What holds on a server whose clock is set.
 
+use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Store,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Settled, Store,
     Value,
 };
 use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer};
@@ -38,18 +39,18 @@ async fn lease(store: &RedisStore, sku: u64, term: Duration) -> Lease {
     lease
 }
 
-async fn commit(store: &RedisStore, lease: Lease, windows: Lifetimes) -> Commit {
+async fn commit(store: &RedisStore, lease: Lease, windows: Lifetimes) -> Settled {
     let draft = Draft::new(Value::new("value".into()), 1, windows);
     store.commit(lease, draft).await.expect("an answer")
 }
 
 async fn put(store: &RedisStore, sku: u64, windows: Lifetimes) {
     let lease = lease(store, sku, MINUTE).await;
-    assert_eq!(commit(store, lease, windows).await, Commit::Stored);
+    assert_eq!(commit(store, lease, windows).await, Settled::Done);
 }
 
 async fn looked(store: &RedisStore, sku: u64) -> Option<Entry> {
-    store.lookup(key(sku)).await.expect("an answer")
+    store.find(key(sku)).await.expect("an answer")
 }
 
 async fn asked(store: &RedisStore, sku: u64, term: Duration) -> Acquire {
@@ -167,7 +168,7 @@ async fn a_lease_that_is_renewed_holds_though_the_clock_is_set_back() {
         assert!(matches!(acquired, Acquire::Busy { .. }), "{acquired:?}");
         sleep(TERM / 4).await;
     }
-    assert_eq!(commit(&store, held, Lifetimes::fresh_for(MINUTE)).await, Commit::Stored);
+    assert_eq!(commit(&store, held, Lifetimes::fresh_for(MINUTE)).await, Settled::Done);
 }
 
 #[tokio::test]
@@ -216,7 +217,7 @@ async fn an_invalidation_while_the_clock_is_behind_holds_against_a_load_that_beg
     let late = lease(&store, 1, Duration::from_millis(1)).await;
     sleep(Duration::from_millis(20)).await;
     store.invalidate(key(1)).await.expect("invalidated");
-    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Commit::Superseded);
+    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Settled::Superseded);
     assert!(looked(&store, 1).await.is_none());
 }
 
@@ -283,7 +284,7 @@ async fn what_ends_early_because_the_clock_is_set_forward_does_no_harm() {
     let failing = lease(&store, 3, MINUTE).await;
     store.fail(failing, Failure::new(FailureCause::Error, 1, MINUTE)).await.expect("an answer");
     server.turn_clock(HOUR);
-    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Commit::Superseded);
+    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Settled::Superseded);
     assert!(looked(&store, 2).await.is_none());
     assert!(matches!(asked(&store, 3, TERM).await, Acquire::Lead { .. }));
     put(&store, 1, Lifetimes::fresh_for(MINUTE)).await;

@@ -1,9 +1,11 @@
 //! Every store keeps the contract, and the suite notices one that does not.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
+    Accept, Acquire, Change, Claim, Draft, End, Entry, Failure, Lease, Renew, Settled, Store,
+    StoreFuture, Target, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
 use bellwether_redis::RedisWakeUps;
@@ -86,11 +88,11 @@ impl Store for Broken {
         self.store.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         if self.breaks(Promise::LookFinds) {
             return Box::pin(async { Ok(None) });
         }
-        self.store.lookup(key)
+        self.store.lookup(key, tags)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -113,10 +115,29 @@ impl Store for Broken {
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        match end {
+            End::Commit(lease, draft) => self.commit(lease, draft),
+            End::Fail(lease, failure) => done(self.fail(lease, failure)),
+            End::Abandon(claim) => done(self.abandon(claim)),
+        }
+    }
+
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        match (target, change) {
+            (Target::Key(key), Change::Invalidate) => self.invalidate(key),
+            (Target::Key(key), Change::Expire { .. }) => self.expire(key),
+            (Target::Tag(tag), Change::Invalidate) => not_there(self.invalidate_tag(tag)),
+            (Target::Tag(tag), Change::Expire { over }) => not_there(self.expire_tag(tag, over)),
+        }
+    }
+}
+
+impl Broken {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Settled> {
         if self.breaks(Promise::CommitStores) {
             let abandoned = self.store.abandon(lease.into_claim());
-            return Box::pin(async { abandoned.await.map(|()| Commit::Stored) });
+            return Box::pin(async { abandoned.await.map(|()| Settled::Done) });
         }
         if self.breaks(Promise::TagsAreCheckedAtCommit) && !lease.epochs().is_empty() {
             // As if the load had begun only now.
@@ -126,7 +147,7 @@ impl Store for Broken {
                 store.abandon(claim.clone()).await?;
                 match store.acquire(claim, lease.term(), Accept::Nothing).await? {
                     Acquire::Lead { lease, .. } => store.commit(lease, draft).await,
-                    _ => Ok(Commit::Superseded),
+                    _ => Ok(Settled::Superseded),
                 }
             });
         }
@@ -139,7 +160,7 @@ impl Store for Broken {
         let lies = self.breaks(Promise::CommitTellsSuperseded);
         Box::pin(async move {
             let committed = committed.await?;
-            Ok(if lies { Commit::Stored } else { committed })
+            Ok(if lies { Settled::Done } else { committed })
         })
     }
 
@@ -182,10 +203,6 @@ impl Store for Broken {
         self.store.expire(key)
     }
 
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.store.lookup_tagged(key, tags)
-    }
-
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         if self.breaks(Promise::TagInvalidationRemoves) {
             return self.store.expire_tag(tag, Duration::ZERO);
@@ -199,6 +216,14 @@ impl Store for Broken {
         }
         self.store.expire_tag(tag, spread)
     }
+}
+
+fn done(answer: StoreFuture<()>) -> StoreFuture<Settled> {
+    Box::pin(async { answer.await.map(|()| Settled::Done) })
+}
+
+fn not_there(answer: StoreFuture<()>) -> StoreFuture<bool> {
+    Box::pin(async { answer.await.map(|()| false) })
 }
 
 /// The lease that the token of this one has by now.

@@ -1,10 +1,10 @@
 //! Connecting to servers that are slow, or never answer.
 
+use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
-use bellwether::store::Store;
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
@@ -37,7 +37,7 @@ fn options(url: &str) -> RedisOptions {
 }
 
 async fn works(store: &RedisStore) {
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn callers_wait_for_a_command_and_the_slow_connection_is_used_in_the_end()
     let (began, mut gave_up) = (Instant::now(), 0);
     loop {
         let asked = Instant::now();
-        let found = store.lookup(key(1)).await;
+        let found = store.find(key(1)).await;
         gave_up += usize::from(found.is_err());
         assert!(asked.elapsed() < 2 * SLOW, "a caller waited {:?}", asked.elapsed());
         if found.is_ok() {

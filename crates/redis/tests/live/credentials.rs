@@ -1,12 +1,12 @@
 //! Users, passwords and tokens: rotation while they are in use, and secrets that stay secret.
 
+use bellwether_test::StoreExt as _;
 use std::fmt::Debug;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::store::Store;
 use bellwether::{BoxError, StoreErrorKind};
 use bellwether_redis::RedisCredentials;
 use bellwether_redis::RedisOptions;
@@ -95,7 +95,7 @@ async fn a_password_that_is_changed_while_connecting_is_asked_for_once_more() {
     let server = RedisServer::start();
     allow(&server, &["new"]);
     let (options, calls) = provider(options(&server), &[Some("old"), Some("new")], None);
-    options.connect_lazily().lookup(key(1)).await.expect("the password of the second answer");
+    options.connect_lazily().find(key(1)).await.expect("the password of the second answer");
     assert_eq!(calls.load(Ordering::SeqCst), 2);
 }
 
@@ -106,11 +106,11 @@ async fn a_provider_that_fails_is_named_and_asked_again() {
     let answers = [None, None, None, None, None, Some("secret")];
     let (options, calls) = provider(options(&server), &answers, None);
     let store = options.connect_lazily();
-    let error = store.lookup(key(1)).await.expect_err("there is no token");
+    let error = store.find(key(1)).await.expect_err("there is no token");
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     assert!(error.to_string().contains("the service of tokens is away"), "{error}");
     let began = tokio::time::Instant::now();
-    while store.lookup(key(1)).await.is_err() {
+    while store.find(key(1)).await.is_err() {
         assert!(began.elapsed() < PATIENCE, "it does not recover");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -151,7 +151,7 @@ async fn a_token_that_is_refused_does_not_end_the_renewal() {
     assert_eq!(authentications(&server) - begun, 2, "the wrong one and the last one");
     // Removing the first one ends nothing, because the connection has the last one.
     allow(&server, &["last"]);
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
     assert_eq!(store.stats().connects, connects, "over the same connection");
 }
 
@@ -212,7 +212,7 @@ async fn a_wrong_password_causes_no_storm_of_connections() {
     let store = RedisOptions::new(&url, "test").expect("an address").connect_lazily();
     let began = tokio::time::Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
-        store.lookup(key(1)).await.expect_err("the password is wrong");
+        store.find(key(1)).await.expect_err("the password is wrong");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert!(store.is_down());

@@ -1,7 +1,7 @@
 //! Foreign or damaged values in Redis: a miss, never a wrong answer, never an error.
 
 use bellwether::CacheStatus;
-use bellwether::store::Store;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 use redis::Commands;
 
@@ -60,7 +60,7 @@ async fn every_cut_and_every_flipped_header_bit_is_a_miss() {
     });
     for bytes in cuts.chain(flips) {
         plant(&mut plain, 1, &bytes);
-        let found = catalog.store.lookup(key(1)).await.expect("no error");
+        let found = catalog.store.find(key(1)).await.expect("no error");
         assert!(found.is_none(), "{bytes:?} was read");
     }
 }

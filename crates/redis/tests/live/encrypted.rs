@@ -1,10 +1,10 @@
 //! Redis by TLS: the contract, what certificates are accepted, and what their errors say.
 
+use bellwether_test::StoreExt as _;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bellwether::store::Store;
 use bellwether::{ConfigError, StoreErrorKind};
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisWakeUps};
@@ -163,7 +163,7 @@ async fn a_mistake_causes_no_storm_of_connections() {
     let began = Instant::now();
     let mut lookups = 0;
     while began.elapsed() < Duration::from_secs(2) {
-        store.lookup(key(lookups % 100)).await.expect_err("it does not trust the server");
+        store.find(key(lookups % 100)).await.expect_err("it does not trust the server");
         lookups += 1;
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -181,7 +181,7 @@ async fn a_reconnect_resumes_the_session() {
     let store = trusting(&front.url(), &authority).connect().await.expect("a store");
     let before = front.resumed();
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    store.lookup(key(1)).await.expect("an answer over another connection");
+    store.find(key(1)).await.expect("an answer over another connection");
     assert!(front.resumed() > before, "{} of {}", front.resumed(), front.connections());
 }
 

@@ -1,8 +1,8 @@
 //! A near copy is served only while its connection answers heartbeats.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::Store;
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
@@ -37,7 +37,7 @@ async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
 async fn copy(store: &RedisStore, sku: u64) {
     while copied(store, sku).is_none() {
         // It may have timed out.
-        let _ = store.lookup(key(sku)).await;
+        let _ = store.find(key(sku)).await;
     }
 }
 

@@ -1,9 +1,10 @@
 //! Concurrent lookups are sent as one batch.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Remaining, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Remaining, Settled, Store, Value};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
@@ -22,11 +23,11 @@ async fn store(store: &RedisStore, sku: u64, windows: Lifetimes) {
         panic!("no lease of {sku}");
     };
     let draft = Draft::new(Value::new(sku.to_string().into()), 1, windows);
-    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Settled::Done);
 }
 
 async fn looked(store: &RedisStore, sku: u64) -> Option<String> {
-    let entry = store.lookup(key(sku)).await.expect("an answer")?;
+    let entry = store.find(key(sku)).await.expect("an answer")?;
     let value = entry.value().encoded().to_vec();
     Some(String::from_utf8(value).expect("a number"))
 }
@@ -72,7 +73,7 @@ async fn entries_with_a_stale_lifetime_cost_one_command_as_well() {
     let counts = || ["mget", "time", "evalsha"].map(|command| calls(&server, command));
     let before = counts();
     for sku in 0..10 {
-        let entry = shared.lookup(key(sku)).await.expect("an answer").expect("an entry");
+        let entry = shared.find(key(sku)).await.expect("an answer").expect("an entry");
         assert!(entry.is_fresh());
     }
     let after = counts();
@@ -90,7 +91,7 @@ async fn the_life_of_an_entry_that_was_expired_is_read_by_a_script() {
     shared.expire(key(7)).await.expect("expired");
     for _ in 0..2 {
         let before = calls(&server, "evalsha");
-        let entry = shared.lookup(key(7)).await.expect("an answer").expect("an entry");
+        let entry = shared.find(key(7)).await.expect("an answer").expect("an entry");
         assert!(!entry.is_fresh());
         let Remaining::Known(left) = entry.remaining() else { panic!("{entry:?}") };
         assert!(left <= MINUTE / 2, "{left:?}");
@@ -103,7 +104,7 @@ async fn an_entry_is_fresh_for_its_ttl_and_no_longer_by_the_clock_of_the_server(
     let server = RedisServer::start_with_clock(0, &[]);
     let shared = options(&server).connect().await.expect("a store");
     store(&shared, 1, Lifetimes::fresh_for(60 * MINUTE).stale_if_error(60 * MINUTE)).await;
-    let entry = || async { shared.lookup(key(1)).await.expect("an answer") };
+    let entry = || async { shared.find(key(1)).await.expect("an answer") };
     assert!(entry().await.expect("an entry").is_fresh());
     server.turn_clock(90 * 60);
     assert!(!entry().await.expect("an entry").is_fresh());

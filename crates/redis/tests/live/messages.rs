@@ -1,9 +1,10 @@
 //! Messages to waiters, where the server reports no changes.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, OtherLease, Remaining, Renew, Store, Value,
+    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Remaining, Renew, Settled, Store, Value,
 };
 use bellwether::{Lifetimes, StoreErrorKind, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
@@ -178,7 +179,7 @@ async fn other_lease(store: &RedisStore, claim: &Claim) -> OtherLease {
 async fn store_value(store: &RedisStore, lease: Lease, length: usize) {
     let value = Value::new(vec![b'x'; length].into());
     let draft = Draft::new(value, 1, Lifetimes::fresh_for(MINUTE));
-    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Settled::Done);
 }
 
 /// What tells a waiter with this claim that the leader has stored an entry of this length.

@@ -1,10 +1,11 @@
 //! The near tier: copies in the process, kept valid by push messages of the server.
 
+use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Peek, Settled, Store, Value};
 use bellwether::{CacheStatus, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::conformance;
@@ -37,7 +38,7 @@ pub(crate) async fn put(store: &RedisStore, sku: u64, number: u64) {
     let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("no lease of {sku}") };
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     let draft = Draft::new(Value::new(number.to_string().into()), 1, windows);
-    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Settled::Done);
 }
 
 fn number(entry: &Entry) -> u64 {
@@ -45,7 +46,7 @@ fn number(entry: &Entry) -> u64 {
 }
 
 pub(crate) async fn looked(store: &RedisStore, sku: u64) -> Option<u64> {
-    store.lookup(key(sku)).await.expect("an answer").as_ref().map(number)
+    store.find(key(sku)).await.expect("an answer").as_ref().map(number)
 }
 
 pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! The figures of each server: what it was sent, and what came of it.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
-use bellwether::store::Store;
 use bellwether_redis::{RedisNodeStats, RedisStore};
 use bellwether_testkit::servers::{RedisCluster, RedisServer, SentinelFleet};
 use tokio::time::{sleep, timeout};
@@ -22,7 +22,7 @@ async fn look_up_until(store: &RedisStore, sku: u64, holds: impl Fn() -> bool) {
     let looking_up = async {
         while !holds() {
             // It may fail while servers are replaced.
-            _ = store.lookup(key(sku)).await;
+            _ = store.find(key(sku)).await;
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -34,7 +34,7 @@ async fn the_server_of_a_fixed_address_is_one_node() {
     let server = RedisServer::start();
     let store = options(&server).connect_lazily();
     assert_eq!(of(&store, &server).expect("it is known before").connects, 0);
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
     let node = of(&store, &server).expect("a node");
     assert_eq!((node.requests, node.errors.total(), node.is_down), (1, 0, false), "{node:?}");
     assert!(node.connects >= 1, "{node:?}");
@@ -53,7 +53,7 @@ async fn a_request_counts_for_the_node_that_it_was_sent_to() {
     };
     let before = requests();
     for _ in 0..MANY {
-        store.lookup(key(1)).await.expect("an answer");
+        store.find(key(1)).await.expect("an answer");
     }
     for (number, (before, after)) in before.into_iter().zip(requests()).enumerate() {
         let sent = after - before;
@@ -86,9 +86,9 @@ async fn a_slot_that_has_moved_is_a_redirection_by_its_former_owner() {
     let store = options_at(&cluster.url()).connect().await.expect("a store");
     let from = cluster.owner(&name(1));
     let to = (from + 1) % 3;
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
     cluster.move_slot(cluster.slot(&name(1)), to);
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
     let [former, owner] = [from, to].map(|node| of(&store, &cluster.nodes()[node]).expect("it"));
     assert_eq!((former.redirections, owner.redirections), (1, 0), "{former:?} {owner:?}");
     assert_eq!(former.errors.total(), 0, "{former:?}");
@@ -98,7 +98,7 @@ async fn a_slot_that_has_moved_is_a_redirection_by_its_former_owner() {
 async fn each_primary_that_sentinels_name_has_figures_of_its_own() {
     let fleet = SentinelFleet::start().await;
     let store = options_at(&fleet.url()).connect().await.expect("a store");
-    store.lookup(key(1)).await.expect("an answer");
+    store.find(key(1)).await.expect("an answer");
     assert!(of(&store, &fleet.primary).is_some_and(|node| node.requests >= 1));
     assert_eq!(of(&store, &fleet.replica), None);
     fleet.fail_over();

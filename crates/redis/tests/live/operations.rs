@@ -4,8 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt;
 use bellwether_testkit::servers::RedisServer;
 
 use crate::catalog::{key, name, options};
@@ -40,7 +41,7 @@ async fn lease(store: &RedisStore) -> Lease {
     lease
 }
 
-async fn commit(store: &RedisStore, lease: Lease) -> Commit {
+async fn commit(store: &RedisStore, lease: Lease) -> Settled {
     let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
     store.commit(lease, draft).await.expect("an answer")
 }
@@ -49,14 +50,14 @@ async fn commit(store: &RedisStore, lease: Lease) -> Commit {
 async fn an_entry_that_is_removed_by_hand_is_gone_and_a_load_under_way_stores_nothing() {
     let server = RedisServer::start();
     let store = options(&server).connect().await.expect("a store");
-    assert_eq!(commit(&store, lease(&store).await).await, Commit::Stored);
+    assert_eq!(commit(&store, lease(&store).await).await, Settled::Done);
     let under_way = lease(&store).await;
 
     remove_by_hand(&server, &name(1));
 
-    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
-    assert_eq!(commit(&store, under_way).await, Commit::Superseded);
-    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
+    assert!(store.find(key(1)).await.expect("an answer").is_none());
+    assert_eq!(commit(&store, under_way).await, Settled::Superseded);
+    assert!(store.find(key(1)).await.expect("an answer").is_none());
     let later = lease(&store).await;
-    assert_eq!(commit(&store, later).await, Commit::Stored);
+    assert_eq!(commit(&store, later).await, Settled::Done);
 }

@@ -1,5 +1,6 @@
 //! Promises to a fleet that are kept in another way over a server than in a `MemoryStore`.
 
+use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 

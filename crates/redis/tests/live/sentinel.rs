@@ -1,11 +1,11 @@
 //! Redis behind Sentinel: the primary is found, and followed when it is another one.
 
+use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::store::Store;
 use bellwether::{BypassReason, CacheStatus, StoreErrorKind};
 use bellwether_redis::RedisWakeUps;
 use bellwether_test::conformance;

@@ -1,9 +1,10 @@
 //! What servers do: refuse, forget, run out of memory, go away and come back.
 
+use bellwether_test::StoreExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes, StoreErrorKind};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_test::conformance;
@@ -163,7 +164,7 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
     let store = options(&server).connect().await.expect("it may have memory later");
-    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
+    assert!(store.find(key(1)).await.expect("an answer").is_none());
 }
 
 #[tokio::test]
@@ -300,5 +301,5 @@ async fn a_lease_from_a_later_time_than_the_clock_shows_stores_nothing_once_it_h
     catalog.store.invalidate(key(1)).await.expect("invalidated");
     let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
     let committed = catalog.store.commit(lease, draft).await.expect("an answer");
-    assert_eq!(committed, Commit::Superseded);
+    assert_eq!(committed, Settled::Superseded);
 }

@@ -1,12 +1,13 @@
 //! Tags in Redis: their epochs, whatever the server forgets, and what a lookup costs.
 
+use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Peek, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Value};
 use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag, Tags};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
@@ -39,7 +40,7 @@ async fn lead(store: &impl Store, sku: u64, tags: &Tags) -> Lease {
     }
 }
 
-async fn commit(store: &impl Store, lease: Lease, windows: Lifetimes, after: &Tags) -> Commit {
+async fn commit(store: &impl Store, lease: Lease, windows: Lifetimes, after: &Tags) -> Settled {
     let draft = Draft::new(Value::new("7".into()), 1, windows).tagged(after.clone());
     store.commit(lease, draft).await.expect("an answer")
 }
@@ -47,11 +48,11 @@ async fn commit(store: &impl Store, lease: Lease, windows: Lifetimes, after: &Ta
 async fn put(store: &impl Store, sku: u64, tags: &Tags) {
     let lease = lead(store, sku, tags).await;
     let windows = Lifetimes::fresh_for(MINUTE);
-    assert_eq!(commit(store, lease, windows, &Tags::none()).await, Commit::Stored);
+    assert_eq!(commit(store, lease, windows, &Tags::none()).await, Settled::Done);
 }
 
 async fn finds(store: &impl Store, sku: u64, tags: &Tags) -> bool {
-    store.lookup_tagged(key(sku), tags.clone()).await.expect("an answer").is_some()
+    store.lookup(key(sku), tags.clone()).await.expect("an answer").is_some()
 }
 
 fn copied(store: &RedisStore, sku: u64) -> bool {
@@ -162,7 +163,7 @@ async fn a_tag_that_is_evicted_during_a_load_refuses_its_commit() {
         if made_again {
             put(&store, 2, &tags([1])).await;
         }
-        assert_eq!(commit(&store, lease, windows, &Tags::none()).await, Commit::Superseded);
+        assert_eq!(commit(&store, lease, windows, &Tags::none()).await, Settled::Superseded);
         assert!(!finds(&store, 1, &Tags::none()).await);
     }
 }

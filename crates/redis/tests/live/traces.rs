@@ -1,5 +1,6 @@
 //! The trace of a load travels beside its lease, so that callers of other processes find it.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::Key;

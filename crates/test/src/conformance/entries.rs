@@ -1,5 +1,6 @@
 //! Checks of entries: what a lookup finds after a commit.
 
+use crate::StoreExt as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use tokio::time::sleep;
 use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Value};
 
 pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) -> Checked {
     on.ensure_text(None).await
@@ -20,7 +21,7 @@ pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lifetimes = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, lifetimes).timed(SHORT, Duration::ZERO);
-    ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
+    ensure!(on.store.commit(lease, draft).await? == Settled::Done, "it was not stored");
     let Some(entry) = on.lookup().await? else {
         return Err(Deviation::new("it was not found"));
     };
@@ -45,7 +46,7 @@ pub(super) async fn hostile_keys_do_not_collide(on: StoreSubject) -> Checked {
         on.store.commit(lease, Draft::new(value, CODEC, Lifetimes::fresh_for(LONG))).await?;
     }
     for (position, text) in texts.iter().enumerate() {
-        let entry = on.store.lookup(on.key().with(*text)).await?;
+        let entry = on.store.find(on.key().with(*text)).await?;
         let is_its_own = entry.is_some_and(|at| at.value().encoded()[..] == [position as u8]);
         ensure!(is_its_own, "{text:?} does not have its own value");
     }
@@ -65,14 +66,14 @@ pub(super) async fn a_fresh_entry_can_be_declined(on: StoreSubject) -> Checked {
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     ensure!(lease.fence() > first, "the next fence is not above the entry's");
     on.ensure_text(Some("first")).await?;
-    ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
+    ensure!(on.commit(lease, "second").await? == Settled::Done, "it was not replaced");
     on.ensure_text(Some("second")).await
 }
 
 pub(super) async fn an_entry_can_be_declined_by_its_fence(on: StoreSubject) -> Checked {
     let than = on.store_one("first", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Other { than }).await?;
-    ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
+    ensure!(on.commit(lease, "second").await? == Settled::Done, "it was not replaced");
     match on.store.acquire(on.claim(), LONG, Accept::Other { than }).await? {
         Acquire::Found(entry) if entry.fence() != than => Ok(()),
         other => Err(Deviation::new(format!("gave {other:?} instead of the other entry"))),
@@ -86,7 +87,7 @@ pub(super) async fn an_entry_without_a_life_is_not_kept(on: StoreSubject) -> Che
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let commit = on.commit_for(lease, "value", lifeless).await?;
-    ensure!(commit == Commit::Superseded, "after an invalidation it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "after an invalidation it was {commit:?}");
     Ok(())
 }
 
@@ -94,7 +95,7 @@ pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: StoreSubj
     on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     let commit = on.commit_for(lease, "none", Lifetimes::fresh_for(Duration::ZERO)).await?;
-    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    ensure!(commit == Settled::Done, "it was {commit:?}");
     on.ensure_text(None).await
 }
 
@@ -133,7 +134,7 @@ pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -
 pub(super) async fn a_lapsed_lease_stores_if_nothing_newer_came(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let commit = on.commit(lapsed, "late").await?;
-    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    ensure!(commit == Settled::Done, "it was {commit:?}");
     on.ensure_text(Some("late")).await
 }
 
@@ -141,10 +142,10 @@ pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: StoreSubj
     let lapsed = on.lapsed().await?;
     let theirs = on.lead(LONG).await?;
     let commit = on.commit(lapsed, "late").await?;
-    ensure!(commit == Commit::Stored, "the late commit was {commit:?}, though nothing is newer");
+    ensure!(commit == Settled::Done, "the late commit was {commit:?}, though nothing is newer");
     ensure!(on.is_busy().await?, "it ended the lease of others");
     let commit = on.commit(theirs, "newer").await?;
-    ensure!(commit == Commit::Stored, "the commit of the holder was {commit:?}");
+    ensure!(commit == Settled::Done, "the commit of the holder was {commit:?}");
     on.ensure_text(Some("newer")).await
 }
 
@@ -152,6 +153,6 @@ pub(super) async fn a_late_commit_does_not_replace_a_newer_entry(on: StoreSubjec
     let lapsed = on.lapsed().await?;
     on.store_one("newer", Lifetimes::fresh_for(LONG)).await?;
     let commit = on.commit(lapsed, "late").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_text(Some("newer")).await
 }

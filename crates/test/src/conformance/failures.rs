@@ -1,5 +1,6 @@
 //! Checks of failures: what is remembered of a failed load.
 
+use crate::StoreExt as _;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -8,7 +9,7 @@ use super::subject::{LONG, SHORT, StoreSubject};
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::FailureCause;
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Commit, Entry, Failure, Lease};
+use bellwether::store::{Accept, Acquire, Entry, Failure, Lease, Settled};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
@@ -222,7 +223,7 @@ pub(super) async fn a_commit_forgets_failures(on: StoreSubject) -> Checked {
     on.fail(lease, LONG).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     let commit = on.commit_for(lease, "value", Lifetimes::fresh_for(Duration::ZERO)).await?;
-    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    ensure!(commit == Settled::Done, "it was {commit:?}");
     on.lead(LONG).await.map(drop)
 }
 

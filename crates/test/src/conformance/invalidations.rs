@@ -1,9 +1,10 @@
 //! Checks of invalidations and expiries.
 
 use super::subject::{LONG, StoreSubject};
+use crate::StoreExt as _;
 use crate::suite::{Checked, ensure};
 use bellwether::Lifetimes;
-use bellwether::store::{Commit, Renew};
+use bellwether::store::{Renew, Settled};
 
 pub(super) async fn an_invalidation_removes_the_entry(on: StoreSubject) -> Checked {
     on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
@@ -35,7 +36,7 @@ pub(super) async fn an_invalidation_refuses_loads_that_began_before_it(
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let commit = on.commit(lease, "old").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_text(None).await
 }
 
@@ -44,9 +45,9 @@ pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: StoreSubject) -
     on.store.invalidate(on.key()).await?;
     let theirs = on.lead(LONG).await?;
     let commit = on.commit(lapsed, "old").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_text(None).await?;
-    ensure!(on.commit(theirs, "new").await? == Commit::Stored, "the next one was not stored");
+    ensure!(on.commit(theirs, "new").await? == Settled::Done, "the next one was not stored");
     Ok(())
 }
 
@@ -64,7 +65,7 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Check
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead(LONG).await?;
     ensure!(lease.fence() > first, "the next fence is not above the entry's");
-    ensure!(on.commit(lease, "next").await? == Commit::Stored, "it could not be replaced");
+    ensure!(on.commit(lease, "next").await? == Settled::Done, "it could not be replaced");
     on.ensure_text(Some("next")).await
 }
 
@@ -90,6 +91,6 @@ pub(super) async fn expiring_refuses_loads_that_began_before_it(on: StoreSubject
     let lease = on.lead(LONG).await?;
     on.store.expire(on.key()).await?;
     let commit = on.commit(lease, "old").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_text(None).await
 }

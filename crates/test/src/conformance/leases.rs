@@ -1,5 +1,6 @@
 //! Checks of leases and watches.
 
+use crate::StoreExt as _;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::FailureCause;
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Commit, Failure, Renew};
+use bellwether::store::{Accept, Acquire, Failure, Renew, Settled};
 
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
@@ -38,7 +39,7 @@ pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked
     let again = on.lead_by(&claim).await?;
     let renewed = on.store.renew(&first, LONG).await?;
     ensure!(renewed == Renew::Held, "the first grant was lost by a copy of its request");
-    ensure!(on.commit(again, "value").await? == Commit::Stored, "it could not be used");
+    ensure!(on.commit(again, "value").await? == Settled::Done, "it could not be used");
     Ok(())
 }
 
@@ -50,7 +51,7 @@ pub(super) async fn a_claim_that_asks_again_does_not_revive_a_lease(on: StoreSub
     let renewed = on.store.renew(&ended, LONG).await?;
     ensure!(renewed == Renew::Lost, "it was renewed");
     let commit = on.commit(ended, "old").await?;
-    ensure!(commit == Commit::Superseded, "after an invalidation it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "after an invalidation it was {commit:?}");
     on.ensure_text(None).await
 }
 

@@ -1,5 +1,6 @@
 //! The store under a check.
 
+use crate::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::suite::{Checked, Deviation, Trial, ensure};
 use bellwether::Key;
 use bellwether::Lifetimes;
 use bellwether::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Lease, Settled, Store, Value};
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {
@@ -75,7 +76,7 @@ impl StoreSubject {
         &self,
         lease: Lease,
         value: &'static str,
-    ) -> Result<Commit, Deviation> {
+    ) -> Result<Settled, Deviation> {
         self.commit_for(lease, value, Lifetimes::fresh_for(LONG)).await
     }
 
@@ -84,7 +85,7 @@ impl StoreSubject {
         lease: Lease,
         value: &'static str,
         lifetimes: Lifetimes,
-    ) -> Result<Commit, Deviation> {
+    ) -> Result<Settled, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
         Ok(self.store.commit(lease, Draft::new(value, CODEC, lifetimes)).await?)
     }
@@ -94,7 +95,7 @@ impl StoreSubject {
         &self,
         lease: Lease,
         tags: &Tags,
-    ) -> Result<Commit, Deviation> {
+    ) -> Result<Settled, Deviation> {
         let value = Value::new(Bytes::from_static(b"value"));
         let draft = Draft::new(value, CODEC, Lifetimes::fresh_for(LONG)).tagged(tags.clone());
         Ok(self.store.commit(lease, draft).await?)
@@ -109,12 +110,12 @@ impl StoreSubject {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();
         let commit = self.commit_for(lease, value, lifetimes).await?;
-        ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
+        ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
         Ok(fence)
     }
 
     pub(super) async fn lookup(&self) -> Result<Option<Entry>, Deviation> {
-        Ok(self.store.lookup(self.key()).await?)
+        Ok(self.store.find(self.key()).await?)
     }
 
     pub(super) async fn ensure_text(&self, expected: Option<&str>) -> Checked {

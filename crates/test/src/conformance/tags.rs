@@ -1,5 +1,6 @@
 //! Checks of tags. A store without tags passes them all by refusing to invalidate one.
 
+use crate::StoreExt as _;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -8,7 +9,7 @@ use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
 use bellwether::StoreErrorKind;
-use bellwether::store::{Accept, Acquire, Commit, Lease};
+use bellwether::store::{Accept, Acquire, Lease, Settled};
 use bellwether::{Tag, Tags};
 
 impl StoreSubject {
@@ -45,19 +46,19 @@ impl StoreSubject {
     async fn store_tagged(&self, tags: &Tags, lifetimes: Lifetimes) -> Checked {
         let lease = self.lead_tagged(tags).await?;
         let commit = self.commit_for(lease, "value", lifetimes).await?;
-        ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
+        ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
         Ok(())
     }
 
     /// Stores a value with tags that are known only after its load.
-    async fn store_tagged_late(&self, tags: &Tags) -> Result<Commit, Deviation> {
+    async fn store_tagged_late(&self, tags: &Tags) -> Result<Settled, Deviation> {
         let lease = self.lead(LONG).await?;
         self.commit_tagged(lease, tags).await
     }
 
     /// Checks what is found, with and without the tags of the request.
     async fn ensure_tagged(&self, tags: &Tags, expected: Option<&str>) -> Checked {
-        let entry = self.store.lookup_tagged(self.key(), tags.clone()).await?;
+        let entry = self.store.lookup(self.key(), tags.clone()).await?;
         let found = entry.map(|entry| entry.value().encoded().clone());
         let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
         ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
@@ -103,7 +104,7 @@ pub(super) async fn tags_that_are_known_after_the_load_count_as_well(on: StoreSu
     }
     let tags = on.tags(["late"])?;
     let commit = on.store_tagged_late(&tags).await?;
-    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    ensure!(commit == Settled::Done, "it was {commit:?}");
     on.ensure_tagged(&Tags::none(), Some("value")).await?;
     on.store.invalidate_tag(on.tag("late")).await?;
     on.ensure_tagged(&Tags::none(), None).await?;
@@ -111,7 +112,7 @@ pub(super) async fn tags_that_are_known_after_the_load_count_as_well(on: StoreSu
     // own compare them by estimates.
     sleep(Duration::from_millis(20)).await;
     let commit = on.store_tagged_late(&tags).await?;
-    ensure!(commit == Commit::Stored, "after the invalidation it was {commit:?}");
+    ensure!(commit == Settled::Done, "after the invalidation it was {commit:?}");
     on.ensure_tagged(&tags, Some("value")).await
 }
 
@@ -125,7 +126,7 @@ pub(super) async fn an_invalidated_tag_refuses_loads_that_began_before_it(
     let lease = on.lead_tagged(&tags).await?;
     on.store.invalidate_tag(on.tag("early")).await?;
     let commit = on.commit(lease, "old").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_tagged(&tags, None).await?;
     on.store_tagged(&tags, Lifetimes::fresh_for(LONG)).await?;
     on.ensure_tagged(&tags, Some("value")).await
@@ -141,7 +142,7 @@ pub(super) async fn an_invalidated_tag_refuses_loads_that_learn_of_it_later(
     let lease = on.lead(LONG).await?;
     on.store.invalidate_tag(on.tag("late")).await?;
     let commit = on.commit_tagged(lease, &tags).await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     on.ensure_tagged(&tags, None).await
 }
 
@@ -154,11 +155,11 @@ pub(super) async fn a_tag_that_is_new_during_a_load_refuses_nothing(on: StoreSub
     let other = StoreSubject { store: on.store.clone(), trial: on.trial.another() };
     let theirs = other.lead(LONG).await?;
     ensure!(
-        other.commit_tagged(theirs, &tags).await? == Commit::Stored,
+        other.commit_tagged(theirs, &tags).await? == Settled::Done,
         "the first entry of a tag was not stored"
     );
     let commit = on.commit_tagged(lease, &tags).await?;
-    ensure!(commit == Commit::Stored, "the second entry of a tag was {commit:?}");
+    ensure!(commit == Settled::Done, "the second entry of a tag was {commit:?}");
     Ok(())
 }
 
@@ -182,7 +183,7 @@ pub(super) async fn an_entry_that_lacks_a_tag_of_the_request_is_not_found(
     }
     on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let tags = on.tags(["new"])?;
-    let found = on.store.lookup_tagged(on.key(), tags.clone()).await?;
+    let found = on.store.lookup(on.key(), tags.clone()).await?;
     ensure!(found.is_none(), "a lookup found {found:?}");
     on.store_tagged(&tags, Lifetimes::fresh_for(LONG)).await?;
     on.ensure_tagged(&tags, Some("value")).await
@@ -196,12 +197,12 @@ pub(super) async fn expiring_a_tag_keeps_its_entries_as_stale(on: StoreSubject) 
     let lifetimes = Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG);
     on.store_tagged(&tags, lifetimes).await?;
     on.store.expire_tag(on.tag("soft"), Duration::ZERO).await?;
-    let found = on.store.lookup_tagged(on.key(), tags.clone()).await?;
+    let found = on.store.lookup(on.key(), tags.clone()).await?;
     let is_stale =
         found.is_some_and(|entry| !entry.is_fresh() && entry.serves_while_revalidating());
     ensure!(is_stale, "it is not there as stale");
     let lease = on.lead_tagged(&tags).await?;
-    ensure!(on.commit(lease, "next").await? == Commit::Stored, "it could not be replaced");
+    ensure!(on.commit(lease, "next").await? == Settled::Done, "it could not be replaced");
     on.ensure_tagged(&tags, Some("next")).await?;
     on.store.invalidate_tag(on.tag("soft")).await?;
     on.ensure_tagged(&tags, None).await
@@ -225,7 +226,7 @@ pub(super) async fn expiring_a_tag_refuses_loads_that_began_before_it(on: StoreS
     let lease = on.lead_tagged(&tags).await?;
     on.store.expire_tag(on.tag("soft"), Duration::ZERO).await?;
     let commit = on.commit(lease, "old").await?;
-    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    ensure!(commit == Settled::Superseded, "it was {commit:?}");
     Ok(())
 }
 
@@ -252,15 +253,15 @@ pub(super) async fn a_spread_expiry_reaches_an_entry_within_its_time(on: StoreSu
     on.store_tagged(&tags, lifetimes).await?;
     on.store.expire_tag(on.tag("spread"), MEDIUM).await?;
     sleep(MEDIUM + SHORT).await;
-    let found = on.store.lookup_tagged(on.key(), tags.clone()).await?;
+    let found = on.store.lookup(on.key(), tags.clone()).await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead_tagged(&tags).await?;
     let commit = on.commit_for(lease, "next", lifetimes).await?;
-    ensure!(commit == Commit::Stored, "it could not be replaced");
+    ensure!(commit == Settled::Done, "it could not be replaced");
     // A second expiry without a spread takes effect at once.
     on.store.expire_tag(on.tag("spread"), LONG * 1_000_000).await?;
     on.store.expire_tag(on.tag("spread"), Duration::ZERO).await?;
-    let found = on.store.lookup_tagged(on.key(), tags).await?;
+    let found = on.store.lookup(on.key(), tags).await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is fresh after the second expiry");
     Ok(())
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::healing::Healed;
 use super::operation::Operation;
-use bellwether::store::{Acquire, Commit, Entry, OtherLease, Renew, StoreFuture};
+use bellwether::store::{Acquire, Entry, OtherLease, Renew, Settled, StoreFuture};
 use bellwether::{StoreError, StoreErrorKind};
 
 /// A fault of a call, of one or several parts that happen in order.
@@ -42,7 +42,7 @@ pub(super) enum Lie {
     Lookup(Option<Entry>),
     Busy(Duration),
     Renew(Renew),
-    Commit(Commit),
+    Settle(Settled),
 }
 
 /// All faults of one call, in order.
@@ -119,11 +119,11 @@ impl Fault<Renew> {
     }
 }
 
-impl Fault<Commit> {
+impl Fault<Settled> {
     /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it)
     /// came before.
-    pub fn committed(commit: Commit) -> Self {
-        Self::of(FaultPart::Lie(Lie::Commit(commit)))
+    pub fn committed(settled: Settled) -> Self {
+        Self::of(FaultPart::Lie(Lie::Settle(settled)))
     }
 }
 
@@ -186,8 +186,6 @@ pub(super) trait Lies: Send + Sized + 'static {
     }
 }
 
-impl Lies for () {}
-
 impl Lies for bool {}
 
 impl Lies for Option<Entry> {
@@ -210,8 +208,8 @@ impl Lies for Renew {
     }
 }
 
-impl Lies for Commit {
+impl Lies for Settled {
     fn by(lie: &Lie) -> Option<Self> {
-        if let Lie::Commit(commit) = *lie { Some(commit) } else { None }
+        if let Lie::Settle(settled) = *lie { Some(settled) } else { None }
     }
 }

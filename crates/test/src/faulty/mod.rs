@@ -46,12 +46,12 @@
 //! ```
 //! # use std::time::Duration;
 //! # use bellwether_test::faulty::{Fault, FaultyStore};
-//! # use bellwether::store::Commit;
+//! # use bellwether::store::Settled;
 //! # use bellwether::{MemoryStore, StoreErrorKind};
 //! # let store = FaultyStore::new(MemoryStore::new(100));
 //! // Every third commit is done, but its result comes late and is false.
 //! let late = Fault::do_it().then(Fault::delay(Duration::from_secs(1)));
-//! store.on_commit().every(3).meet(late.then(Fault::committed(Commit::Superseded)));
+//! store.on_commit().every(3).meet(late.then(Fault::committed(Settled::Superseded)));
 //! // One request in ten is lost: the same ones in every run.
 //! store.on_any().one_in(10, 2024).fail(StoreErrorKind::Unreachable);
 //! ```
@@ -59,8 +59,8 @@
 //! A gate shows when a call is under way, and lets it go when the test wants:
 //!
 //! ```
+//! # use bellwether_test::StoreExt;
 //! # use bellwether_test::faulty::{FaultyStore, Operation};
-//! # use bellwether::store::Store;
 //! # use bellwether::{Key, MemoryStore};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -99,12 +99,12 @@ use self::fault::Lies;
 use self::script::Script;
 use bellwether::Key;
 use bellwether::StoreError;
+use bellwether::Tags;
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, InProcessStore, Lease, Peek, Renew,
-    StoreFuture,
+    Accept, Acquire, Change, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled,
+    StoreFuture, Target,
 };
 use bellwether::store::{Store, Watch, Watchers};
-use bellwether::{Tag, Tags};
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.
 ///
@@ -169,7 +169,7 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// As [`on`](Self::on) a commit, with a false result: [`On::committed`].
-    pub fn on_commit(&self) -> On<Commit> {
+    pub fn on_commit(&self) -> On<Settled> {
         On::new(&self.script, Some(Operation::Commit))
     }
 
@@ -241,8 +241,8 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.ask(Operation::Lookup, self.store.lookup(key))
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.ask(Operation::Lookup, self.store.lookup(key, tags))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -253,36 +253,12 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::Renew, self.store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
-        self.ask(Operation::Commit, self.store.commit(lease, draft))
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        self.ask(Operation::from(&end), self.store.settle(end))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.ask(Operation::Fail, self.store.fail(lease, failure))
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.ask(Operation::Abandon, self.store.abandon(claim))
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.ask(Operation::Invalidate, self.store.invalidate(key))
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.ask(Operation::Expire, self.store.expire(key))
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.ask(Operation::Lookup, self.store.lookup_tagged(key, tags))
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        self.ask(Operation::InvalidateTag, self.store.invalidate_tag(tag))
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        self.ask(Operation::ExpireTag, self.store.expire_tag(tag, spread))
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        self.ask(Operation::from((&target, change)), self.store.change(target, change))
     }
 }
 

@@ -11,7 +11,7 @@ use super::gate::Gate;
 use super::operation::Operation;
 use super::script::{Choice, Rule, Script};
 use bellwether::StoreErrorKind;
-use bellwether::store::{Acquire, Commit, Entry, Renew};
+use bellwether::store::{Acquire, Entry, Renew, Settled};
 
 /// Calls of a [`FaultyStore`](super::FaultyStore) for which a fault is being set.
 ///
@@ -131,10 +131,10 @@ impl On<Renew> {
     }
 }
 
-impl On<Commit> {
+impl On<Settled> {
     /// The calls are not done and give this result.
-    pub fn committed(self, commit: Commit) {
-        self.meet(Fault::committed(commit));
+    pub fn committed(self, settled: Settled) {
+        self.meet(Fault::committed(settled));
     }
 }
 

@@ -2,30 +2,31 @@
 
 #[cfg(doc)]
 use bellwether::store::Store;
+use bellwether::store::{Change, End, Target};
 
 /// An operation of a [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Store::lookup`] and [`Store::lookup_tagged`].
+    /// [`Store::lookup`].
     Lookup,
     /// [`Store::acquire`].
     Acquire,
     /// [`Store::renew`].
     Renew,
-    /// [`Store::commit`].
+    /// [`End::Commit`].
     Commit,
-    /// [`Store::fail`].
+    /// [`End::Fail`].
     Fail,
-    /// [`Store::abandon`].
+    /// [`End::Abandon`].
     Abandon,
-    /// [`Store::invalidate`].
+    /// [`Change::Invalidate`] of a key.
     Invalidate,
-    /// [`Store::expire`].
+    /// [`Change::Expire`] of a key.
     Expire,
-    /// [`Store::invalidate_tag`].
+    /// [`Change::Invalidate`] of a tag.
     InvalidateTag,
-    /// [`Store::expire_tag`].
+    /// [`Change::Expire`] of a tag.
     ExpireTag,
 }
 
@@ -43,4 +44,25 @@ impl Operation {
         Self::InvalidateTag,
         Self::ExpireTag,
     ];
+}
+
+impl From<&End> for Operation {
+    fn from(end: &End) -> Self {
+        match end {
+            End::Commit(..) => Self::Commit,
+            End::Fail(..) => Self::Fail,
+            End::Abandon(_) => Self::Abandon,
+        }
+    }
+}
+
+impl From<(&Target, Change)> for Operation {
+    fn from((target, change): (&Target, Change)) -> Self {
+        match (target, change) {
+            (Target::Key(_), Change::Invalidate) => Self::Invalidate,
+            (Target::Key(_), Change::Expire { .. }) => Self::Expire,
+            (Target::Tag(_), Change::Invalidate) => Self::InvalidateTag,
+            (Target::Tag(_), Change::Expire { .. }) => Self::ExpireTag,
+        }
+    }
 }

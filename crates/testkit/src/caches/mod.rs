@@ -3,10 +3,11 @@
 pub mod codec;
 pub mod promises;
 
+use bellwether_test::StoreExt as _;
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
 use bellwether::{
     CacheErrorKind, CacheStatus, Codec, Error, Json, Key, Lifetimes, ReadThrough, ReadThroughLayer,
 };
@@ -34,7 +35,7 @@ pub type KeyOf = fn(&u64) -> Key;
 pub type Cached<C = Json> = ReadThrough<Loader, KeyOf, C>;
 
 /// An answer, and how it came about.
-pub type Settled = (Result<usize, Error<Refusal>>, CacheStatus);
+pub type Answered = (Result<usize, Error<Refusal>>, CacheStatus);
 
 /// The key of an item.
 pub fn key(item: u64) -> Key {
@@ -63,7 +64,7 @@ pub fn cached(store: impl Store, loader: &Loader) -> Cached {
 }
 
 /// A request that is under way from now on.
-pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Settled>
+pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Answered>
 where
     C: Codec<usize> + Clone,
 {
@@ -71,7 +72,7 @@ where
 }
 
 /// As many requests at once.
-pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Settled>>
+pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Answered>>
 where
     C: Codec<usize> + Clone,
 {
@@ -79,13 +80,13 @@ where
 }
 
 /// Waits for the outcomes of the requests.
-pub async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
+pub async fn settled(asked: Vec<JoinHandle<Answered>>) -> Vec<Answered> {
     let ended = timeout(NEVER, join_all(asked)).await.expect("no caller is stuck");
     ended.into_iter().map(|ended| ended.expect("no panic")).collect()
 }
 
 /// The answers to requests of which none may fail.
-pub async fn answers(asked: Vec<JoinHandle<Settled>>) -> Vec<usize> {
+pub async fn answers(asked: Vec<JoinHandle<Answered>>) -> Vec<usize> {
     settled(asked).await.into_iter().map(|(answer, _)| answer.expect("an answer")).collect()
 }
 
@@ -138,7 +139,7 @@ pub async fn is_leased(store: &impl Store, item: u64) -> bool {
 }
 
 /// Stores a number by a lease, as another process would.
-pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Commit {
+pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Settled {
     let value = Value::new(number.as_bytes().to_vec().into());
     let draft = Draft::new(value, JSON, Lifetimes::fresh_for(MINUTE));
     store.commit(lease, draft).await.expect("an answer")
@@ -154,7 +155,7 @@ pub async fn put_for(store: &impl Store, item: u64, text: &str, codec: u8, windo
     let lease = lease(store, item, MINUTE).await;
     let value = Value::new(text.as_bytes().to_vec().into());
     let commit = store.commit(lease, Draft::new(value, codec, windows)).await;
-    assert_eq!(commit.expect("an answer"), Commit::Stored);
+    assert_eq!(commit.expect("an answer"), Settled::Done);
 }
 
 /// The codec of `Json`.

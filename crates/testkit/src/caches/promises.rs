@@ -1,6 +1,7 @@
 //! Promises to a fleet as checks for any store: a server keeps them in another way than a
 //! `MemoryStore`.
 
+use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! A store that is broken on purpose: a proof that the history test notices it.
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
-    Watch,
+    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
+    Target, Watch,
 };
-use bellwether::{Key, Tag, Tags};
+use bellwether::{Key, Tags};
 use bellwether_redis::RedisStore;
 use std::time::Duration;
 
@@ -14,16 +14,19 @@ use std::time::Duration;
 pub(super) struct BlindStore(pub(super) RedisStore);
 
 impl Store for BlindStore {
-    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
         let store = self.0.clone();
         Box::pin(async move {
+            let End::Commit(lease, draft) = end else {
+                return store.settle(end).await;
+            };
             // A claim that has the lease is granted it again, under the epochs of now.
             let claim = lease.claim().clone();
             let lease = match store.acquire(claim, lease.term(), Accept::Nothing).await? {
                 Acquire::Lead { lease, .. } => lease,
                 _ => lease,
             };
-            store.commit(lease, draft).await
+            store.settle(End::Commit(lease, draft)).await
         })
     }
 
@@ -35,8 +38,8 @@ impl Store for BlindStore {
         self.0.watch(key)
     }
 
-    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.0.lookup(key)
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.0.lookup(key, tags)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -47,31 +50,7 @@ impl Store for BlindStore {
         self.0.renew(lease, term)
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
-        self.0.fail(lease, failure)
-    }
-
-    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
-        self.0.abandon(claim)
-    }
-
-    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.0.invalidate(key)
-    }
-
-    fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.0.expire(key)
-    }
-
-    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.0.lookup_tagged(key, tags)
-    }
-
-    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        self.0.invalidate_tag(tag)
-    }
-
-    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
-        self.0.expire_tag(tag, spread)
+    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+        self.0.change(target, change)
     }
 }

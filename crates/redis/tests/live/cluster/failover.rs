@@ -1,9 +1,9 @@
 //! Nodes that hand over, die, hang or give slots away, while callers ask.
 
+use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
-use bellwether::store::Store;
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::within;
@@ -67,7 +67,7 @@ async fn a_killed_primary_is_replaced_and_others_fail_only_while_the_cluster_is_
         let lost = items[&0][0];
         loop {
             for sku in &others {
-                if let Err(error) = store.lookup(key(**sku)).await {
+                if let Err(error) = store.find(key(**sku)).await {
                     assert!(error.to_string().contains("CLUSTERDOWN"), "{error}");
                 }
             }
@@ -85,7 +85,7 @@ async fn a_killed_primary_is_replaced_and_others_fail_only_while_the_cluster_is_
 
 async fn found_again(store: &RedisStore, sku: u64) -> bool {
     sleep(Duration::from_millis(1)).await;
-    matches!(store.lookup(key(sku)).await, Ok(Some(_)))
+    matches!(store.find(key(sku)).await, Ok(Some(_)))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +101,7 @@ async fn a_node_that_hangs_delays_no_request_to_others() {
     let asked_at = Instant::now();
     let lookups = (0..60).map(|sku| {
         let store = &store;
-        async move { (sku, store.lookup(key(sku)).await, asked_at.elapsed()) }
+        async move { (sku, store.find(key(sku)).await, asked_at.elapsed()) }
     });
     let mut longest = Duration::ZERO;
     for (sku, looked, after) in join_all(lookups).await {
@@ -125,7 +125,7 @@ async fn a_cluster_that_is_down_is_used_again_when_it_is_back() {
     cluster.node_mut(replica).kill();
     cluster.node_mut(0).kill();
     let is_refused = || async {
-        let error = store.lookup(key(sku)).await.err()?;
+        let error = store.find(key(sku)).await.err()?;
         // On a busy machine, an answer may also be late.
         let kinds = [StoreErrorKind::NotReady, StoreErrorKind::Down];
         kinds.contains(&error.kind()).then_some(error)

@@ -9,10 +9,11 @@ mod redirections;
 mod rights;
 mod start;
 
+use bellwether_test::StoreExt as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
 use bellwether::{Key, Lifetimes};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisCluster;
@@ -56,11 +57,11 @@ async fn fill(store: &RedisStore, sku: u64, text: &str) {
     let Acquire::Lead { lease, .. } = acquired else { panic!("no lease: {acquired:?}") };
     let value = Value::new(text.to_owned().into_bytes().into());
     let draft = Draft::new(value, 1, Lifetimes::fresh_for(MINUTE));
-    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Settled::Done);
 }
 
 /// The text that is stored for an item.
 async fn found(store: &RedisStore, key: Key) -> Option<String> {
-    let entry = store.lookup(key).await.expect("an answer")?;
+    let entry = store.find(key).await.expect("an answer")?;
     Some(String::from_utf8(entry.value().encoded().to_vec()).expect("a text"))
 }

@@ -1,5 +1,6 @@
 //! Near copies of a cluster: they end when their slots do.
 
+use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Peek, Store};

@@ -1,5 +1,6 @@
 //! Redirections: requests go to the nodes that serve them, while slots move and nodes are lost.
 
+use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
@@ -97,7 +98,7 @@ async fn of_a_batch_over_three_nodes_only_the_keys_of_the_dead_one_fail() {
     cluster.node_mut(2).kill();
     let began = Instant::now();
     let lookups = (0..120).map(|sku| {
-        let lookup = store.lookup(key(sku));
+        let lookup = store.find(key(sku));
         async move { (sku, lookup.await, began.elapsed()) }
     });
     for (sku, looked, after) in join_all(lookups).await {
@@ -122,7 +123,7 @@ async fn requests_that_nodes_send_in_circles_end_in_an_error() {
     cluster.begin_to_move(slot, 1);
     let stable = ["CLUSTER", "SETSLOT", &slot.to_string(), "STABLE"];
     cluster.nodes()[1].command(&stable);
-    let error = store.lookup(key(sku)).await.expect_err("no node serves it");
+    let error = store.find(key(sku)).await.expect_err("no node serves it");
     assert_eq!(error.kind(), StoreErrorKind::NotReady, "{error}");
     assert!(error.to_string().contains("disagree"), "{error}");
     cluster.nodes()[0].command(&stable);

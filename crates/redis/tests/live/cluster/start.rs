@@ -1,9 +1,9 @@
 //! Connecting to a cluster: what does not fit is named.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::store::Store;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, free_port};
 
 use super::{connect, fill, found};
@@ -60,12 +60,12 @@ async fn a_store_that_connects_lazily_uses_the_cluster_once_it_is_there() {
     let seed = format!("redis-cluster://127.0.0.1:{}", node.port());
     let options = options_at(&seed).timeout(Duration::from_millis(100)).expect("a timeout");
     let store = options.connect_lazily();
-    let error = store.lookup(key(1)).await.expect_err("no slot has an owner");
+    let error = store.find(key(1)).await.expect_err("no slot has an owner");
     assert_eq!(error.kind(), StoreErrorKind::NotReady, "{error}");
     node.own_all_slots();
     let began = std::time::Instant::now();
-    while store.lookup(key(1)).await.is_err() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", store.lookup(key(1)).await);
+    while store.find(key(1)).await.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", store.find(key(1)).await);
     }
 }
 

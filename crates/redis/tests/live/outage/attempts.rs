@@ -1,12 +1,12 @@
 //! How often a Redis that is down is asked, and connected to.
 
+use bellwether_test::StoreExt as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
-use bellwether::store::Store;
 use bellwether_redis::{RedisOptions, RedisStore};
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,10 @@
 //! A request that is sent again after its connection broke may arrive twice, and the first copy last.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Failure, Lease, Renew, Store, Value,
+    Accept, Acquire, Claim, Draft, Failure, Lease, Renew, Settled, Store, Value,
 };
 use bellwether::{Cache, FailureCause, Key, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore};
@@ -95,7 +96,7 @@ async fn a_late_copy_of_an_acquire_does_not_undo_an_invalidation() {
         let renewed = this.ours.renew(&this.lease, MINUTE).await.expect("an answer");
         assert_eq!(renewed, Renew::Lost, "{change:?}");
         let committed = this.ours.commit(this.lease, draft()).await.expect("an answer");
-        assert_eq!(committed, Commit::Superseded, "{change:?}");
+        assert_eq!(committed, Settled::Superseded, "{change:?}");
         let after = matches!(change, Change::Put).then_some("after");
         assert_eq!(this.theirs.get(1).await.expect("an answer").as_deref(), after, "{change:?}");
         assert!(this.site.lease_left(&this.theirs.key(1)) < 0, "{change:?}: the lease is left");
@@ -127,7 +128,7 @@ async fn a_late_copy_of_an_acquire_leaves_a_lease_that_holds_as_it_is() {
     assert!(this.lease_left() > 60_000, "it holds for {} ms", this.lease_left());
     assert_eq!(renew().await.expect("an answer"), Renew::Held);
     let committed = this.ours.commit(this.lease, draft()).await.expect("an answer");
-    assert_eq!(committed, Commit::Stored);
+    assert_eq!(committed, Settled::Done);
 }
 
 #[tokio::test]
@@ -153,7 +154,7 @@ async fn a_late_copy_of_a_commit_does_not_undo_an_invalidation() {
         within(PATIENCE, || copy.is_held()).await;
         site.proxy.cut();
         let committed = storing.await.expect("no panic").expect("an answer");
-        assert_eq!(committed, Commit::Stored);
+        assert_eq!(committed, Settled::Done);
         match change {
             Change::Invalidate => theirs.invalidate(1).await.map(drop),
             Change::Expire => theirs.expire(1).await.map(drop),

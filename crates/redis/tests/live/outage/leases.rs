@@ -1,10 +1,11 @@
 //! A reply that is lost leaves no lease that other callers wait for.
 
+use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store};
 use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, StoreError};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::faults::Replacement;
@@ -89,7 +90,7 @@ async fn a_claim_is_asked_for_again_if_it_is_refused_because_the_servers_clock_w
     let replaced = site.proxy.replace(Replacement::of("EVALSHA", late).times(1));
     let lease = lead(&store, key(1)).await;
     assert_eq!(replaced.count(), 1);
-    assert_eq!(store.commit(lease, draft()).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(lease, draft()).await.expect("an answer"), Settled::Done);
     // The estimate is an hour ahead by now, and the server is believed again.
     store.abandon(lead(&store, key(2)).await.into_claim()).await.expect("an answer");
 }
@@ -162,7 +163,7 @@ async fn a_lease_that_is_held_is_taken_over_by_no_other_claim_of_its_process() {
     site.proxy.pass();
     let acquired = asks_again(&store, key(1)).await;
     assert!(matches!(acquired, Acquire::Busy { .. }), "{acquired:?} beside a holder");
-    assert_eq!(store.commit(held, draft()).await.expect("an answer"), Commit::Stored);
+    assert_eq!(store.commit(held, draft()).await.expect("an answer"), Settled::Done);
 }
 
 /// A load that never ends, under a lease of a minute.

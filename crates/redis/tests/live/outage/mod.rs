@@ -9,6 +9,7 @@ mod logs;
 mod recovery;
 mod service;
 
+use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Poll;
 use std::thread;
@@ -64,7 +65,7 @@ impl Site {
 }
 
 async fn look(store: &RedisStore) -> Result<(), StoreError> {
-    store.lookup(key(1)).await.map(drop)
+    store.find(key(1)).await.map(drop)
 }
 
 async fn lease(store: &RedisStore) -> Result<(), StoreError> {
@@ -93,7 +94,7 @@ async fn goes_down(store: &RedisStore) {
     let connects = store.stats().connects;
     for _ in 0..1000 {
         // Ready at the first poll, so it has not waited for the network.
-        assert!(says_down(poll!(store.lookup(key(1)))), "a lookup was tried");
+        assert!(says_down(poll!(store.find(key(1)))), "a lookup was tried");
         assert!(says_down(poll!(store.invalidate(key(1)))), "an invalidation was tried");
     }
     assert_eq!(store.stats().connects, connects);

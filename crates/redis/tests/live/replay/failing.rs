@@ -1,9 +1,10 @@
 //! An invalidation that fails is kept, and repeated before its key or its tag is read.
 
+use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::ReadThroughLayer;
-use bellwether::store::{Commit, Store};
+use bellwether::store::{Settled, Store};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::poll;
 
@@ -24,7 +25,7 @@ async fn an_expiry_that_fails_is_repeated_and_leaves_the_entry_as_stale() {
     site.proxy.pass();
     is_replayed(&store).await;
     for sku in [1, 2] {
-        let entry = other.lookup_tagged(key(sku), tags(sku)).await.expect("an answer");
+        let entry = other.lookup(key(sku), tags(sku)).await.expect("an answer");
         assert!(!entry.expect("it stays").is_fresh(), "item {sku}");
     }
 }
@@ -55,7 +56,7 @@ async fn a_load_that_began_before_a_failed_invalidation_is_not_stored() {
         invalidate(&store, 1, of).await.expect_err("no connection");
         site.proxy.pass();
         is_back(&store).await;
-        assert_eq!(commit(&store, old, "old").await, Commit::Superseded);
+        assert_eq!(commit(&store, old, "old").await, Settled::Superseded);
         assert_eq!(found(&other, 1).await, None);
     }
 }
@@ -86,7 +87,7 @@ async fn a_replay_that_comes_late_brings_nothing_old_back() {
     put(&other, 1, "new").await;
     site.proxy.pass();
     is_replayed(&store).await;
-    assert_eq!(commit(&other, late, "old").await, Commit::Superseded);
+    assert_eq!(commit(&other, late, "old").await, Settled::Superseded);
     assert_ne!(found(&other, 1).await.as_deref(), Some("old"));
 }
 
@@ -137,6 +138,6 @@ async fn a_layer_serves_nothing_from_before_a_failed_invalidation() {
         assert_ne!(catalog.ask(1).await, "item 1, load 0");
     }
     is_replayed(&catalog.store).await;
-    let entry = site.other().await.lookup(key(1)).await.expect("an answer");
+    let entry = site.other().await.find(key(1)).await.expect("an answer");
     assert!(entry.is_none_or(|entry| !entry.value().encoded().ends_with(b"load 0\"")));
 }

@@ -5,10 +5,11 @@ mod failover;
 mod outage;
 mod overflow;
 
+use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
 use bellwether::{Lifetimes, StoreError, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
@@ -79,7 +80,7 @@ async fn lease(store: &RedisStore, sku: u64) -> Lease {
     }
 }
 
-async fn commit(store: &RedisStore, lease: Lease, value: &'static str) -> Commit {
+async fn commit(store: &RedisStore, lease: Lease, value: &'static str) -> Settled {
     let lifetimes = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     store
         .commit(lease, Draft::new(Value::new(value.into()), 1, lifetimes))
@@ -89,12 +90,12 @@ async fn commit(store: &RedisStore, lease: Lease, value: &'static str) -> Commit
 
 async fn put(store: &RedisStore, sku: u64, value: &'static str) {
     let lease = lease(store, sku).await;
-    assert_eq!(commit(store, lease, value).await, Commit::Stored);
+    assert_eq!(commit(store, lease, value).await, Settled::Done);
 }
 
 /// What a lookup finds, with the tag of the item.
 async fn find(store: &RedisStore, sku: u64) -> Result<Option<String>, StoreError> {
-    let found = store.lookup_tagged(key(sku), tags(sku)).await?;
+    let found = store.lookup(key(sku), tags(sku)).await?;
     Ok(found.map(|entry| String::from_utf8_lossy(entry.value().encoded()).into_owned()))
 }
 
@@ -111,7 +112,7 @@ async fn invalidate(store: &RedisStore, sku: u64, of: Of) -> Result<(), StoreErr
 
 /// Waits until the store is in use again, by an item that no test changes.
 async fn is_back(store: &RedisStore) {
-    while store.lookup(key(u64::MAX)).await.is_err() {
+    while store.find(key(u64::MAX)).await.is_err() {
         sleep(Duration::from_millis(10)).await;
     }
 }

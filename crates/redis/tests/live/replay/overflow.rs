@@ -1,7 +1,8 @@
 //! More invalidations fail than can be kept.
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Peek, Store};
+use bellwether::store::{Accept, Acquire, Claim, Peek, Settled, Store};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 
 use super::{MINUTE, Site, commit, found, is_back, is_replayed, lease, put};
 use crate::catalog::key;
@@ -81,5 +82,5 @@ async fn a_load_that_began_before_too_many_failed_is_not_stored() {
     site.proxy.pass();
     is_replayed(&store).await;
     is_back(&store).await;
-    assert_eq!(commit(&store, old, "old").await, Commit::Superseded);
+    assert_eq!(commit(&store, old, "old").await, Settled::Superseded);
 }
