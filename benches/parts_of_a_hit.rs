@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Remaining, Renew, Settled, Store,
-    StoreFuture, Target, Value,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Remaining, Renew,
+    Settled, Store, StoreFuture, Value,
 };
 use bellwether::{Key, Lifetimes, ReadThroughLayer, Tags};
 use bytes::Bytes;
@@ -134,7 +134,7 @@ impl Store for AtOnce {
         unreachable!("a hit takes no lease")
     }
 
-    fn change(&self, _: Target, _: Change) -> StoreFuture<bool> {
+    fn change(&self, _: ChangeTarget, _: Change) -> StoreFuture<bool> {
         unreachable!("nothing changes")
     }
 }

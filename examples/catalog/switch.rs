@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
-    Target, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind, Tags, metrics};
 use bellwether_opentelemetry::Instruments;
@@ -165,7 +165,7 @@ impl Store for SwitchedStore {
         self.ask(|store| store.settle(end))
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         self.ask(|store| store.change(target, change))
     }
 }

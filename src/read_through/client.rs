@@ -22,7 +22,7 @@ use crate::lifetimes::Lifetimes;
 use crate::stats::{CacheStats, InvalidationEvent, RequestEvent, RequestRecord};
 use crate::status::CacheStatus;
 use crate::store::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Peek, Settled, Store, Target,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Peek, Settled, Store,
 };
 use crate::tag::Tags;
 
@@ -326,7 +326,7 @@ impl<C: ?Sized> CacheClient<C> {
             let tags = tags.union(draft.tags()).ok()?;
             Some(draft.tagged(core.tags.and_everything(&tags)))
         };
-        let invalidated = || core.store.change(Target::Key(key.clone()), Change::Invalidate);
+        let invalidated = || core.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate);
         let put = match self.replace_older(&key, draft.and_then(tagged)).await {
             Ok(true) => {
                 core.loads.note_shared(&key);
@@ -351,7 +351,7 @@ impl<C: ?Sized> CacheClient<C> {
             return Ok(stored);
         }
         // A load may have read the source before it changed. Ending its lease refuses its answer.
-        self.0.store.change(Target::Key(key.clone()), Change::Invalidate).await?;
+        self.0.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate).await?;
         Ok(self.under_lease(key, |_| Some(draft)).await? == Some(true))
     }
 

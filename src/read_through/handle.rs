@@ -14,7 +14,7 @@ use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
-use crate::store::{Change, Store, StoreFuture, Target};
+use crate::store::{Change, ChangeTarget, Store, StoreFuture};
 use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
@@ -86,7 +86,8 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not. A `RedisStore`
     /// repeats it.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
-        let invalidated = self.store.change(Target::Key(key.clone()), Change::Invalidate).await;
+        let invalidated =
+            self.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate).await;
         self.statistics
             .changed(InvalidationEvent::Invalidated, invalidated)
             .map_err(|error| CacheError::store(key, &error))
@@ -127,7 +128,7 @@ impl<S> Handle<S> {
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = match &self.expiry {
             Some(expire) => expire(key.clone()).await,
-            None => self.store.change(Target::Key(key.clone()), Change::EXPIRE).await,
+            None => self.store.change(ChangeTarget::Key(key.clone()), Change::EXPIRE).await,
         };
         self.statistics
             .changed(InvalidationEvent::Expired, expired)
@@ -180,7 +181,8 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
-        let invalidated = self.store.change(Target::Tag(tag.clone()), Change::Invalidate).await;
+        let invalidated =
+            self.store.change(ChangeTarget::Tag(tag.clone()), Change::Invalidate).await;
         self.statistics
             .changed(InvalidationEvent::InvalidatedTags, invalidated.map(drop))
             .map_err(|error| CacheError::tag(tag, &error))
@@ -284,7 +286,7 @@ impl IntoFuture for ExpireTag {
         let Self { store, statistics, tag, spread } = self;
         Box::pin(async move {
             let expired =
-                store.change(Target::Tag(tag.clone()), Change::Expire { over: spread }).await;
+                store.change(ChangeTarget::Tag(tag.clone()), Change::Expire { over: spread }).await;
             statistics
                 .changed(InvalidationEvent::ExpiredTags, expired.map(drop))
                 .map_err(|error| CacheError::tag(&tag, &error))

@@ -140,7 +140,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// A store without tags gives [`Unsupported`](crate::StoreErrorKind::Unsupported) for a tag.
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool>;
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool>;
 }
 
 /// How a lease ends. See [`Store::settle`].
@@ -184,14 +184,14 @@ impl End {
 /// What a [change](Store::change) is of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
-pub enum Target {
+pub enum ChangeTarget {
     /// A key.
     Key(Key),
     /// A tag, and with it all entries that have it.
     Tag(Tag),
 }
 
-/// What happens to the entries of a [target](Target).
+/// What happens to the entries of a [target](ChangeTarget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
 pub enum Change {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
-    Target, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Watch,
 };
 use crate::key::Key;
 use crate::tag::Tags;
@@ -47,7 +47,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).settle(end)
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         (**self).change(target, change)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, jitter};
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Settled, Store, Target, Value,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Settled, Store, Value,
 };
 use bellwether::{Digest, Handle, Key, StoreError, Tags};
 use tokio::runtime;
@@ -43,7 +43,7 @@ async fn expire(
     let expired = runs.run(&key, expire_now(client.clone(), key.clone())).await;
     match expired {
         Some(expired) => expired,
-        None => client.store().change(Target::Key(key), Change::EXPIRE).await,
+        None => client.store().change(ChangeTarget::Key(key), Change::EXPIRE).await,
     }
 }
 
@@ -51,9 +51,11 @@ async fn expire_now(client: CacheClient<HttpCodec>, key: Key) -> Result<bool, St
     let store = client.store();
     match noted(store, &key).await {
         Ok(Noted::Stored) => Ok(true),
-        Ok(Noted::NotThere) | Err(_) => store.change(Target::Key(key), Change::EXPIRE).await,
+        Ok(Noted::NotThere) | Err(_) => store.change(ChangeTarget::Key(key), Change::EXPIRE).await,
         // What has refused the note may have removed the entry.
-        Ok(Noted::Refused) => store.change(Target::Key(key), Change::EXPIRE).await.map(|_| true),
+        Ok(Noted::Refused) => {
+            store.change(ChangeTarget::Key(key), Change::EXPIRE).await.map(|_| true)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
-use bellwether::store::{Change, Entry, Peek, Target};
+use bellwether::store::{Change, ChangeTarget, Entry, Peek};
 use bellwether::{CacheStatus, Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
 use futures_util::future::join_all;
@@ -327,7 +327,8 @@ impl LayerState {
     /// the request that caused this has its response already.
     pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
         let store = self.client.store();
-        let targets = keys.into_iter().map(Target::Key).chain(tags.into_iter().map(Target::Tag));
+        let targets =
+            keys.into_iter().map(ChangeTarget::Key).chain(tags.into_iter().map(ChangeTarget::Tag));
         let changes = targets.map(|target| store.change(target, Change::Invalidate));
         for error in join_all(changes).await.into_iter().filter_map(Result::err) {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not invalidated");
@@ -348,7 +349,8 @@ impl LayerState {
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
-        if let Err(error) = self.client.store().change(Target::Key(key), Change::EXPIRE).await {
+        if let Err(error) = self.client.store().change(ChangeTarget::Key(key), Change::EXPIRE).await
+        {
             warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
         }
     }

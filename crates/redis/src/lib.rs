@@ -52,12 +52,12 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
-use self::outbox::ledger::ChangeTarget;
+use self::outbox::ledger::ChangedDigest;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
-    Target, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Watch,
 };
 use bellwether::{Key, StoreError, Tags};
 
@@ -226,17 +226,17 @@ impl Store for RedisStore {
         }
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         let operation = match (&target, change) {
-            (Target::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-            (Target::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-            (Target::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-            (Target::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+            (ChangeTarget::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+            (ChangeTarget::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+            (ChangeTarget::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+            (ChangeTarget::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
         };
         self.run(operation, move |store| async move {
             let (target, key) = match &target {
-                Target::Key(key) => (ChangeTarget::Key(key.digest()), Some(key)),
-                Target::Tag(tag) => (ChangeTarget::Tag(tag.digest()), None),
+                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
+                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
             };
             store.outbox.change(target, change, key).await
         })

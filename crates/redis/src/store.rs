@@ -12,7 +12,7 @@ use super::lookups::Lookups;
 use super::near::{self, Near, ReadStart, Version};
 use super::options::RedisOptions;
 use super::outbox::Outbox;
-use super::outbox::ledger::{ChangeTarget, Ledger};
+use super::outbox::ledger::{ChangedDigest, Ledger};
 use super::record;
 use super::reply::{AcquireReply, Acquired};
 use super::scripts::{self, SCRIPTS, StoreScript, any, is_done, number};
@@ -292,7 +292,7 @@ impl StoreParts {
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
         if draft.is_expiry() && is_stored {
-            ledger.executed(ChangeTarget::Key(digest), Change::EXPIRE, None);
+            ledger.executed(ChangedDigest::Key(digest), Change::EXPIRE, None);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {

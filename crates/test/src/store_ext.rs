@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Change, Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture, Target,
+    Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture,
 };
 use bellwether::{BoxFuture, Key, StoreError, Tag, Tags};
 
@@ -43,22 +43,22 @@ pub trait StoreExt: Store {
 
     /// [`Change::Invalidate`] of a key.
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
-        self.change(Target::Key(key), Change::Invalidate)
+        self.change(ChangeTarget::Key(key), Change::Invalidate)
     }
 
     /// [`Change::Expire`] of a key.
     fn expire(&self, key: Key) -> StoreFuture<bool> {
-        self.change(Target::Key(key), Change::EXPIRE)
+        self.change(ChangeTarget::Key(key), Change::EXPIRE)
     }
 
     /// [`Change::Invalidate`] of a tag.
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
-        done(self.change(Target::Tag(tag), Change::Invalidate))
+        done(self.change(ChangeTarget::Tag(tag), Change::Invalidate))
     }
 
     /// [`Change::Expire`] of a tag.
     fn expire_tag(&self, tag: Tag, over: Duration) -> StoreFuture<()> {
-        done(self.change(Target::Tag(tag), Change::Expire { over }))
+        done(self.change(ChangeTarget::Tag(tag), Change::Expire { over }))
     }
 }
 

@@ -16,8 +16,8 @@ use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Lease, Peek, Renew, Settled, StoreFuture,
-    Target,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Peek, Renew, Settled,
+    StoreFuture,
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
@@ -230,9 +230,9 @@ impl Store for MemoryStore {
         })
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         self.answer(move |store, now| match (target, change) {
-            (Target::Key(key), change) => {
+            (ChangeTarget::Key(key), change) => {
                 let was_there = store.shard(&key, |shard| match change {
                     Change::Invalidate => shard.invalidate(&key, now),
                     Change::Expire { .. } => shard.expire(&key, now),
@@ -240,11 +240,11 @@ impl Store for MemoryStore {
                 store.tell(&key);
                 was_there
             }
-            (Target::Tag(tag), Change::Invalidate) => {
+            (ChangeTarget::Tag(tag), Change::Invalidate) => {
                 store.0.tags.invalidate(tag.digest(), &store.0.sequence, now);
                 false
             }
-            (Target::Tag(tag), Change::Expire { over }) => {
+            (ChangeTarget::Tag(tag), Change::Expire { over }) => {
                 store.0.tags.expire(tag.digest(), over, &store.0.sequence, now);
                 false
             }

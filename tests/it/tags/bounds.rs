@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Renew, Settled, Store, StoreFuture, Target,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
+    StoreFuture,
 };
 use bellwether::{
     CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags,
@@ -113,8 +114,8 @@ impl Store for WithoutTags {
         self.0.settle(end)
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
-        if let Target::Tag(_) = target {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+        if let ChangeTarget::Tag(_) = target {
             let error = StoreError::new(StoreErrorKind::Unsupported, "there are no tags");
             return Box::pin(async { Err(error) });
         }

@@ -64,12 +64,12 @@ pub(crate) enum OutboxItem {
     /// The release of a lease that this claim may hold.
     Release(Claim),
     /// An invalidation.
-    Change(ChangeTarget, Change),
+    Change(ChangedDigest, Change),
 }
 
 /// What is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ChangeTarget {
+pub(crate) enum ChangedDigest {
     Key(Digest),
     Tag(Digest),
 }
@@ -108,9 +108,9 @@ struct KeptClaim {
 
 #[derive(Debug, Default)]
 struct LedgerTable {
-    changes: HashMap<ChangeTarget, KeptChange>,
+    changes: HashMap<ChangedDigest, KeptChange>,
     /// The last invalidations that were acknowledged, in the order of that.
-    recent: VecDeque<(ChangeTarget, KeptChange)>,
+    recent: VecDeque<(ChangedDigest, KeptChange)>,
     /// By key and token.
     claims: BTreeMap<([u8; Digest::BYTES], [u8; 16]), KeptClaim>,
     stats: ReplayStats,
@@ -138,7 +138,7 @@ pub(crate) struct Ledger {
     table: Mutex<LedgerTable>,
 }
 
-impl ChangeTarget {
+impl ChangedDigest {
     pub(crate) fn digest(&self) -> &Digest {
         let (Self::Key(digest) | Self::Tag(digest)) = self;
         digest
@@ -270,7 +270,7 @@ impl Ledger {
         });
     }
 
-    fn keep_change(&self, target: ChangeTarget, change: Change, now: Instant) -> Keeping {
+    fn keep_change(&self, target: ChangedDigest, change: Change, now: Instant) -> Keeping {
         if self.rules.most == 0 {
             return Keeping::Off;
         }
@@ -299,12 +299,12 @@ impl Ledger {
     }
 
     /// The kept invalidation of a key or a tag.
-    pub(crate) fn change_of(&self, target: &ChangeTarget) -> Option<KeptChange> {
+    pub(crate) fn change_of(&self, target: &ChangedDigest) -> Option<KeptChange> {
         if self.is_quiet() { None } else { self.table().changes.get(target).copied() }
     }
 
     /// All kept invalidations.
-    pub(super) fn changes(&self) -> Vec<(ChangeTarget, KeptChange)> {
+    pub(super) fn changes(&self) -> Vec<(ChangedDigest, KeptChange)> {
         self.table().changes.iter().map(|(target, kept)| (*target, *kept)).collect()
     }
 
@@ -315,7 +315,7 @@ impl Ledger {
 
     /// The server has executed an invalidation, and with it the one that was `kept` before. One that was
     /// added since stays.
-    pub(crate) fn executed(&self, target: ChangeTarget, change: Change, kept: Option<KeptChange>) {
+    pub(crate) fn executed(&self, target: ChangedDigest, change: Change, kept: Option<KeptChange>) {
         if self.rules.most == 0 {
             return;
         }
@@ -437,7 +437,7 @@ impl LedgerTable {
     /// Keeps an invalidation, together with that of the same target. Returns whether it fits.
     fn keep(
         &mut self,
-        target: ChangeTarget,
+        target: ChangedDigest,
         change: Change,
         at: Instant,
         was_acknowledged: bool,
@@ -460,7 +460,7 @@ impl LedgerTable {
         true
     }
 
-    fn remember(&mut self, target: ChangeTarget, executed: KeptChange, now: Instant, most: usize) {
+    fn remember(&mut self, target: ChangedDigest, executed: KeptChange, now: Instant, most: usize) {
         while self.recent.front().is_some_and(|(_, oldest)| now - oldest.at > LONGEST)
             || self.recent.len() >= most
         {
@@ -473,7 +473,7 @@ impl LedgerTable {
     fn take_recent(
         &mut self,
         is_lost: impl Fn(&Digest, &KeptChange) -> bool,
-    ) -> Vec<(ChangeTarget, KeptChange)> {
+    ) -> Vec<(ChangedDigest, KeptChange)> {
         let recent = self.recent.drain(..);
         let (lost, others) = recent.partition(|(target, kept)| is_lost(target.digest(), kept));
         self.recent = others;

@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
-use self::ledger::{ChangeTarget, KeptChange, Ledger, OutboxItem, merged};
+use self::ledger::{ChangedDigest, KeptChange, Ledger, OutboxItem, merged};
 use crate::scripts::{self, LONGEST_MS, StoreScript, any, number};
 use bellwether::adapter::millis;
 use bellwether::store::{Change, Claim};
@@ -95,7 +95,7 @@ impl Outbox {
     /// an entry of a key. The key is for the error.
     pub(crate) async fn change(
         &self,
-        target: ChangeTarget,
+        target: ChangedDigest,
         change: Change,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
@@ -109,7 +109,7 @@ impl Outbox {
 
     async fn execute(
         &self,
-        target: ChangeTarget,
+        target: ChangedDigest,
         change: Change,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
@@ -119,10 +119,10 @@ impl Outbox {
         };
         let mut args = vec![how.to_vec()];
         let (script, names, doing) = match &target {
-            ChangeTarget::Key(digest) => {
+            ChangedDigest::Key(digest) => {
                 (StoreScript::Invalidate, scripts::names(&self.client, digest), "invalidating")
             }
-            ChangeTarget::Tag(tag) => {
+            ChangedDigest::Tag(tag) => {
                 args.extend([scripts::random_bytes(1), number(millis(over).min(LONGEST_MS))]);
                 (
                     StoreScript::ChangeTag,
@@ -143,7 +143,7 @@ impl Outbox {
     }
 
     /// Repeats a kept invalidation. If that fails, it stays.
-    async fn repeat(&self, target: ChangeTarget, kept: KeptChange) -> Result<(), StoreError> {
+    async fn repeat(&self, target: ChangedDigest, kept: KeptChange) -> Result<(), StoreError> {
         let change = kept.change();
         self.execute(target, change, None).await?;
         self.ledger.executed(target, change, Some(kept));
@@ -162,8 +162,8 @@ impl Outbox {
         if self.ledger.is_quiet() {
             return Ok(());
         }
-        let key = key.map(|key| ChangeTarget::Key(key.digest()));
-        let tags = tags.copied().map(ChangeTarget::Tag);
+        let key = key.map(|key| ChangedDigest::Key(key.digest()));
+        let tags = tags.copied().map(ChangedDigest::Tag);
         let targets: Vec<_> = key.into_iter().chain(tags).collect();
         // The task may not have been started where there was no runtime.
         self.ledger.task.start();

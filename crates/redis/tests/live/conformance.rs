@@ -4,8 +4,8 @@ use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, End, Entry, Failure, Lease, Renew, Settled, Store,
-    StoreFuture, Target, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Renew,
+    Settled, Store, StoreFuture, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
 use bellwether_redis::RedisWakeUps;
@@ -123,12 +123,14 @@ impl Store for Broken {
         }
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         match (target, change) {
-            (Target::Key(key), Change::Invalidate) => self.invalidate(key),
-            (Target::Key(key), Change::Expire { .. }) => self.expire(key),
-            (Target::Tag(tag), Change::Invalidate) => not_there(self.invalidate_tag(tag)),
-            (Target::Tag(tag), Change::Expire { over }) => not_there(self.expire_tag(tag, over)),
+            (ChangeTarget::Key(key), Change::Invalidate) => self.invalidate(key),
+            (ChangeTarget::Key(key), Change::Expire { .. }) => self.expire(key),
+            (ChangeTarget::Tag(tag), Change::Invalidate) => not_there(self.invalidate_tag(tag)),
+            (ChangeTarget::Tag(tag), Change::Expire { over }) => {
+                not_there(self.expire_tag(tag, over))
+            }
         }
     }
 }

@@ -4,7 +4,8 @@ use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Remaining, Renew, Settled, Store, Value,
+    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Remaining, Renew, Settled, Store,
+    Value,
 };
 use bellwether::{Lifetimes, StoreErrorKind, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};

@@ -101,8 +101,8 @@ use bellwether::Key;
 use bellwether::StoreError;
 use bellwether::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, InProcessStore, Lease, Peek, Renew, Settled,
-    StoreFuture, Target,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, InProcessStore, Lease, Peek, Renew,
+    Settled, StoreFuture,
 };
 use bellwether::store::{Store, Watch, Watchers};
 
@@ -257,7 +257,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::from(&end), self.store.settle(end))
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         self.ask(Operation::from((&target, change)), self.store.change(target, change))
     }
 }

@@ -2,7 +2,7 @@
 
 #[cfg(doc)]
 use bellwether::store::Store;
-use bellwether::store::{Change, End, Target};
+use bellwether::store::{Change, ChangeTarget, End};
 
 /// An operation of a [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,13 +56,13 @@ impl From<&End> for Operation {
     }
 }
 
-impl From<(&Target, Change)> for Operation {
-    fn from((target, change): (&Target, Change)) -> Self {
+impl From<(&ChangeTarget, Change)> for Operation {
+    fn from((target, change): (&ChangeTarget, Change)) -> Self {
         match (target, change) {
-            (Target::Key(_), Change::Invalidate) => Self::Invalidate,
-            (Target::Key(_), Change::Expire { .. }) => Self::Expire,
-            (Target::Tag(_), Change::Invalidate) => Self::InvalidateTag,
-            (Target::Tag(_), Change::Expire { .. }) => Self::ExpireTag,
+            (ChangeTarget::Key(_), Change::Invalidate) => Self::Invalidate,
+            (ChangeTarget::Key(_), Change::Expire { .. }) => Self::Expire,
+            (ChangeTarget::Tag(_), Change::Invalidate) => Self::InvalidateTag,
+            (ChangeTarget::Tag(_), Change::Expire { .. }) => Self::ExpireTag,
         }
     }
 }

@@ -18,12 +18,12 @@ fn table(most: usize) -> Ledger {
     Ledger::new(rules, TIMEOUT, "shop".into(), None, Watchers::default())
 }
 
-fn keep(table: &Ledger, target: ChangeTarget, change: Change) -> Keeping {
+fn keep(table: &Ledger, target: ChangedDigest, change: Change) -> Keeping {
     table.keep_change(target, change, Instant::now())
 }
 
-fn item(sku: u64) -> ChangeTarget {
-    ChangeTarget::Key(Key::of("item").with(sku).digest())
+fn item(sku: u64) -> ChangedDigest {
+    ChangedDigest::Key(Key::of("item").with(sku).digest())
 }
 
 /// What is left to do of an item.
@@ -47,7 +47,7 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
     for change in [SOFT, Change::Invalidate, SOFT] {
         assert_eq!(keep(&table, item(1), change), Keeping::Kept);
     }
-    let tag = ChangeTarget::Tag(*item(1).digest());
+    let tag = ChangedDigest::Tag(*item(1).digest());
     keep(&table, tag, SOFT);
     assert_eq!((table.stats().pending, table.stats().kept), (2, 4));
     assert_eq!(left(&table, 1), Some(Change::Invalidate));

@@ -1,8 +1,8 @@
 //! A store that is broken on purpose: a proof that the history test notices it.
 
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, End, Entry, Lease, Peek, Renew, Settled, Store, StoreFuture,
-    Target, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Watch,
 };
 use bellwether::{Key, Tags};
 use bellwether_redis::RedisStore;
@@ -50,7 +50,7 @@ impl Store for BlindStore {
         self.0.renew(lease, term)
     }
 
-    fn change(&self, target: Target, change: Change) -> StoreFuture<bool> {
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
         self.0.change(target, change)
     }
 }
