@@ -67,8 +67,6 @@ macro_rules! warn_throttled {
     }};
 }
 
-pub(crate) use warn_throttled;
-
 #[cfg(test)]
 mod tests {
     use std::thread;

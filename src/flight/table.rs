@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::abandoned::{AbandonedLoad, AbandonedLoads};
-use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS};
+use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS, Phase};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
 use crate::locked::locked;
@@ -81,14 +81,16 @@ impl<L> Flights<L> {
         self.shards.iter().map(|shard| locked(&shard.0).slots.len()).sum()
     }
 
-    /// How many flights there are, and waiters in all of them together.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        let mut counts = (0, 0);
+    /// How many flights there are, waiters in all of them together, and loads that are queued.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let mut counts = [0; 3];
         for shard in &self.shards {
             for slot in locked(&shard.0).slots.values() {
                 if let Slot::Flight(flight) = slot {
-                    counts.0 += 1;
-                    counts.1 += locked(&flight.state).slots.len() as u64;
+                    let state = locked(&flight.state);
+                    let is_queued = u64::from(state.phase == Phase::Queueing);
+                    let of_flight = [1, state.slots.len() as u64, is_queued];
+                    counts.iter_mut().zip(of_flight).for_each(|(sum, one)| *sum += one);
                 }
             }
         }

@@ -320,7 +320,7 @@ impl<C: ?Sized> CacheClient<C> {
             return Err(CacheError::key_too_long(&key));
         }
         let core = &self.0;
-        let answer = load::classified(core, &key, tags, core.codec.keep(answer), None);
+        let answer = load::classified(core, &key, tags, core.codec.keep(answer));
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
         let tagged = |draft: Draft| {
             let tags = tags.union(draft.tags()).ok()?;

@@ -4,10 +4,9 @@ use std::any::type_name;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 
 use super::error_rules::ErrorRules;
 use super::failure_cache::FailureCache;
@@ -27,7 +26,7 @@ use crate::locked::locked;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
-use crate::store::{Accept, Claim, Decoded, End, Entry, Peek, Store};
+use crate::store::{Accept, Claim, End, Entry, Peek, Store};
 use crate::tag::Tags;
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
@@ -39,7 +38,7 @@ pub(crate) struct Core<C: ?Sized> {
     pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
     pub(crate) tags: TagRules,
-    pub(crate) loads: Loads,
+    pub(crate) loads: Arc<Loads>,
     pub(crate) statistics: Arc<Statistics>,
 }
 
@@ -51,7 +50,7 @@ impl<C: ?Sized> Clone for Core<C> {
             codec: Arc::clone(&self.codec),
             errors: self.errors.clone(),
             tags: self.tags.clone(),
-            loads: self.loads.clone(),
+            loads: Arc::clone(&self.loads),
             statistics: Arc::clone(&self.statistics),
         }
     }
@@ -68,7 +67,6 @@ impl<C: fmt::Debug + ?Sized> fmt::Debug for Core<C> {
 }
 
 /// What is under way in this process, for all services of one layer.
-#[derive(Clone)]
 pub(crate) struct Loads {
     /// The flights that load under a lease, one per key.
     pub(crate) flights: Arc<Flights<Outcome>>,
@@ -77,37 +75,30 @@ pub(crate) struct Loads {
     /// Forced refreshes, one per key.
     pub(crate) forced: Arc<Flights<Outcome>>,
     /// Permits to load without a lease.
-    pub(crate) uncached_permits: Arc<UncachedPermits>,
+    pub(crate) uncached_permits: Semaphore,
     /// Failures of a moment ago.
-    pub(crate) failures: Arc<FailureCache>,
+    pub(crate) failures: FailureCache,
     /// Keys with private answers.
-    pub(crate) private_keys: Arc<PrivateKeys>,
+    pub(crate) private_keys: PrivateKeys,
     /// Claims of flights that their runtime has dropped.
     pub(crate) orphaned: Arc<OrphanedClaims>,
-    /// A warning has said that the layer stores nothing.
-    has_warned: Arc<AtomicBool>,
-    /// A warning has said that another cache stores values under the same keys.
-    has_warned_of_types: Arc<AtomicBool>,
 }
 
 impl Loads {
     /// None yet. These statistics show what is under way.
-    pub(crate) fn shown_in(statistics: &Statistics, bounds: ConcurrencyBounds) -> Self {
+    pub(crate) fn shown_in(statistics: &Statistics, bounds: ConcurrencyBounds) -> Arc<Self> {
         let abandoned = AbandonedLoads::new(bounds.abandoned_loads);
         let ConcurrencyBounds { waiters, flights, .. } = bounds;
         let flights = || Flights::new((flights, waiters), Arc::clone(&abandoned));
-        let permits = Semaphore::new(bounds.uncached_loads);
-        let loads = Self {
+        let loads = Arc::new(Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Arc::new(UncachedPermits { permits, queued: Arc::default() }),
-            failures: Arc::default(),
-            private_keys: Arc::default(),
+            uncached_permits: Semaphore::new(bounds.uncached_loads),
+            failures: FailureCache::default(),
+            private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),
-            has_warned: Arc::default(),
-            has_warned_of_types: Arc::default(),
-        };
+        });
         loads.show_in(statistics);
         loads
     }
@@ -118,12 +109,8 @@ impl Loads {
     }
 
     /// Shows in these statistics what is under way from now on.
-    pub(crate) fn show_in(&self, statistics: &Statistics) {
-        for flights in [&self.flights, &self.uncached, &self.forced] {
-            statistics.observe(&(Arc::clone(flights) as Arc<dyn Activity>));
-        }
-        statistics.observe(&(Arc::clone(&self.uncached_permits) as Arc<dyn Activity>));
-        statistics.observe(&(Arc::clone(&self.failures) as Arc<dyn Activity>));
+    pub(crate) fn show_in(self: &Arc<Self>, statistics: &Statistics) {
+        statistics.observe(&(Arc::clone(self) as Arc<dyn Activity>));
     }
 
     /// A key has an answer that can be shared, so what is remembered against it is over.
@@ -133,40 +120,15 @@ impl Loads {
     }
 }
 
-/// The permits to load without a lease, for all services of one layer.
-pub(crate) struct UncachedPermits {
-    permits: Semaphore,
-    /// Cloned by each load that waits for one.
-    queued: Arc<()>,
-}
-
-impl UncachedPermits {
-    /// A permit, if one is left.
-    pub(crate) fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
-        self.permits.try_acquire().ok()
-    }
-
-    /// Waits for a permit. `None` is for a semaphore that was closed, which this one never is.
-    ///
-    /// # Cancel safety
-    /// Dropping it leaves the queue.
-    pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
-        let _queued = Arc::clone(&self.queued);
-        self.permits.acquire().await.ok()
-    }
-}
-
-impl Activity for UncachedPermits {
-    fn read(&self) -> CurrentStats {
-        let queued_loads = Arc::strong_count(&self.queued) as u64 - 1;
-        CurrentStats { queued_loads, ..CurrentStats::default() }
-    }
-}
-
-impl Activity for Flights<Outcome> {
-    fn read(&self) -> CurrentStats {
-        let (flights, waiters) = self.counts();
-        CurrentStats { flights, waiters, ..CurrentStats::default() }
+impl Activity for Loads {
+    fn add_to(&self, current: &mut CurrentStats) {
+        current.failing_keys += self.failures.failing_keys();
+        for flights in [&self.flights, &self.uncached, &self.forced] {
+            let [flights, waiters, queued_loads] = flights.counts();
+            current.flights += flights;
+            current.waiters += waiters;
+            current.queued_loads += queued_loads;
+        }
     }
 }
 
@@ -213,32 +175,11 @@ impl<C: ?Sized> Core<C> {
         Some((self.codec.restore(entry.value().decoded_as()?, &status), fresh_for))
     }
 
-    /// Warns that the layer stores nothing: once, since the program may want that.
-    pub(crate) fn warn_without_ttl(&self, key: &Key) {
-        if !self.loads.has_warned.swap(true, Ordering::Relaxed) {
-            let cache = &**self.statistics.name();
-            let key = self.statistics.shown(key);
-            tracing::warn!(target: "bellwether::load", cache, %key, "answers are not stored: the layer has no ttl");
-        }
-    }
-
-    /// Warns that the stored value has another type than this layer's values: once, since the two
-    /// replace each other's values with every load.
-    fn warn_of_another_type(&self, key: &Key, expected: &str) {
-        if !self.loads.has_warned_of_types.swap(true, Ordering::Relaxed) {
-            let cache = &**self.statistics.name();
-            let key = self.statistics.shown(key);
-            let why = "two types of values have one name: each replaces the other";
-            tracing::warn!(target: "bellwether::load", cache, %key, expected, "{why}");
-        }
-    }
-
     /// Gives up the lease of a claim, if it was granted and still holds.
     pub(crate) async fn abandon(&self, claim: Claim) {
         if let Err(error) = self.store.settle(End::Abandon(claim)).await {
-            let cache = &**self.statistics.name();
             let why = "a lease is not released: it ends when it lapses";
-            tracing::debug!(target: "bellwether::load", cache, %error, "{why}");
+            self.statistics.debug(why, None, Some(&error));
         }
     }
 
@@ -325,14 +266,18 @@ impl<C: ?Sized> Core<C> {
             return Some((Err(not_found.to_error(key)), status));
         }
         if entry.value().is_of_another_type::<C::Kept>() {
-            self.warn_of_another_type(key, type_name::<C::Kept>());
+            // The two replace each other's values with every load.
+            let why = ["two types of values have one name: each replaces the other", ""];
+            let expected = Some(&type_name::<C::Kept>() as &dyn fmt::Display);
+            self.statistics.warn(Statistics::ONCE, why, Some(key), expected);
             return None;
         }
-        let codec = entry.codec();
-        let decode = |bytes: &[u8]| self.codec.decode(bytes);
-        let answer = match self.read_by(codec, || entry.into_value().into_decoded(decode))? {
-            Decoded::Owned(kept) => self.codec.restore_owned(kept, &status),
-            Decoded::Shared(kept) => self.codec.restore(&kept, &status),
+        let kept = self.read(&entry)?;
+        // The last owner of a value needs no copy for others.
+        drop(entry);
+        let answer = match Arc::try_unwrap(kept) {
+            Ok(kept) => self.codec.restore_owned(kept, &status),
+            Err(kept) => self.codec.restore(&kept, &status),
         };
         Some((Ok(answer), status))
     }
@@ -342,28 +287,15 @@ impl<C: ?Sized> Core<C> {
     where
         C: Codec<R>,
     {
-        if entry.value().is_of_another_type::<C::Kept>() {
-            return None;
-        }
-        let decode = |bytes: &[u8]| self.codec.decode(bytes);
-        self.read_by(entry.codec(), || entry.value().decoded(decode))
-    }
-
-    /// What `read` gives for an entry of this codec.
-    fn read_by<R, T>(&self, codec: u8, read: impl FnOnce() -> Result<T, BoxError>) -> Option<T>
-    where
-        C: Codec<R>,
-    {
-        if codec != self.codec.id() {
+        let value = entry.value();
+        if entry.codec() != self.codec.id() || value.is_of_another_type::<C::Kept>() {
             return None;
         }
         // A panic of the decoder counts as an entry that cannot be decoded.
-        let decoded = catch_unwind(AssertUnwindSafe(read)).ok()?;
-        let cache = &**self.statistics.name();
-        let log = |error: &BoxError| {
-            tracing::debug!(target: "bellwether::load", cache, %error, "an entry that cannot be decoded");
-        };
-        decoded.inspect_err(log).ok()
+        let decode = || value.decoded(|bytes| self.codec.decode(bytes));
+        let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
+        let why = "an entry that cannot be decoded";
+        decoded.inspect_err(|error| self.statistics.debug(why, None, Some(error))).ok()
     }
 }
 

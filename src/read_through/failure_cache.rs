@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::outcome::Outcome;
 use crate::key::Digest;
 use crate::locked::locked;
-use crate::stats::{Activity, CurrentStats};
 use crate::store::Failure;
 
 /// Failures of this process, each for its life.
@@ -137,6 +136,12 @@ impl FailureCache {
         }
     }
 
+    /// How many keys fail, as far as this process remembers.
+    pub(crate) fn failing_keys(&self) -> u64 {
+        let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window();
+        locked(&self.0).failed.values().filter(is_failing).count() as u64
+    }
+
     /// Forgets the failures of a key, since a load has succeeded.
     pub(crate) fn forget(&self, key: Digest) {
         let kinds = [FailureKind::Shared, FailureKind::Unshared];
@@ -145,16 +150,6 @@ impl FailureCache {
             kinds.map(|kind| table.remove(key, kind))
         };
         drop(earlier);
-    }
-}
-
-impl Activity for FailureCache {
-    /// How many keys have a failure whose window is not over.
-    fn read(&self) -> CurrentStats {
-        let table = locked(&self.0);
-        let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window();
-        let failing_keys = table.failed.values().filter(is_failing).count() as u64;
-        CurrentStats { failing_keys, ..CurrentStats::default() }
     }
 }
 

@@ -28,10 +28,9 @@ use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
-use crate::log_throttle::warn_throttled;
 use crate::policy::WhenAbandoned;
 use crate::shared_error::SharedError;
-use crate::stats::{LoadReason, LoadResult, RunningLoad, Statistics};
+use crate::stats::{LoadReason, LoadResult, Statistics};
 use crate::store::{Draft, Marker, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
@@ -39,6 +38,8 @@ use crate::trace::CallerSpan;
 /// An answer of the loader.
 pub(crate) struct LoaderAnswer {
     pub(crate) said: AnswerKind,
+    /// The answer is that there is none.
+    is_not_found: bool,
     pub(crate) outcome: Outcome,
     /// What the store gets of a value: that value, a marker, or nothing.
     pub(crate) draft: Option<Draft>,
@@ -52,7 +53,7 @@ pub(crate) struct LoaderAnswer {
 impl LoaderAnswer {
     fn failed(said: AnswerKind, outcome: Outcome) -> Self {
         let (draft, cause, message) = (None, FailureCause::Error, String::new());
-        Self { said, outcome, draft, bytes: 0, cause, message }
+        Self { said, is_not_found: false, outcome, draft, bytes: 0, cause, message }
     }
 
     fn value(said: AnswerKind, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
@@ -63,6 +64,7 @@ impl LoaderAnswer {
     /// How its load counts.
     fn result(&self) -> LoadResult {
         match (self.said, self.cause) {
+            (AnswerKind::Value, _) if self.is_not_found => LoadResult::NotFound,
             (AnswerKind::Value, _) => LoadResult::Succeeded,
             (AnswerKind::PrivateKey | AnswerKind::PrivateOnce, _) => LoadResult::Private,
             (_, FailureCause::Error) => LoadResult::Failed,
@@ -94,11 +96,11 @@ where
     let abandoned =
         async { if goes_on { leader.cancelled().await } else { leader.abandoned().await } };
     let called = async {
-        let mut running = core.statistics.load(Some(leader.key()), why, &trigger);
+        let running = core.statistics.load(Some(leader.key()), why, &trigger);
         drop(trigger);
         let span = running.span().clone();
         let announced = leader.announce_load(&span, goes_on);
-        let answer = call(job, core, leader.key(), tags, &mut running).instrument(span).await;
+        let answer = call(job, core, leader.key(), tags).instrument(span).await;
         drop(announced);
         running.end(answer.result());
         answer
@@ -145,13 +147,7 @@ pub(crate) type AloneLoad<R, E> = BoxFuture<'static, Result<Result<R, E>, CacheE
 
 /// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
 /// panic become failures.
-async fn call<S, Req, C>(
-    job: Job<S, Req>,
-    core: &Core<C>,
-    key: &Key,
-    tags: &Tags,
-    running: &mut RunningLoad,
-) -> LoaderAnswer
+async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key, tags: &Tags) -> LoaderAnswer
 where
     S: Loader<Req>,
     C: Codec<S::Response>,
@@ -159,7 +155,7 @@ where
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         match job.service.oneshot(job.request).await {
-            Ok(response) => classified(core, key, tags, core.codec.keep(response), Some(running)),
+            Ok(response) => classified(core, key, tags, core.codec.keep(response)),
             Err(error) => loader_failed(error, core),
         }
     });
@@ -264,21 +260,22 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
     key: &Key,
     tags: &Tags,
     kept: C::Kept,
-    running: Option<&mut RunningLoad>,
 ) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let marker = |marker| Draft::marker(freshness.marker_ttl, marker);
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => {
             if freshness.ttl.is_zero() {
-                core.warn_without_ttl(key);
+                // Once, since the program may want that.
+                let why = ["answers are not stored: the layer has no ttl", ""];
+                core.statistics.warn(Statistics::ONCE, why, Some(key), None);
             }
             freshness.lifetimes(jitter())
         }
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
         Cacheability::NotFound => {
-            running.into_iter().for_each(RunningLoad::note_not_found);
-            freshness.not_found_lifetimes(jitter())
+            let answer = storable(core, key, tags, kept, freshness.not_found_lifetimes(jitter()));
+            return LoaderAnswer { is_not_found: true, ..answer };
         }
         Cacheability::PrivateKey => {
             return LoaderAnswer::value(
@@ -320,7 +317,8 @@ fn storable<R, C: Codec<R> + ?Sized>(
     let own = match own.and_then(|own| tags.union(&own).map(|_| own)) {
         Ok(own) => own,
         Err(many) => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), "an answer is not stored: it has {many}");
+            let why = ["an answer is not stored", ""];
+            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&many));
             return uncacheable(Arc::new(kept));
         }
     };
@@ -365,11 +363,14 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
         }
         Err(_) if buffer.is_over() => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), most, "an answer is too large to be stored");
+            let (why, error) =
+                ("an answer is too large to be stored", format_args!("over {most} bytes"));
+            core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&error));
             Err(kept)
         }
         Err(error) => {
-            warn_throttled!(target: "bellwether::load", cache = &**core.statistics.name(), key = %core.statistics.shown(key), %error, "an answer cannot be encoded, and is not stored");
+            let why = ["an answer cannot be encoded, and is not stored", ""];
+            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&error));
             Err(kept)
         }
     }

@@ -67,7 +67,7 @@ pub use self::histogram::{Histogram, HistogramStats};
 pub use self::hot_keys::HotKey;
 pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
 pub use self::node_counters::{NodeCounters, NodeFigures};
-pub use self::operations::{CountedOperation, OperationCounters};
+pub use self::operations::OperationCounters;
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::MemoryStats;
 pub use self::store_stats::{OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation};
@@ -78,5 +78,5 @@ pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
     RequestEvent, WakeEvent,
 };
-pub(crate) use self::recorder::{RunningLoad, Statistics};
+pub(crate) use self::recorder::Statistics;
 pub(crate) use self::request_record::NotedEvent;

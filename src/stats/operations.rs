@@ -1,11 +1,6 @@
 //! The recorder of a store's operations.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use pin_project::pin_project;
-use tokio::time::Instant;
+use std::time::Duration;
 
 use super::counters::Counters;
 use super::histogram::Histogram;
@@ -23,10 +18,17 @@ pub struct OperationCounters {
 }
 
 impl OperationCounters {
-    /// Waits for an operation, counts it, and gives its result back. One that is dropped before its
-    /// end is not counted.
-    pub fn counted<F>(&self, operation: StoreOperation, result: F) -> CountedOperation<'_, F> {
-        CountedOperation { counters: self, operation, began: Instant::now(), result }
+    /// An operation has ended that took this long.
+    pub fn count<T>(
+        &self,
+        operation: StoreOperation,
+        took: Duration,
+        result: &Result<T, StoreError>,
+    ) {
+        self.times[operation as usize].note(took);
+        if let Err(error) = result {
+            self.errors.add(error.kind() as usize);
+        }
     }
 
     /// How long operations took.
@@ -42,29 +44,5 @@ impl OperationCounters {
     /// How many of them have failed.
     pub fn errors(&self) -> StoreErrorStats {
         StoreErrorStats::read(|error| self.errors.read(error))
-    }
-}
-
-/// An operation that is counted. A type of its own, because an `async fn` would take twice the memory
-/// of the operation: for its argument, and for what it waits for.
-#[pin_project]
-#[derive(Debug)]
-#[must_use = "futures do nothing unless polled"]
-pub struct CountedOperation<'a, F> {
-    counters: &'a OperationCounters,
-    operation: StoreOperation,
-    began: Instant,
-    #[pin]
-    result: F,
-}
-
-impl<T, F: Future<Output = Result<T, StoreError>>> Future for CountedOperation<'_, F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let result = ready!(this.result.poll(cx));
-        this.counters.times[*this.operation as usize].note(this.began.elapsed());
-        Poll::Ready(result.inspect_err(|error| this.counters.errors.add(error.kind() as usize)))
     }
 }

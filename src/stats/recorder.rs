@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::activity::{Activities, Activity};
+use super::activity::{Activity, CurrentStats};
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
     LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
@@ -27,11 +27,12 @@ use crate::status::LoadLocation;
 use crate::trace::{CallerSpan, TraceKeys};
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Statistics {
     name: Arc<str>,
     trace_keys: TraceKeys,
-    activities: Activities,
+    /// What is under way. Held to add one or to list them, never across an `.await`.
+    activities: Mutex<Vec<Weak<dyn Activity>>>,
     requests: Striped<{ RequestStats::COUNT }>,
     started: Counters<{ LoadStartStats::COUNT }>,
     ended: Counters<{ LoadEndStats::COUNT }>,
@@ -48,34 +49,21 @@ pub(crate) struct Statistics {
     hot_keys: HotKeys,
     /// When each kind of message may be logged again, so that no layer hides what another one has to
     /// say. Held to look that up, never across an `.await`.
-    throttles: Mutex<HashMap<&'static str, LogThrottle>>,
+    throttles: Mutex<HashMap<[&'static str; 2], LogThrottle>>,
 }
 
 impl Statistics {
     /// The name of a layer that was given none.
     pub(crate) const UNNAMED: &str = "unnamed";
 
+    pub(crate) const NOW_AND_THEN: Duration = Duration::from_secs(10);
+
+    /// Longer than a process lives.
+    pub(crate) const ONCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
     pub(crate) fn new(name: impl Into<Arc<str>>, trace_keys: TraceKeys) -> Arc<Self> {
-        Arc::new(Self {
-            name: name.into(),
-            trace_keys,
-            activities: Activities::default(),
-            requests: Striped::default(),
-            started: Counters::default(),
-            ended: Counters::default(),
-            load_times: Default::default(),
-            wakes: Counters::default(),
-            leases: Counters::default(),
-            commits: Counters::default(),
-            refreshes: Counters::default(),
-            refused: Counters::default(),
-            invalidations: Counters::default(),
-            wait_times: Default::default(),
-            flight_callers: Histogram::of_callers(),
-            notice_lag: Histogram::default(),
-            hot_keys: HotKeys::default(),
-            throttles: Mutex::default(),
-        })
+        let flight_callers = Histogram::of_callers();
+        Arc::new(Self { name: name.into(), trace_keys, flight_callers, ..Self::default() })
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -84,11 +72,6 @@ impl Statistics {
 
     pub(crate) fn trace_keys(&self) -> TraceKeys {
         self.trace_keys
-    }
-
-    /// A key as log messages show it.
-    pub(crate) fn shown<'a>(&self, key: &'a Key) -> ShownKey<'a> {
-        ShownKey { key, is_plain: self.trace_keys == TraceKeys::Plain }
     }
 
     /// Notes in a span what it may have of a key.
@@ -104,7 +87,7 @@ impl Statistics {
 
     /// Says from now on what is under way here, too, for as long as it is there.
     pub(crate) fn observe(&self, activity: &Arc<dyn Activity>) {
-        self.activities.add(activity);
+        locked(&self.activities).push(Arc::downgrade(activity));
     }
 
     /// A request has ended.
@@ -121,10 +104,13 @@ impl Statistics {
         why: LoadReason,
         trigger: &CallerSpan,
     ) -> RunningLoad {
-        key.inspect(|key| self.hot_keys.count(key));
-        let load = RunningLoad::begin(Arc::clone(self), key, why, trigger);
-        key.inspect(|key| self.note_key(load.span(), key));
-        load
+        self.started.add(why as usize);
+        let span = span(&self.name, key, why, trigger);
+        if let Some(key) = key {
+            self.hot_keys.count(key);
+            self.note_key(&span, key);
+        }
+        RunningLoad { statistics: Arc::clone(self), began: Instant::now(), span, result: None }
     }
 
     /// A request was answered by the load of another caller, after this wait.
@@ -160,50 +146,49 @@ impl Statistics {
         self.refreshes.add(event as usize);
     }
 
-    /// A load in the background has failed, which no caller notices.
-    pub(crate) fn refresh_failed(&self, key: &Key, error: &dyn fmt::Display) {
-        self.refresh(RefreshEvent::Failed);
-        if let Some(held_back) = self.admit("refresh") {
-            let (cache, key) = (&*self.name, self.shown(key));
-            tracing::warn!(target: LOAD, cache, %key, %error, held_back, "a refresh in the background failed");
-        }
-    }
-
     /// A limit has refused a caller.
     pub(crate) fn refuse(&self, limit: LimitEvent) {
         self.refused.add(limit as usize);
-        if let Some(held_back) = self.admit(LimitStats::FIELDS[limit as usize]) {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, ?limit, held_back, "a limit is reached: callers are refused");
-        }
+        let message = ["a limit is reached: ", LimitStats::FIELDS[limit as usize]];
+        self.warn(Self::NOW_AND_THEN, message, None, None);
     }
 
     /// The store has failed, and this follows from it.
     pub(crate) fn store_failed(&self, consequence: &'static str, error: &dyn fmt::Display) {
-        if let Some(held_back) = self.admit(consequence) {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, %error, held_back, "the store failed: {consequence}");
-        }
+        let message = ["the store failed: ", consequence];
+        self.warn(Self::NOW_AND_THEN, message, None, Some(error));
     }
 
-    /// Whether a message of this kind may be logged now, and how many were held back.
-    fn admit(&self, kind: &'static str) -> Option<u64> {
+    /// Warns, with a pause between two messages of one kind: [`NOW_AND_THEN`](Self::NOW_AND_THEN), or
+    /// [`ONCE`](Self::ONCE) of what the program may want.
+    pub(crate) fn warn(
+        &self,
+        pause: Duration,
+        message: [&'static str; 2],
+        key: Option<&Key>,
+        error: Option<&dyn fmt::Display>,
+    ) {
         let mut throttles = locked(&self.throttles);
-        throttles.entry(kind).or_insert_with(|| LogThrottle::once_per(LOG_EVERY)).admit()
+        let throttle = throttles.entry(message).or_insert_with(|| LogThrottle::once_per(pause));
+        let Some(held_back) = throttle.admit() else { return };
+        drop(throttles);
+        let (cache, key, error) =
+            (&*self.name, key.map(|key| self.shown(key)), error.map(field::display));
+        let held_back = Some(held_back).filter(|it| *it > 0);
+        tracing::warn!(target: LOAD, cache, key, error, held_back, "{}{}", message[0], message[1]);
     }
 
-    /// A lease was lost during its load.
-    pub(crate) fn lease_lost(&self, key: &Key) {
-        self.lease(LeaseEvent::Lost);
-        let key = self.shown(key);
-        tracing::debug!(target: LOAD, cache = &*self.name, %key, "a lease was lost during its load");
+    /// Tells at level debug what no caller notices.
+    pub(crate) fn debug(&self, message: &str, key: Option<&Key>, error: Option<&dyn fmt::Display>) {
+        tracing::debug!(target: LOAD, cache = &*self.name, key = key.map(|key| self.shown(key)), error = error.map(field::display), "{message}");
     }
 
-    /// A loaded answer was refused as outdated.
-    pub(crate) fn superseded(&self, key: &Key) {
-        self.commit(CommitEvent::Superseded);
-        let key = self.shown(key);
-        tracing::debug!(target: LOAD, cache = &*self.name, %key, "a loaded answer was refused as outdated");
+    /// A key as log messages show it.
+    fn shown(&self, key: &Key) -> field::DisplayValue<String> {
+        field::display(match self.trace_keys {
+            TraceKeys::Plain => key.plain().to_string(),
+            _ => key.to_string(),
+        })
     }
 
     /// A change through a handle has ended. Gives its result back.
@@ -221,8 +206,12 @@ impl Statistics {
         // In this order: no load is seen to end that is not seen to start.
         let ended = LoadEndStats::read(|event| self.ended.read(event));
         let started = LoadStartStats::read(|event| self.started.read(event));
+        let activities: Vec<_> =
+            locked(&self.activities).iter().filter_map(Weak::upgrade).collect();
+        let mut current = CurrentStats::default();
+        activities.iter().for_each(|activity| activity.add_to(&mut current));
         CacheStats {
-            current: self.activities.read(),
+            current,
             requests: RequestStats::read(|event| self.requests.read(event)),
             loads: LoadStats { started, ended },
             wakes: WakeStats::read(|event| self.wakes.read(event)),
@@ -243,19 +232,6 @@ impl Statistics {
     }
 }
 
-/// A key as a log message shows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ShownKey<'a> {
-    key: &'a Key,
-    is_plain: bool,
-}
-
-impl fmt::Display for ShownKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_plain { self.key.plain().fmt(f) } else { self.key.fmt(f) }
-    }
-}
-
 /// A load that has started. If it is dropped without a result, it counts as cancelled, or as
 /// panicked if a panic drops it.
 #[derive(Debug)]
@@ -264,38 +240,17 @@ pub(crate) struct RunningLoad {
     began: Instant,
     span: Span,
     result: Option<LoadResult>,
-    is_not_found: bool,
 }
 
 impl RunningLoad {
-    /// A load starts.
-    fn begin(
-        statistics: Arc<Statistics>,
-        key: Option<&Key>,
-        why: LoadReason,
-        trigger: &CallerSpan,
-    ) -> Self {
-        statistics.started.add(why as usize);
-        let span = span(statistics.name(), key, why, trigger);
-        Self { statistics, began: Instant::now(), span, result: None, is_not_found: false }
-    }
-
     /// The span in which the loader runs.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Notes that the answer is that there is none.
-    pub(crate) fn note_not_found(&mut self) {
-        self.is_not_found = true;
-    }
-
     /// The load has ended.
     pub(crate) fn end(mut self, result: LoadResult) {
-        self.result = Some(match result {
-            LoadResult::Succeeded if self.is_not_found => LoadResult::NotFound,
-            result => result,
-        });
+        self.result = Some(result);
     }
 }
 
@@ -326,6 +281,3 @@ fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -
 
 /// The target of spans and log messages about loads.
 const LOAD: &str = "bellwether::load";
-
-/// How often a layer logs one kind of message at most.
-const LOG_EVERY: Duration = Duration::from_secs(10);

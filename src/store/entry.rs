@@ -185,13 +185,6 @@ impl Entry {
         &self.stored.draft.value
     }
 
-    pub(crate) fn into_value(self) -> Value {
-        match Arc::try_unwrap(self.stored) {
-            Ok(stored) => stored.draft.value,
-            Err(stored) => stored.draft.value.clone(),
-        }
-    }
-
     /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
     pub fn codec(&self) -> u8 {
         self.stored.draft.codec

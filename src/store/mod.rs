@@ -61,7 +61,6 @@ pub use failure::Failure;
 pub use in_process::InProcessStore;
 pub use lease::{Lease, OtherLease};
 pub use standing::{Spread, Standing, TagState};
-pub(crate) use value::Decoded;
 pub use value::Value;
 pub use watch::{Watch, Watchers};
 

@@ -74,36 +74,6 @@ impl Value {
         let _ = self.0.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
         Ok(decoded)
     }
-
-    /// The same for the last owner of this value, which needs no copy for others.
-    pub(crate) fn into_decoded<T, E>(
-        self,
-        decode: impl FnOnce(&[u8]) -> Result<T, E>,
-    ) -> Result<Decoded<T>, E>
-    where
-        T: Any + Send + Sync,
-    {
-        match Arc::try_unwrap(self.0) {
-            Ok(Inner { encoded, decoded, .. }) => match decoded.into_inner().map(Arc::downcast) {
-                Some(Ok(known)) => Ok(Decoded::of(known)),
-                _ => decode(&encoded).map(Decoded::Owned),
-            },
-            Err(shared) => Self(shared).decoded(decode).map(Decoded::Shared),
-        }
-    }
-}
-
-/// A decoded value, and whether others have it, too.
-#[derive(Debug)]
-pub(crate) enum Decoded<T> {
-    Owned(T),
-    Shared(Arc<T>),
-}
-
-impl<T> Decoded<T> {
-    fn of(value: Arc<T>) -> Self {
-        Arc::try_unwrap(value).map_or_else(Self::Shared, Self::Owned)
-    }
 }
 
 /// Shows the length only.

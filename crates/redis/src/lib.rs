@@ -60,6 +60,7 @@ use bellwether::store::{
     StoreFuture, Watch,
 };
 use bellwether::{Key, StoreError, Tags};
+use tokio::time::Instant;
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -183,9 +184,12 @@ impl RedisStore {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let store = Arc::clone(&self.0);
-        Box::pin(
-            async move { store.operations.counted(operation, recipe(Arc::clone(&store))).await },
-        )
+        Box::pin(async move {
+            let began = Instant::now();
+            let result = recipe(Arc::clone(&store)).await;
+            store.operations.count(operation, began.elapsed(), &result);
+            result
+        })
     }
 }
 

@@ -315,7 +315,9 @@ where
                 TaskEvent::Stored { asked, outcome, memory }
             }
             Ok(Settled::Superseded) => {
-                statistics.superseded(self.leader.key());
+                statistics.commit(CommitEvent::Superseded);
+                let why = "a loaded answer was refused as outdated";
+                statistics.debug(why, Some(self.leader.key()), None);
                 TaskEvent::Superseded { began, outcome, memory }
             }
             Err(error) => {
@@ -337,18 +339,16 @@ where
         let released = match (granted.map(|it| it.lease), record) {
             (Some(lease), Some(Record::Failure(failure))) => {
                 let reported = core.store.settle(End::Fail(lease, failure)).await;
-                let log = |error: &StoreError| tracing::debug!(target: "bellwether::load", cache = &**core.statistics.name(), %error, "a failure is remembered by this process only");
+                let why = "a failure is remembered by this process only";
                 let note = |_| core.loads.failures.note_reported(leader.key().digest());
-                reported.map(note).inspect_err(log)
+                reported
+                    .map(note)
+                    .inspect_err(|error| core.statistics.debug(why, None, Some(error)))
             }
             (Some(lease), Some(Record::Value(marker) | Record::Marker(marker))) => {
-                let count = |error: &StoreError| {
-                    core.statistics.store_failed(
-                        "callers of other processes may wait for a private answer",
-                        error,
-                    )
-                };
-                core.store.settle(End::Commit(lease, marker)).await.map(drop).inspect_err(count)
+                let then = "callers of other processes may wait for a private answer";
+                let marked = core.store.settle(End::Commit(lease, marker)).await.map(drop);
+                marked.inspect_err(|error| core.statistics.store_failed(then, error))
             }
             (lease, _) => {
                 core.abandon(lease.map_or_else(|| claim.clone(), Lease::into_claim)).await;

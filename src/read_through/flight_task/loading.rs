@@ -92,7 +92,7 @@ where
             return Err(None);
         }
         let permits = &core.loads.uncached_permits;
-        if let Some(permit) = permits.try_acquire() {
+        if let Ok(permit) = permits.try_acquire() {
             return Ok(Some(permit));
         }
         leader.enter(Phase::Queueing);
@@ -102,7 +102,7 @@ where
             _ => Duration::MAX,
         };
         let permit = tokio::select! {
-            permit = timeout(max_wait, permits.acquire()) => permit.ok().flatten(),
+            permit = timeout(max_wait, permits.acquire()) => permit.ok().and_then(Result::ok),
             () = leader.abandoned() => return Err(None),
         };
         permit.map(Some).ok_or_else(|| {
@@ -267,7 +267,9 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
             }
             // The load goes on: its value may still be newer than anything stored.
             Ok(Renew::Lost) => {
-                statistics.lease_lost(lease.key());
+                statistics.lease(LeaseEvent::Lost);
+                let why = "a lease was lost during its load";
+                statistics.debug(why, Some(lease.key()), None);
                 return pending().await;
             }
             Err(error) => statistics.store_failed("a lease could not be renewed", &error),

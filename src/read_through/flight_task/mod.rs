@@ -29,7 +29,7 @@ use crate::error::StoreError;
 use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
-use crate::stats::{LoadReason, RefreshEvent, WakeEvent};
+use crate::stats::{LoadReason, RefreshEvent, Statistics, WakeEvent};
 use crate::store::{Claim, OtherLease, Watch};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
@@ -261,9 +261,13 @@ where
                 self.background.get_or_insert(LoadReason::Revalidation);
             }
             TaskEvent::LoadEnded { answer, .. } if self.background.is_some() => {
-                match has_failed(answer) {
-                    true => core.statistics.refresh_failed(leader.key(), error(&answer.outcome)),
-                    false => core.statistics.refresh(RefreshEvent::Succeeded),
+                let has_failed = has_failed(answer);
+                let event = if has_failed { RefreshEvent::Failed } else { RefreshEvent::Succeeded };
+                core.statistics.refresh(event);
+                if has_failed {
+                    let why = ["a refresh in the background failed", ""];
+                    let (key, error) = (leader.key(), error(&answer.outcome));
+                    core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(error));
                 }
             }
             _ => {}

@@ -36,7 +36,10 @@ pub(super) fn act(
             let committed = storing::commit(rules, &mut done, at, lease, draft)?;
             to.fail_after(&done, &failed);
             let event = match committed {
-                Committed::Begun => return Ok(to.next.push(done)),
+                Committed::Begun => {
+                    to.next.push(done);
+                    return Ok(());
+                }
                 Committed::Stored => Event::Stored { asked, outcome, memory },
                 Committed::Superseded => Event::Superseded { began, outcome, memory },
             };
