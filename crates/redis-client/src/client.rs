@@ -84,7 +84,14 @@ impl RedisClient {
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
         let deadline = self.deadline();
-        let replied = self.0.servers.run(request, deadline).await?;
+        let replied = match &self.0.servers {
+            ServerGroup::Single(node) => {
+                node.send(request, false, deadline).await.map_err(|error| error.said)?
+            }
+            // Boxed, so that the callers of a single server need no memory for it.
+            #[cfg(feature = "cluster")]
+            ServerGroup::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await?,
+        };
         request.read(replied, read)
     }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
+use tokio::select;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::events::ServerEvent;
-use super::in_flight::InFlight;
 use super::node_record::NodeRecord;
 use super::request::RedisRequest;
 
@@ -35,7 +36,9 @@ pub(super) struct ConnectionState {
     is_broken: AtomicBool,
     /// Whether requests are sent over it. Then the node is told when it breaks.
     pub(super) is_in_use: AtomicBool,
-    in_flight: Arc<InFlight>,
+    has_ended: AtomicBool,
+    /// Notified when it has ended.
+    ended: Notify,
 }
 
 impl Connection {
@@ -100,8 +103,9 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 
 impl ConnectionState {
     pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
-        let [is_broken, is_in_use] = [false; 2].map(AtomicBool::new);
-        Self { node, number, is_tracked, is_broken, is_in_use, in_flight: Arc::default() }
+        let [is_broken, is_in_use, has_ended] = [false; 3].map(AtomicBool::new);
+        let ended = Notify::new();
+        Self { node, number, is_tracked, is_broken, is_in_use, has_ended, ended }
     }
 
     /// Takes it out of use: the next request opens another one. Requests that are under way on it
@@ -117,16 +121,25 @@ impl ConnectionState {
         }
     }
 
-    /// Waits for a reply until the deadline, or until the connection ends. Without the latter, a
-    /// request that is queued at that moment could stay unanswered as long as there is a clone. Over
-    /// RESP2 the end is not reported, and only the deadline ends the wait.
+    /// Waits for a reply until the deadline, or until the connection ends. A reply counts, even if it is
+    /// late. Without the end, a request that is queued at that moment could stay unanswered as long as
+    /// there is a clone. Over RESP2 the end is not reported, and only the deadline ends the wait.
     async fn reply<T>(
         &self,
         reply: impl Future<Output = Result<T, RedisError>>,
         deadline: Instant,
     ) -> Result<T, RedisError> {
         let sent_at = self.is_tracked.then(Instant::now);
-        let reply = self.in_flight.reply(deadline, reply).await.map_err(io::Error::from)??;
+        // It is notified from here on, also before it is polled.
+        let ended = self.ended.notified();
+        if self.has_ended.load(Ordering::Acquire) {
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+        }
+        let reply = select! {
+            biased;
+            reply = timeout_at(deadline, reply) => reply.map_err(io::Error::from)??,
+            () = ended => return Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        };
         if let Some(sent_at) = sent_at {
             let (node, connection) = (self.node.place, self.number);
             self.node.parts.tell(ServerEvent::Confirmed { node, connection, sent_at });
@@ -137,7 +150,8 @@ impl ConnectionState {
     /// The connection has ended.
     fn end(&self) {
         self.give_up();
-        self.in_flight.end();
+        self.has_ended.store(true, Ordering::Release);
+        self.ended.notify_waiters();
     }
 }
 
@@ -169,7 +183,55 @@ impl Drop for PushReceiver {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+    use std::time::Duration;
+
+    use tokio::join;
+
     use super::*;
+    use crate::destination::Destination;
+    use crate::options::RedisClientOptions;
+    use crate::parts::{ClientParts, ClientSetup};
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
+    fn state() -> ConnectionState {
+        let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
+        let server = Destination::Server(options.servers.addresses[0].clone());
+        let parts = Arc::new(ClientParts::new(options, ClientSetup::default()));
+        ConnectionState::new(Arc::new(NodeRecord::new(parts, 0, server)), 0, false)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_without_a_reply_ends_at_its_own_deadline() {
+        let state = state();
+        let began = Instant::now();
+        let late = async |after| {
+            let error = state.reply(pending::<Result<(), _>>(), began + after).await;
+            assert!(error.is_err_and(|error| error.is_timeout()) && began.elapsed() >= after);
+            began.elapsed() - after < TIMEOUT / 100
+        };
+        let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
+        assert_eq!(ends, (true, true, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_counts_even_if_it_is_late() {
+        assert_eq!(state().reply(ready(Ok(7)), Instant::now() - TIMEOUT).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_requests_end_with_the_connection_and_later_ones_at_once() {
+        let state = state();
+        let began = Instant::now();
+        let lost = async || {
+            let error = state.reply(pending::<Result<(), _>>(), began + TIMEOUT).await;
+            error.is_err_and(|error| error.is_connection_dropped())
+        };
+        let (first, second, ()) = join!(lost(), lost(), async { state.end() });
+        assert!(first && second && lost().await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
 
     #[test]
     fn a_request_has_its_own_reply_and_the_time_if_it_needs_that() {

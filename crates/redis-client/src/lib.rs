@@ -42,8 +42,6 @@
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
 
-// What only clusters and sentinels need is small, and not worth a mark at each place.
-#![cfg_attr(not(all(feature = "cluster", feature = "sentinel")), allow(unused))]
 // Its only users are released with it.
 #![allow(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -61,7 +59,6 @@ mod destination;
 mod dial;
 mod events;
 mod failovers;
-mod in_flight;
 mod lock;
 mod login;
 mod names;

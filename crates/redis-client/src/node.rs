@@ -1,6 +1,7 @@
 //! Nodes: a server with its connections and its circuit breaker.
 
 use std::sync::Arc;
+#[cfg(feature = "cluster")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
@@ -30,6 +31,7 @@ pub(super) struct RedisNode {
     breaker: Breaker,
     connections: Box<[SharedConnection]>,
     /// How many requests it had been sent when [`was_used`](Self::was_used) was last called.
+    #[cfg(feature = "cluster")]
     seen: AtomicU64,
 }
 
@@ -54,6 +56,7 @@ impl RedisNode {
             breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
             state,
+            #[cfg(feature = "cluster")]
             seen: AtomicU64::new(0),
         }
     }
@@ -142,6 +145,7 @@ impl RedisNode {
     }
 
     /// Whether anything was sent since the last call.
+    #[cfg(feature = "cluster")]
     pub(super) fn was_used(&self) -> bool {
         let sent = self.state.counters.read().requests();
         self.seen.swap(sent, Ordering::Relaxed) != sent

@@ -108,6 +108,7 @@ impl NodeRecord {
     }
 
     /// Since when it is out of reach, after it was in use.
+    #[cfg(any(feature = "cluster", test))]
     pub(super) fn lost_at(&self) -> Option<Instant> {
         locked(&self.broken).lost_at
     }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::address::{ServerAddress, Servers, ServersKind};
+use super::address::{ServerAddress, Servers};
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+use super::address::ServersKind;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
 use super::destination::Destination;
 use super::node::RedisNode;
 use super::parts::ClientParts;
-use super::request::{RedisRequest, Replied};
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use super::slot::InSlot;
@@ -43,22 +44,6 @@ impl ServerGroup {
         Self::Single(Arc::new(RedisNode::new(parts, destination, 0)))
     }
 
-    /// Runs a request on the server, or on the node that owns the slot of its names.
-    pub(super) async fn run(
-        &self,
-        request: &RedisRequest<'_>,
-        deadline: Instant,
-    ) -> Result<Replied, StoreError> {
-        match self {
-            Self::Single(node) => {
-                node.send(request, false, deadline).await.map_err(|error| error.said)
-            }
-            // Boxed, so that the callers of a single server need no memory for it.
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
-        }
-    }
-
     /// Opens the connections that are not open.
     pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
         match self {
@@ -72,7 +57,7 @@ impl ServerGroup {
     /// is locked, so `then` takes a few steps and must not use the client.
     pub(super) fn with_owner<T>(
         &self,
-        name: &impl InSlot,
+        #[cfg_attr(not(feature = "cluster"), expect(unused_variables))] name: &impl InSlot,
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
         match self {

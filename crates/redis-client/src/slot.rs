@@ -79,10 +79,6 @@ impl SlotOwners {
         self.0.iter().map(|owner| Ownership(owner.load(Ordering::Acquire)).node())
     }
 
-    pub(super) fn node(&self, slot: u16) -> Option<u16> {
-        Some(self.of(slot).node()).filter(|node| *node != NO_PLACE)
-    }
-
     fn update(&self, slot: u16, next: impl Fn(Ownership) -> Option<Ownership>) -> bool {
         let next = |now| next(Ownership(now)).map(|next| next.0);
         self.owner(slot).fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()

@@ -48,7 +48,7 @@ impl SlotTable {
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
         let nodes = self.nodes();
-        then(self.parts.owners.node(slot).and_then(|place| nodes.in_place(place)))
+        then(nodes.places.get(usize::from(self.parts.owners.of(slot).node())).and_then(Option::as_ref))
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.
@@ -146,10 +146,6 @@ impl NodeTable {
     /// Since when any node is out of reach.
     fn lost_at(&self) -> Option<Instant> {
         self.places.iter().flatten().filter_map(|node| node.state.lost_at()).min()
-    }
-
-    fn in_place(&self, place: u16) -> Option<&Arc<RedisNode>> {
-        self.places.get(usize::from(place))?.as_ref()
     }
 
     fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
