@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
+
+use super::lock::locked;
 
 /// Sends the batches of a [`Batcher`].
 pub trait BatchSender: Send + Sync + 'static {
@@ -87,7 +88,7 @@ impl<S: BatchSender> Batcher<S> {
     fn join(&self, request: S::Request) -> Option<oneshot::Receiver<S::Answer>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
-        let mut next = self.0.next();
+        let mut next = locked(&self.0.next);
         if next.runtime.is_some_and(|id| id != runtime.id()) {
             return None;
         }
@@ -98,7 +99,7 @@ impl<S: BatchSender> Batcher<S> {
         let full = self.0.sender.is_full(next.requests.len()).then(|| next.take());
         drop(next);
         if is_first {
-            runtime.spawn(BatchFlush { state: Arc::clone(&self.0), number, is_due: true }.run());
+            runtime.spawn(BatchFlush { state: Arc::clone(&self.0), number }.run());
         }
         if let Some(full) = full {
             // The server works on it while other callers still join the next batch.
@@ -121,12 +122,6 @@ impl<S: BatchSender> fmt::Debug for Batcher<S> {
     }
 }
 
-impl<S: BatchSender> BatcherState<S> {
-    fn next(&self) -> MutexGuard<'_, NextBatch<S>> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<S: BatchSender> NextBatch<S> {
     /// The requests, of which there are none after it.
     fn take(&mut self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
@@ -141,13 +136,11 @@ impl<S: BatchSender> NextBatch<S> {
 struct BatchFlush<S: BatchSender> {
     state: Arc<BatcherState<S>>,
     number: u64,
-    is_due: bool,
 }
 
 impl<S: BatchSender> BatchFlush<S> {
-    async fn run(mut self) {
+    async fn run(self) {
         yield_now().await;
-        self.is_due = false;
         let batch = self.take();
         if !batch.is_empty() {
             self.state.sender.send(batch).await;
@@ -156,48 +149,14 @@ impl<S: BatchSender> BatchFlush<S> {
 
     /// Its batch. Empty if that was sent already.
     fn take(&self) -> Vec<BatchedRequest<S::Request, S::Answer>> {
-        let mut next = self.state.next();
+        let mut next = locked(&self.state.next);
         if next.number == self.number { next.take() } else { Vec::new() }
     }
 }
 
 impl<S: BatchSender> Drop for BatchFlush<S> {
     fn drop(&mut self) {
-        if self.is_due {
-            // This wakes the callers, after the lock.
-            drop(self.take());
-        }
-    }
-}
-
-/// How many callers ask at the same time.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct CallerCount(AtomicUsize);
-
-/// A caller that is counted until this is dropped.
-#[derive(Debug)]
-pub struct CountedCaller<'a> {
-    count: &'a CallerCount,
-    others: usize,
-}
-
-impl CallerCount {
-    /// Counts a caller.
-    pub fn enter(&self) -> CountedCaller<'_> {
-        CountedCaller { count: self, others: self.0.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl CountedCaller<'_> {
-    /// How many others there were when it came.
-    pub fn others(&self) -> usize {
-        self.others
-    }
-}
-
-impl Drop for CountedCaller<'_> {
-    fn drop(&mut self) {
-        self.count.0.fetch_sub(1, Ordering::Relaxed);
+        // There are none after it was sent. This wakes the callers, after the lock.
+        drop(self.take());
     }
 }

@@ -85,7 +85,7 @@ mod tls;
 mod url;
 mod value;
 
-pub use self::batcher::{BatchSender, BatchedRequest, Batcher, CallerCount, CountedCaller};
+pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
 pub use self::client::{RedisClient, SlotGroup};
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{MessageReader, ServerEvent, ServerObserver, Tracking};

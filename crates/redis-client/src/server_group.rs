@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::address::{ServerAddress, Servers};
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 use super::address::ServersKind;
+use super::address::{ServerAddress, Servers};
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;

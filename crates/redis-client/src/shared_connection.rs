@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use redis::RedisError;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connect_error::ConnectError;
 use super::connection::Connection;
 use super::connector::Connector;
+use super::lock::{locked_to_read, locked_to_write};
 use super::redirect::is_lost;
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
@@ -175,7 +176,7 @@ impl SharedConnection {
 impl SharedState {
     /// The connection, unless it is broken.
     fn usable(&self) -> Option<Arc<Connection>> {
-        let slot = self.slot.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = locked_to_read(&self.slot);
         match &slot.state {
             SlotState::Open(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
             _ => None,
@@ -187,7 +188,7 @@ impl SharedState {
     /// # Errors
     /// That of the last attempt, until the pause after it is over.
     fn attempt(self: &Arc<Self>) -> Result<Option<watch::Receiver<()>>, ConnectError> {
-        let mut slot = self.slot();
+        let mut slot = locked_to_write(&self.slot);
         match &slot.state {
             SlotState::Dialling(attempt) => return Ok(Some(attempt.clone())),
             SlotState::Open(connection) if !connection.is_broken() => return Ok(None),
@@ -204,10 +205,6 @@ impl SharedState {
         let shared = Arc::clone(self);
         tokio::spawn(DialAttempt { shared, next: SlotState::Empty, _ended: ended }.run());
         Ok(Some(attempt))
-    }
-
-    fn slot(&self) -> RwLockWriteGuard<'_, ConnectionSlot> {
-        self.slot.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -226,7 +223,7 @@ impl DialAttempt {
         self.next = match connector.connect().await {
             Ok(connection) => {
                 let was_open = {
-                    let mut slot = self.shared.slot();
+                    let mut slot = locked_to_write(&self.shared.slot);
                     slot.failures = 0;
                     mem::replace(&mut slot.was_open, true)
                 };
@@ -238,7 +235,7 @@ impl DialAttempt {
             Err(error) => {
                 tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
                 let failures = {
-                    let mut slot = self.shared.slot();
+                    let mut slot = locked_to_write(&self.shared.slot);
                     slot.failures = slot.failures.saturating_add(1);
                     slot.failures
                 };
@@ -252,7 +249,7 @@ impl DialAttempt {
 
 impl Drop for DialAttempt {
     fn drop(&mut self) {
-        self.shared.slot().state = mem::take(&mut self.next);
+        locked_to_write(&self.shared.slot).state = mem::take(&mut self.next);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Hash slots: a cluster keeps the names of one slot on one node.
 
+use std::array;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -146,23 +147,10 @@ fn tag_in(name: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(name)
 }
 
-static TABLE: [u16; 256] = table();
-
-const fn table() -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < table.len() {
-        let mut crc = (index as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
-}
+static TABLE: LazyLock<[u16; 256]> = LazyLock::new(|| {
+    let shift = |crc: u16| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+    array::from_fn(|index| (0..8).fold((index as u16) << 8, |crc, _| shift(crc)))
+});
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -14,8 +15,7 @@ use super::tag_value;
 use bellwether::store::{Entry, Remaining, TagState};
 use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
 use bellwether_redis_client::{
-    BatchSender, BatchedRequest, Batcher, CallerCount, InSlot, RedisClient, RedisRequest,
-    ServerClock, SlotGroup,
+    BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, ServerClock, SlotGroup,
 };
 
 /// The lookups of a store.
@@ -25,7 +25,8 @@ use bellwether_redis_client::{
 #[derive(Debug)]
 pub(super) struct Lookups {
     batcher: Batcher<LookupSender>,
-    active: CallerCount,
+    /// Shared by the callers that read now.
+    active: Arc<()>,
     /// How many entries could not be read.
     unreadable: AtomicU64,
 }
@@ -73,7 +74,7 @@ impl Lookups {
     /// Those of a store. `with_time` if they read the server's time from the first one on.
     pub(super) fn new(client: RedisClient, with_time: bool) -> Self {
         let batcher = Batcher::new(LookupSender { client, with_time: AtomicBool::new(with_time) });
-        Self { batcher, active: CallerCount::default(), unreadable: AtomicU64::new(0) }
+        Self { batcher, active: Arc::default(), unreadable: AtomicU64::new(0) }
     }
 
     /// Reads an entry with what is left of its life, and tags. An entry that cannot be read counts as
@@ -125,11 +126,11 @@ impl Lookups {
     /// # Cancel safety
     /// Dropping it loses the answer.
     pub(super) async fn read(&self, target: &LookupTarget, reading: LifeReading) -> LookupResult {
-        let caller = self.active.enter();
+        let caller = Arc::clone(&self.active);
         let sender = self.batcher.sender();
         // While the server is taken to be down, one caller probes it and no other waits for that.
         let is_batched = reading == LifeReading::AsNeeded
-            && caller.others() > 0
+            && Arc::strong_count(&caller) > 2
             && !sender.client.is_down_for(target);
         if is_batched && let Some(result) = self.batcher.ask(target.clone()).await {
             return result;

@@ -13,7 +13,7 @@ use super::{PRELUDE, millis, reply, script, token};
 use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
 use crate::{LocalQueues, TakeOver};
 use bellwether::store::{Claim, Renew, Watch};
-use bellwether_redis_client::{CallerCount, RedisScript, RedisValue};
+use bellwether_redis_client::{RedisScript, RedisValue};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
@@ -42,7 +42,8 @@ pub struct RedisLock(Arc<SingleLock>);
 
 struct SingleLock {
     lock: Arc<Scripted>,
-    under_way: CallerCount,
+    /// Shared by the requests that are under way.
+    under_way: Arc<()>,
     takes: Batches<2>,
     releases: Batches<1>,
 }
@@ -77,15 +78,15 @@ impl RedisLock {
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
-        Self(Arc::new(SingleLock { lock, under_way: CallerCount::default(), takes, releases }))
+        Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases }))
     }
 }
 
 impl SingleLock {
     async fn acquire(self: Arc<Self>, request: Request) -> Result<Attempt, LockError> {
-        let caller = self.under_way.enter();
+        let caller = Arc::clone(&self.under_way);
         let key = request.claim.key();
-        if caller.others() >= LARGE && !request.is_repeated {
+        if Arc::strong_count(&caller) > LARGE + 1 && !request.is_repeated {
             let args = [token(&request.claim), millis(request.lease)];
             let fence = self.takes.ask(self.lock.name(key), args).await?;
             let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
@@ -98,8 +99,8 @@ impl SingleLock {
     }
 
     async fn release(self: Arc<Self>, claim: Claim) -> Result<Released, LockError> {
-        let caller = self.under_way.enter();
-        if caller.others() >= LARGE {
+        let caller = Arc::clone(&self.under_way);
+        if Arc::strong_count(&caller) > LARGE + 1 {
             let name = self.lock.name(claim.key());
             let freed = self.releases.ask(name, [token(&claim)]).await?;
             let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));

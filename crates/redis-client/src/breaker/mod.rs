@@ -58,13 +58,6 @@ pub(super) struct BreakerRules {
     pub(super) longest: Duration,
 }
 
-/// A change of the state by the end of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transition {
-    Closed,
-    Opened,
-}
-
 impl Breaker {
     pub(super) fn new(rules: BreakerRules, outages: Arc<Outages>) -> Self {
         let machine = Machine { rules, opened: 0, state: State::Closed { failures: 0 } };
@@ -136,7 +129,7 @@ impl Admission<'_> {
         self.ticket.is_probe = false;
         // A failure in the meantime is more recent than this success.
         let is_news = ticket.is_probe || !self.breaker.is_healthy.load(Ordering::Acquire);
-        if is_news && self.breaker.change(|machine| machine.answered(ticket)).is_some() {
+        if is_news && self.breaker.change(|machine| machine.answered(ticket)) {
             self.breaker.note_back();
         }
     }
@@ -146,10 +139,10 @@ impl Admission<'_> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         let opened = self.breaker.change(|machine| machine.failed(ticket, Instant::now()));
-        if opened.is_some() {
+        if opened {
             self.breaker.note_down(error);
         }
-        opened.is_some()
+        opened
     }
 }
 
@@ -200,18 +193,20 @@ impl Machine {
         Some(Ticket { opened: self.opened, is_probe })
     }
 
-    fn answered(&mut self, ticket: Ticket) -> Option<Transition> {
+    /// Returns whether that has closed it.
+    fn answered(&mut self, ticket: Ticket) -> bool {
         let was_open = matches!(self.state, State::Open { .. });
         if ticket.opened != self.opened || was_open && !ticket.is_probe {
-            return None;
+            return false;
         }
         self.state = State::Closed { failures: 0 };
-        was_open.then_some(Transition::Closed)
+        was_open
     }
 
-    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Transition> {
+    /// Returns whether that has opened it.
+    fn failed(&mut self, ticket: Ticket, now: Instant) -> bool {
         if ticket.opened != self.opened {
-            return None;
+            return false;
         }
         let BreakerRules { after, pause, .. } = self.rules;
         match &mut self.state {
@@ -219,18 +214,18 @@ impl Machine {
                 if ticket.is_probe {
                     *probe_at = now + pause;
                 }
-                None
+                false
             }
             // Another probe has closed the breaker before. This one is outdated.
-            State::Closed { .. } if ticket.is_probe => None,
+            State::Closed { .. } if ticket.is_probe => false,
             State::Closed { failures } => {
                 *failures += 1;
                 if *failures < after {
-                    return None;
+                    return false;
                 }
                 self.opened += 1;
                 self.state = State::Open { probe_at: now + pause };
-                Some(Transition::Opened)
+                true
             }
         }
     }

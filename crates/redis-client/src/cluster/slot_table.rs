@@ -1,7 +1,7 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
 use std::mem;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock};
 
 use tokio::time::Instant;
 
@@ -9,6 +9,7 @@ use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
 use crate::destination::Destination;
 use crate::events::ServerEvent;
+use crate::lock::{locked_to_read, locked_to_write};
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
 use crate::slot::{InSlot, NO_PLACE, SLOTS};
@@ -47,13 +48,18 @@ impl SlotTable {
         slot: u16,
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
-        let nodes = self.nodes();
-        then(nodes.places.get(usize::from(self.parts.owners.of(slot).node())).and_then(Option::as_ref))
+        let nodes = locked_to_read(&self.nodes);
+        then(
+            nodes
+                .places
+                .get(usize::from(self.parts.owners.of(slot).node()))
+                .and_then(Option::as_ref),
+        )
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.
     pub(crate) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
-        let nodes = self.nodes();
+        let nodes = locked_to_read(&self.nodes);
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
         for (slot, place) in (0..).zip(self.parts.owners.iter()) {
@@ -74,26 +80,26 @@ impl SlotTable {
 
     /// All nodes that are in use.
     pub(crate) fn in_use(&self) -> Vec<Arc<RedisNode>> {
-        self.nodes().places.iter().flatten().cloned().collect()
+        locked_to_read(&self.nodes).places.iter().flatten().cloned().collect()
     }
 
     /// The addresses of replicas.
     pub(super) fn replicas(&self) -> Vec<ServerAddress> {
-        self.nodes().replicas.clone()
+        locked_to_read(&self.nodes).replicas.clone()
     }
 
     /// The node at an address, which is made if it is not in use.
     pub(super) fn node(&self, address: &ServerAddress) -> Arc<RedisNode> {
-        if let Some(node) = self.nodes().at(address) {
+        if let Some(node) = locked_to_read(&self.nodes).at(address) {
             return node;
         }
-        self.nodes_mut().at_or_made(address, &self.parts)
+        locked_to_write(&self.nodes).at_or_made(address, &self.parts)
     }
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
         if self.parts.owners.of(slot).node() != owner.state.place {
-            let since = self.nodes().lost_at();
+            let since = locked_to_read(&self.nodes).lost_at();
             self.tell_losses(since, &|changed| changed == slot);
         }
         if self.parts.owners.set(slot, owner.state.place) {
@@ -104,7 +110,7 @@ impl SlotTable {
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
     /// out of use.
     pub(super) fn install(&self, ranges: &SlotRanges) {
-        let mut nodes = self.nodes_mut();
+        let mut nodes = locked_to_write(&self.nodes);
         let mut owners = vec![NO_PLACE; SLOTS];
         for (slots, address) in &ranges.ranges {
             let place = nodes.at_or_made(address, &self.parts).state.place;
@@ -131,14 +137,6 @@ impl SlotTable {
         let since = since.unwrap_or_else(Instant::now);
         let is_affected = &|digest: &Digest| is_changed(digest.slot());
         self.parts.tell(ServerEvent::MayHaveLost { since, is_affected });
-    }
-
-    fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {
-        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn nodes_mut(&self) -> RwLockWriteGuard<'_, NodeTable> {
-        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
