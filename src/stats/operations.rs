@@ -1,6 +1,6 @@
 //! The recorder of a store's operations.
 
-use std::time::Duration;
+use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::histogram::Histogram;
@@ -18,17 +18,15 @@ pub struct OperationCounters {
 }
 
 impl OperationCounters {
-    /// An operation has ended that took this long.
-    pub fn count<T>(
+    /// Counts an operation that has ended, and gives its result back.
+    pub fn ended<T>(
         &self,
         operation: StoreOperation,
-        took: Duration,
-        result: &Result<T, StoreError>,
-    ) {
-        self.times[operation as usize].note(took);
-        if let Err(error) = result {
-            self.errors.add(error.kind() as usize);
-        }
+        began: Instant,
+        result: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.times[operation as usize].note(began.elapsed());
+        result.inspect_err(|error| self.errors.add(error.kind() as usize))
     }
 
     /// How long operations took.

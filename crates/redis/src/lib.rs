@@ -33,6 +33,7 @@ mod options;
 mod outbox;
 mod record;
 mod reply;
+mod rules;
 mod scripts;
 mod stats;
 mod store;
@@ -44,6 +45,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
 pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
@@ -52,7 +55,7 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
-use self::outbox::ledger::ChangedDigest;
+use self::rules::StoreRules;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
@@ -60,7 +63,6 @@ use bellwether::store::{
     StoreFuture, Watch,
 };
 use bellwether::{Key, StoreError, Tags};
-use tokio::time::Instant;
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -126,26 +128,6 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct RedisStore(Arc<StoreParts>);
 
-impl RedisOptions {
-    /// Connects, and checks that the server answers and permits what the scripts need.
-    ///
-    /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not ready, if slots of the
-    /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
-    /// lacks a permission. The error names that.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let store = self.connect_lazily();
-        let StoreParts { client, near, .. } = &*store.0;
-        client.connecting(check::prepare(client, near.is_some())).await?;
-        Ok(store)
-    }
-
-    /// A store that connects at its first use, for services that start before their Redis.
-    pub fn connect_lazily(self) -> RedisStore {
-        RedisStore(Arc::new(StoreParts::new(self)))
-    }
-}
-
 impl RedisStore {
     /// Connects to an address, with a namespace and the defaults for everything else. See
     /// [`RedisOptions::new`] for both, and [`RedisOptions::connect`] for other options.
@@ -153,7 +135,20 @@ impl RedisStore {
     /// # Errors
     /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
     pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
-        RedisOptions::new(url, namespace)?.connect().await
+        let client = RedisClientOptions::new(url, namespace)?;
+        Self::lazy(client, StoreRules::default()).checked().await
+    }
+
+    /// One that connects at its first use.
+    fn lazy(client: RedisClientOptions, rules: StoreRules) -> Self {
+        Self(Arc::new(StoreParts::new(client, rules)))
+    }
+
+    /// Connects now, and checks what the server permits.
+    async fn checked(self) -> Result<Self, StoreError> {
+        let StoreParts { client, near, .. } = &*self.0;
+        client.connecting(check::prepare(client, near.is_some())).await?;
+        Ok(self)
     }
 
     /// Its state, and what it has done since it was made.
@@ -173,24 +168,6 @@ impl RedisStore {
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
     }
-
-    /// Runs an operation, and counts it.
-    fn run<T, F>(
-        &self,
-        operation: StoreOperation,
-        recipe: impl FnOnce(Arc<StoreParts>) -> F + Send + 'static,
-    ) -> StoreFuture<T>
-    where
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let result = recipe(Arc::clone(&store)).await;
-            store.operations.count(operation, began.elapsed(), &result);
-            result
-        })
-    }
 }
 
 impl Store for RedisStore {
@@ -204,45 +181,65 @@ impl Store for RedisStore {
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        self.run(StoreOperation::Lookup, move |store| store.lookup(key, tags))
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let found = store.lookup(&key, &tags).await;
+            store.operations.ended(StoreOperation::Lookup, began, found)
+        })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
-        self.run(StoreOperation::Acquire, move |store| store.acquire(claim, term, accept))
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let acquired = store.acquire(&claim, term, accept).await;
+            store.operations.ended(StoreOperation::Acquire, began, acquired)
+        })
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        let store = Arc::clone(&self.0);
         let (claim, fence) = (lease.claim().clone(), lease.fence());
-        self.run(StoreOperation::Renew, move |store| store.renew(claim, fence, term))
+        Box::pin(async move {
+            let began = Instant::now();
+            let renewed = store.renew(&claim, fence, term).await;
+            store.operations.ended(StoreOperation::Renew, began, renewed)
+        })
     }
 
     fn settle(&self, end: End) -> StoreFuture<Settled> {
-        match end {
-            End::Commit(lease, draft) => {
-                self.run(StoreOperation::Commit, move |store| store.commit(lease, draft))
-            }
-            End::Fail(lease, failure) => {
-                self.run(StoreOperation::Fail, move |store| store.fail(lease, failure))
-            }
-            End::Abandon(claim) => self.run(StoreOperation::Abandon, move |store| async move {
-                store.outbox.release(&claim).await.map(|()| Settled::Done)
-            }),
-        }
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let done = |()| Settled::Done;
+            let (operation, settled) = match end {
+                End::Commit(lease, draft) => {
+                    (StoreOperation::Commit, store.commit(lease, draft).await)
+                }
+                End::Fail(lease, failure) => {
+                    (StoreOperation::Fail, store.fail(lease, failure).await.map(done))
+                }
+                End::Abandon(claim) => {
+                    (StoreOperation::Abandon, store.outbox.release(&claim).await.map(done))
+                }
+            };
+            store.operations.ended(operation, began, settled)
+        })
     }
 
     fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        let operation = match (&target, change) {
-            (ChangeTarget::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-            (ChangeTarget::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-            (ChangeTarget::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-            (ChangeTarget::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
-        };
-        self.run(operation, move |store| async move {
-            let (target, key) = match &target {
-                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
-                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let operation = match (&target, change) {
+                (ChangeTarget::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+                (ChangeTarget::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+                (ChangeTarget::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+                (ChangeTarget::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
             };
-            store.outbox.change(target, change, key).await
+            let changed = store.outbox.change(&target, change).await;
+            store.operations.ended(operation, began, changed)
         })
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::ConfigError;
+use super::RedisStore;
+use super::rules::StoreRules;
 use bellwether::adapter::within;
+use bellwether::{ConfigError, StoreError};
 #[cfg(feature = "tls")]
 use bellwether_redis_client::RedisTls;
 use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
@@ -28,32 +30,14 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 /// The options of the client are those of [`RedisClientOptions`], with the same names.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    pub(super) client: RedisClientOptions,
-    pub(super) name: Option<Arc<str>>,
-    pub(super) near: Option<usize>,
-    pub(super) near_ttl: Duration,
-    pub(super) keeping: KeepingRules,
-}
-
-/// Which invalidations a store repeats.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct KeepingRules {
-    /// How many are kept at most.
-    pub(super) most: usize,
-    /// From how long before a loss acknowledged ones are repeated.
-    pub(super) window: Duration,
+    client: RedisClientOptions,
+    rules: StoreRules,
 }
 
 /// Those of a store without a near tier.
 impl From<RedisClientOptions> for RedisOptions {
     fn from(client: RedisClientOptions) -> Self {
-        Self {
-            client,
-            name: None,
-            near: None,
-            near_ttl: Duration::from_secs(30),
-            keeping: KeepingRules { most: 10_000, window: Duration::from_secs(10) },
-        }
+        Self { client, rules: StoreRules::default() }
     }
 }
 
@@ -148,7 +132,7 @@ impl RedisOptions {
     /// Default: its namespace.
     #[must_use]
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: Some(name.into()), ..self }
+        Self { rules: StoreRules { name: Some(name.into()), ..self.rules }, ..self }
     }
 
     /// Keeps copies of the entries that this process reads (client-side caching), in at most this
@@ -185,9 +169,9 @@ impl RedisOptions {
     ///
     /// # Errors
     /// If it is not from 64 KiB to 1 TiB.
-    pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
-        let bytes = within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?;
-        Ok(Self { near: Some(bytes), ..self })
+    pub fn near(mut self, bytes: usize) -> Result<Self, ConfigError> {
+        self.rules.near = Some(within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?);
+        Ok(self)
     }
 
     /// Sets for how long a copy in the [`near`](Self::near) tier is served before the next lookup,
@@ -199,14 +183,14 @@ impl RedisOptions {
     /// # Errors
     /// If it is not from 1 ms to one hour, or if there is no near tier yet: then it would have no
     /// effect.
-    pub fn near_ttl(self, ttl: Duration) -> Result<Self, ConfigError> {
+    pub fn near_ttl(mut self, ttl: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let setting = "ttl of the near tier";
-        let near_ttl = within(setting, ttl, least, most)?;
-        if self.near.is_none() {
+        self.rules.near_ttl = within(setting, ttl, least, most)?;
+        if self.rules.near.is_none() {
             return Err(ConfigError::NoEffect { setting, reason: "set `near` first" });
         }
-        Ok(Self { near_ttl, ..self })
+        Ok(self)
     }
 
     /// Sets how many failed invalidations are kept in this process and repeated until they succeed:
@@ -228,7 +212,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is more than 1,000,000.
     pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
+        self.rules.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
         Ok(self)
     }
 
@@ -253,8 +237,23 @@ impl RedisOptions {
     pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
-        self.keeping.window = within(setting, window, Duration::ZERO, longest)?;
+        self.rules.keeping.window = within(setting, window, Duration::ZERO, longest)?;
         Ok(self)
+    }
+
+    /// Connects, and checks that the server answers and permits what the scripts need.
+    ///
+    /// # Errors
+    /// If the server or a node of the cluster cannot be reached or is not ready, if slots of the
+    /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
+    /// lacks a permission. The error names that.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        self.connect_lazily().checked().await
+    }
+
+    /// A store that connects at its first use, for services that start before their Redis.
+    pub fn connect_lazily(self) -> RedisStore {
+        RedisStore::lazy(self.client, self.rules)
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with

@@ -26,13 +26,26 @@ pub(super) enum SeenLife {
     Remaining(Duration),
 }
 
+/// What a lookup reads in addition to what is under the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LifeReading {
+    /// Nothing, unless an earlier lookup has found an entry that needs the time.
+    AsNeeded,
+    /// The server's time, by a `TIME` in the same round trip. An entry says itself until when it
+    /// lives.
+    Time,
+    /// What the server has left of the life of an entry, by `lookup.lua`. That costs it more. It is for
+    /// entries that were made stale early, because only the expiry of their name says when they end.
+    Remaining,
+}
+
 /// The reply of `acquire.lua`.
 #[derive(Debug, PartialEq)]
 pub(super) struct AcquireReply {
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
     /// The entry that was found, or is stale, with what is left of its life.
-    pub(super) entry: Option<(Vec<u8>, Duration)>,
+    pub(super) entry: Option<Seen>,
     pub(super) outcome: Acquired,
 }
 
@@ -86,33 +99,38 @@ fn bytes(value: Value) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// The reply to an `MGET`, and the server's time as far as it is known. A value that is no string
-/// counts as none.
-pub(super) fn seen(reply: Value, now: Option<ServerTime>) -> Option<Vec<Option<Seen>>> {
-    seen_with(reply, SeenLife::Estimated(now))
+/// The reply to a lookup: the server's time in us, if that was read, and the entries. A value that is no
+/// string counts as none.
+pub(super) fn seen(
+    reply: Value,
+    reading: LifeReading,
+    estimate: impl FnOnce() -> Option<ServerTime>,
+) -> Option<(Option<u64>, Vec<Option<Seen>>)> {
+    let (reply, now) = match reading {
+        LifeReading::AsNeeded => (reply, None),
+        LifeReading::Time => {
+            let [reply, time] = ReplyFields::exactly(reply)?;
+            (reply, Some(time_of(time)?))
+        }
+        LifeReading::Remaining => {
+            let (now, seen) = with_time(reply, |fields| {
+                let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
+                Some(sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) }))
+            })?;
+            return Some((Some(now), seen));
+        }
+    };
+    let life = now.map_or_else(|| SeenLife::Estimated(estimate()), SeenLife::ReadAt);
+    let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, life }));
+    Some((now, ReplyFields::of(reply)?.0.map(see).collect::<Option<_>>()?))
 }
 
-/// The replies to an `MGET` and to a `TIME` after it: the server's time in us, and the entries.
-pub(super) fn seen_with_time(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    let [seen, time] = ReplyFields::exactly(reply)?;
-    let time: [Value; 2] = ReplyFields::exactly(time)?;
+/// The reply to a `TIME`, in us.
+fn time_of(reply: Value) -> Option<u64> {
+    let time: [Value; 2] = ReplyFields::exactly(reply)?;
     let digits = |value| str::from_utf8(&bytes(value)??).ok()?.parse::<u64>().ok();
     let [seconds, micros] = time.map(digits);
-    let now = seconds?.checked_mul(1_000_000)?.checked_add(micros?)?;
-    Some((now, seen_with(seen, SeenLife::ReadAt(now))?))
-}
-
-fn seen_with(reply: Value, life: SeenLife) -> Option<Vec<Option<Seen>>> {
-    let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, life }));
-    ReplyFields::of(reply)?.0.map(see).collect()
-}
-
-/// The reply of `lookup.lua`: the server's time in us, and the entries.
-pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
-    with_time(reply, |fields| {
-        let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
-        Some(sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) }))
-    })
+    seconds?.checked_mul(1_000_000)?.checked_add(micros?)
 }
 
 /// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
@@ -142,9 +160,10 @@ impl AcquireReply {
         if kind == 5 {
             return Some(Self { now, entry: None, outcome: Acquired::Late });
         }
-        let (sealed, life) = (fields.bytes()?, Duration::from_micros(fields.left()?));
+        let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
+        let entry = sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) });
         let outcome = match kind {
-            1 if sealed.is_some() => Acquired::Found,
+            1 if entry.is_some() => Acquired::Found,
             2 => Acquired::Busy {
                 remaining: Duration::from_millis(fields.left()?),
                 fence: fields.whole()?,
@@ -167,7 +186,7 @@ impl AcquireReply {
             },
             _ => return None,
         };
-        Some(Self { now, entry: sealed.map(|sealed| (sealed, life)), outcome })
+        Some(Self { now, entry, outcome })
     }
 }
 
@@ -179,13 +198,17 @@ mod tests {
         Value::Bytes(text.as_bytes().to_vec())
     }
 
+    fn timed(reply: Value) -> Option<(Option<u64>, Vec<Option<Seen>>)> {
+        seen(reply, LifeReading::Time, || None)
+    }
+
     #[test]
     fn entries_are_read_with_the_time_that_follows_them() {
         let entries = Value::Array(vec![bytes("entry"), Value::Nil]);
         let time = Value::Array(vec![bytes("17"), bytes("5")]);
-        let (now, seen) = seen_with_time(Value::Array(vec![entries, time])).unwrap();
-        let entry = Seen { sealed: b"entry".to_vec(), life: SeenLife::ReadAt(now) };
-        assert_eq!((now, seen), (17_000_005, vec![Some(entry), None]));
+        let (now, seen) = timed(Value::Array(vec![entries, time])).unwrap();
+        let entry = Seen { sealed: b"entry".to_vec(), life: SeenLife::ReadAt(17_000_005) };
+        assert_eq!((now, seen), (Some(17_000_005), vec![Some(entry), None]));
     }
 
     #[test]
@@ -201,9 +224,9 @@ mod tests {
             array(&[bytes("17"), bytes("5"), bytes("5")]),
         ];
         for time in times {
-            assert_eq!(seen_with_time(array(&[array(&[]), time.clone()])), None, "{time:?}");
+            assert_eq!(timed(array(&[array(&[]), time.clone()])), None, "{time:?}");
         }
-        assert_eq!(seen_with_time(array(&[array(&[])])), None);
+        assert_eq!(timed(array(&[array(&[])])), None);
     }
 
     #[test]

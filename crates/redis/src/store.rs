@@ -10,23 +10,25 @@ use super::envelope;
 use super::heartbeat::Heartbeat;
 use super::lookups::Lookups;
 use super::near::{self, Near, ReadStart, Version};
-use super::options::RedisOptions;
 use super::outbox::Outbox;
-use super::outbox::ledger::{ChangedDigest, Ledger};
+use super::outbox::ledger::{ChangedDigest, Ledger, OutboxItem};
 use super::record;
-use super::reply::{AcquireReply, Acquired};
+use super::reply::{AcquireReply, Acquired, LifeReading, Seen};
+use super::rules::StoreRules;
 use super::scripts::{self, SCRIPTS, StoreScript, any, is_done, number};
 use super::stats::{RedisStats, RedisWakeUps};
 use super::tags::{ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::OperationCounters;
 use bellwether::store::{
-    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
-    Settled, TagEpoch, Watchers,
+    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
+    TagEpoch, Watchers,
 };
 use bellwether::trace::TraceParent;
 use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
-use bellwether_redis_client::{ClientSetup, RedisClient, RedisRequest, SlotOwners, Tracking};
+use bellwether_redis_client::{
+    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
+};
 
 /// The parts of a store, which the clones of its handle share.
 ///
@@ -45,18 +47,17 @@ pub(super) struct StoreParts {
 }
 
 impl StoreParts {
-    pub(super) fn new(options: RedisOptions) -> Self {
-        let timeout = options.client.request_timeout();
+    pub(super) fn new(options: RedisClientOptions, rules: StoreRules) -> Self {
+        let timeout = options.request_timeout();
         let owners = Arc::new(SlotOwners::new(options.is_cluster()));
-        let near = options.near.map(|bytes| {
+        let near = rules.near.map(|bytes| {
             let silence = near::silence(timeout);
-            Arc::new(Near::new(bytes, options.near_ttl, silence, Arc::clone(&owners)))
+            Arc::new(Near::new(bytes, rules.near_ttl, silence, Arc::clone(&owners)))
         });
         let watchers = Watchers::default();
-        let name = options.name.unwrap_or_else(|| options.client.namespace().into());
+        let name = rules.name.unwrap_or_else(|| options.namespace().into());
         let copies = near.clone();
-        let ledger =
-            Arc::new(Ledger::new(options.keeping, timeout, name, copies, watchers.clone()));
+        let ledger = Arc::new(Ledger::new(rules.keeping, timeout, name, copies, watchers.clone()));
         let setup = ClientSetup {
             scripts: Arc::clone(&SCRIPTS),
             watchers,
@@ -66,7 +67,7 @@ impl StoreParts {
             reads_clock: true,
             owners: Some(owners),
         };
-        let client = RedisClient::new(options.client, setup);
+        let client = RedisClient::new(options, setup);
         let lookups = Arc::new(Lookups::new(client.clone(), near.is_some()));
         let outbox = Outbox::new(client.clone(), ledger);
         let tags = TagReader {
@@ -101,31 +102,34 @@ impl StoreParts {
     }
 
     /// Reads an entry and the tags of the request as one command. Tags that only the entry has are
-    /// read after it.
-    pub(super) async fn lookup(
-        self: Arc<Self>,
-        key: Key,
-        tags: Tags,
-    ) -> Result<Option<Entry>, StoreError> {
-        let ledger = &self.outbox.ledger;
+    /// read after it. An entry whose life is not known yet is read again.
+    pub(super) async fn lookup(&self, key: &Key, tags: &Tags) -> Result<Option<Entry>, StoreError> {
+        let (ledger, digest) = (&self.outbox.ledger, key.digest());
+        let mut reading = LifeReading::AsNeeded;
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
-            self.outbox.settle(Some(&key), tags.iter()).await?;
-            let digest = key.digest();
+            self.outbox.repeat_kept(Some(&digest), tags.iter()).await?;
             let start = self.start_read(&digest);
-            let mut known = self.tags.begin(&tags);
-            let mut found = None;
-            if let Some((entry, states)) = self.lookups.find(&key, &tags).await? {
-                known.note(states);
-                found = self.tags.judge(entry, &tags, &mut known, &digest).await?;
-            }
+            let mut known = self.tags.begin(tags);
+            let (seen, states) = self.lookups.read(Some(&digest), tags, reading).await?;
+            let found = match seen.map(|seen| self.lookups.open(seen, key, &digest)) {
+                Some(Ok(Some(entry))) => {
+                    known.note(states);
+                    self.tags.judge(entry, tags, &mut known, &digest).await?
+                }
+                Some(Err(again)) => {
+                    reading = again;
+                    continue;
+                }
+                _ => None,
+            };
             if ledger.reassertions() == reassertions {
                 let versions = found.as_ref().and_then(|entry| known.versions(entry));
-                self.keep(start, versions, &key, found.as_ref());
+                self.keep(start, versions, key, found.as_ref());
                 return Ok(found);
             }
         }
-        Ok(None)
+        Err(unanswered(REPLACED, LOOKING_UP, key))
     }
 
     /// Takes the lease. An entry that is unreadable or, because of its tags, not fresh counts as none and
@@ -134,33 +138,38 @@ impl StoreParts {
     /// If the server refuses a request as late, but the refusal arrives in time, the server's clock
     /// was set. The reply corrects the estimate, and the request is sent again.
     pub(super) async fn acquire(
-        self: Arc<Self>,
-        claim: Claim,
+        &self,
+        claim: &Claim,
         term: Duration,
         mut accept: Accept,
     ) -> Result<Acquire, StoreError> {
-        let ledger = &self.outbox.ledger;
-        ledger.takes(&claim, term);
-        let (key, digest) = (claim.key(), claim.key().digest());
-        let mut granted = None;
+        let (ledger, key, digest) = (&self.outbox.ledger, claim.key(), claim.key().digest());
+        ledger.takes(claim, term);
+        let mut unsettled = self.outbox.unsettled(None);
         let mut missing = REPLACED;
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
-            self.outbox.settle(Some(key), claim.tags().iter()).await?;
+            self.outbox.repeat_kept(Some(&digest), claim.tags().iter()).await?;
             let mut tags = self.tags.touch(claim.tags(), Duration::ZERO).await?;
             let start = self.start_read(&digest);
-            let AcquireReply { now, entry, outcome } = self.take(&claim, term, accept).await?;
-            let fence = entry.as_ref().map(|(sealed, _)| envelope::fence(sealed));
-            let found = self.judge(entry, &claim, &mut tags, outcome == Acquired::Found).await?;
-            let acquired = answer(outcome, found, &claim, (term, now), tags.epochs());
+            let asked_at = Instant::now();
+            let request = self.acquire_request(claim, &digest, term, accept);
+            let is_first = unsettled.item.replace(OutboxItem::Release(claim)).is_none();
+            let replied = self.client.run(&request, AcquireReply::read).await;
+            if is_first && !replied.as_ref().err().is_none_or(may_have_run) {
+                unsettled.item = None;
+            }
+            let AcquireReply { now, entry, outcome } = replied?;
+            self.client.with_clock(&digest, |clock| clock.note(asked_at, now));
+            let fence = entry.as_ref().map(|seen| envelope::fence(&seen.sealed));
+            let found = self.judge(entry, claim, &mut tags, outcome == Acquired::Found).await?;
+            // If the next try fails, the lease of this one has no holder.
             if ledger.reassertions() != reassertions {
-                // If the next try fails, the lease of this one has no holder.
-                granted.get_or_insert_with(|| self.outbox.taking(&claim));
                 continue;
             }
-            match acquired {
+            unsettled.item = None;
+            match answer(outcome, found, claim, (term, now), tags.epochs()) {
                 Ok(acquired) => {
-                    granted.map(|unsettled| unsettled.settle(Ok(())));
                     // The tags of an entry were not read with it.
                     if let Acquire::Found(entry) = &acquired
                         && entry.epochs().is_empty()
@@ -175,21 +184,19 @@ impl StoreParts {
                 }
             }
         }
-        let (kind, what) = missing;
-        Err(StoreError::new(kind, format!("redis, {TAKING} of `{key}`: {what}")))
+        Err(unanswered(missing, TAKING, key))
     }
 
-    async fn take(
+    fn acquire_request<'a>(
         &self,
-        claim: &Claim,
+        claim: &'a Claim,
+        digest: &Digest,
         term: Duration,
         accept: Accept,
-    ) -> Result<AcquireReply, StoreError> {
-        let digest = claim.key().digest();
-        let asked_at = Instant::now();
+    ) -> RedisRequest<'a> {
         let trace = claim.trace().map_or("", TraceParent::as_str);
         // The server's time at which a caller that starts now has stopped waiting.
-        let now = self.client.with_clock(&digest, |clock| clock.now());
+        let now = self.client.with_clock(digest, ServerClock::now);
         let timeout = micros(self.client.options().request_timeout());
         let args = [
             [claim.token().as_bytes(), trace.as_bytes()].concat(),
@@ -200,32 +207,24 @@ impl StoreParts {
                 Accept::Other { than } => than.to_be_bytes().to_vec(),
             },
             now.map(|now| number(now.latest + timeout)).unwrap_or_default(),
-            self.outbox.ledger.tokens(&digest),
+            self.outbox.ledger.tokens(digest),
             self.client.mark(),
         ];
-        let names = scripts::names(&self.client, &digest);
-        let request = RedisRequest::script(StoreScript::Acquire.get(), names, args, TAKING);
-        let unsettled = self.outbox.taking(claim);
-        let replied = self.client.run(&request.of(claim.key()), AcquireReply::read).await;
-        let reply = unsettled.settle(replied)?;
-        self.client.with_clock(&digest, |clock| clock.note(asked_at, reply.now));
-        Ok(reply)
+        let names = scripts::names(&self.client, digest);
+        RedisRequest::script(StoreScript::Acquire.get(), names, args, TAKING).of(claim.key())
     }
 
     /// What the tags have made of an entry in the reply to a claim. They were touched before.
     async fn judge(
         &self,
-        entry: Option<(Vec<u8>, Duration)>,
+        entry: Option<Seen>,
         claim: &Claim,
         tags: &mut ReadTags,
         is_answer: bool,
     ) -> Result<Option<Entry>, StoreError> {
         let digest = claim.key().digest();
-        let opened = entry.and_then(|(sealed, remaining)| {
-            Some((self.lookups.open(sealed, claim.key(), &digest)?, remaining))
-        });
-        let Some((opened, remaining)) = opened else { return Ok(None) };
-        let entry = opened.entry(Remaining::Known(remaining));
+        let opened = entry.map(|seen| self.lookups.open(seen, claim.key(), &digest));
+        let Some(Ok(Some(entry))) = opened else { return Ok(None) };
         match self.tags.judge(entry, claim.tags(), tags, &digest).await {
             Err(error) if !is_answer => {
                 // An entry whose tags cannot be read may have been invalidated.
@@ -237,8 +236,8 @@ impl StoreParts {
     }
 
     pub(super) async fn renew(
-        self: Arc<Self>,
-        claim: Claim,
+        &self,
+        claim: &Claim,
         fence: u64,
         term: Duration,
     ) -> Result<Renew, StoreError> {
@@ -253,33 +252,25 @@ impl StoreParts {
 
     /// Stores an entry. Kept invalidations supersede it, unless its lease was granted after them. One that
     /// is an expiry is re-asserted as that.
-    pub(super) async fn commit(
-        self: Arc<Self>,
-        lease: Lease,
-        draft: Draft,
-    ) -> Result<Settled, StoreError> {
-        let unsettled = self.outbox.releasing(lease.claim());
-        unsettled.settle(self.put(&lease, &draft).await)
-    }
-
-    async fn put(&self, lease: &Lease, draft: &Draft) -> Result<Settled, StoreError> {
-        let (key, digest) = (lease.key(), lease.key().digest());
-        let ledger = &self.outbox.ledger;
+    pub(super) async fn commit(&self, lease: Lease, draft: Draft) -> Result<Settled, StoreError> {
+        let mut unsettled = self.outbox.unsettled(Some(lease.claim()));
+        let (ledger, key, digest) = (&self.outbox.ledger, lease.key(), lease.key().digest());
         let reassertions = ledger.reassertions();
         let tags = lease.claim().tags().iter().chain(draft.tags().iter());
-        self.outbox.settle(Some(key), tags).await?;
+        self.outbox.repeat_kept(Some(&digest), tags).await?;
         let epochs = match lease.fence() < ledger.floor() {
             true => None,
-            false => self.tags.epochs_of(lease, draft).await?,
+            false => self.tags.epochs_of(&lease, &draft).await?,
         };
         let Some(epochs) = epochs else {
+            unsettled.item = None;
             // The lease blocks the key for nothing.
             return self.outbox.release(lease.claim()).await.map(|()| Settled::Superseded);
         };
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let args = [
             lease.token().as_bytes().to_vec(),
-            envelope::seal(draft, &digest, lease.fence(), stored_at, &epochs),
+            envelope::seal(&draft, &digest, lease.fence(), stored_at, &epochs),
             number(millis(draft.lifetimes().life())),
             number(lease.fence()),
             number(lease.granted_at()),
@@ -291,6 +282,7 @@ impl StoreParts {
         // The push message about it may still be under way.
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
+        unsettled.item = None;
         if draft.is_expiry() && is_stored {
             ledger.executed(ChangedDigest::Key(digest), Change::EXPIRE, None);
         }
@@ -301,12 +293,8 @@ impl StoreParts {
         }
     }
 
-    pub(super) async fn fail(
-        self: Arc<Self>,
-        lease: Lease,
-        failure: Failure,
-    ) -> Result<Settled, StoreError> {
-        let unsettled = self.outbox.releasing(lease.claim());
+    pub(super) async fn fail(&self, lease: Lease, failure: Failure) -> Result<(), StoreError> {
+        let mut unsettled = self.outbox.unsettled(Some(lease.claim()));
         let digest = lease.key().digest();
         let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
         let args = [
@@ -317,8 +305,9 @@ impl StoreParts {
         ];
         let request =
             RedisRequest::script(StoreScript::Fail.get(), names, args, "remembering a failure");
-        unsettled
-            .settle(self.client.run(&request.of(lease.key()), any).await.map(|()| Settled::Done))
+        self.client.run(&request.of(lease.key()), any).await?;
+        unsettled.item = None;
+        Ok(())
     }
 
     /// Notes the version of a key for the near tier. Call it before a request is sent.
@@ -375,15 +364,27 @@ fn answer(
     })
 }
 
-/// Why a claim has no answer yet.
+/// Whether a request with this error may have been executed. One that was lost with its connection may
+/// have been; when it was sent again, the server may not have been ready.
+fn may_have_run(error: &StoreError) -> bool {
+    use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
+    matches!(error.kind(), TimedOut | Unreachable | Malformed | NotReady)
+}
+
+fn unanswered((kind, why): NoAnswer, doing: &str, key: &Key) -> StoreError {
+    StoreError::new(kind, format!("redis, {doing} of `{key}`: {why}"))
+}
+
+/// Why a request has no answer yet.
 type NoAnswer = (StoreErrorKind, &'static str);
 
 const REPLACED: NoAnswer = (StoreErrorKind::NotReady, "the server was replaced again and again");
 const LATE: NoAnswer = (StoreErrorKind::TimedOut, "no answer within the timeout");
 const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sense");
 
+const LOOKING_UP: &str = "reading the entry";
 const TAKING: &str = "taking the lease";
 
-/// How often a request is sent while servers are replaced, while their clocks are being set, or while an
-/// entry is in its way.
+/// How often a request is sent while servers are replaced, while their clocks are being set, while an
+/// entry is in its way, or until the life of one is known.
 const TRIES: u32 = 4;

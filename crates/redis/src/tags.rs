@@ -10,21 +10,23 @@
 //! - A commit gives its value to callers that had joined before it began. It reads the epochs after
 //!   that, so it notices an invalidation that returned before one of them joined.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use super::lookups::{LifeReading, LookupTarget, Lookups};
+use super::lookups::Lookups;
 use super::near::{Near, Version};
 use super::outbox::Outbox;
-use super::reply;
+use super::reply::{self, LifeReading};
 use super::scripts::{LONGEST_MS, StoreScript, number, random_bytes};
 use super::tag_value;
 use bellwether::adapter::millis;
 use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
 use bellwether::{Digest, StoreError, Tags};
-use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock, SlotGroup};
+use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock};
 
 /// Reads tags, and judges entries by them.
 #[derive(Debug)]
@@ -65,41 +67,33 @@ impl TagReader {
     /// Reads the epochs of tags, and makes those that are absent. The server keeps them at least
     /// for `life`.
     pub(super) async fn touch(&self, tags: &Tags, life: Duration) -> Result<ReadTags, StoreError> {
-        let mut touched = Vec::with_capacity(tags.len());
         if tags.is_empty() {
-            return Ok(ReadTags(touched));
+            return Ok(ReadTags::default());
         }
         let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
-        let groups = self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot());
-        let request = |SlotGroup { slot, items: tags }: &SlotGroup<&Digest>| {
+        let groups = self.client.split(tags.iter().copied().collect(), Digest::slot);
+        let touch = async |tags: Vec<Digest>| {
             let names: Vec<_> =
                 tags.iter().map(|tag| self.client.unwatched_name("tag", tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
-            RedisRequest::script(StoreScript::TouchTags.get(), names, args, TOUCHING).in_slot(*slot)
+            let request = RedisRequest::script(StoreScript::TouchTags.get(), names, args, TOUCHING);
+            let asked_at = Instant::now();
+            let read =
+                |reply| reply::touched(reply).filter(|(_, values)| values.len() == tags.len());
+            let (now, values) = self.client.run(&request, read).await?;
+            self.client.with_clock(&tags[0], |clock| clock.note(asked_at, now));
+            let touched = iter::zip(tags, values);
+            Ok::<_, StoreError>(touched.map(|(tag, (state, is_new))| ReadTag {
+                digest: tag,
+                state: Some(state),
+                version: None,
+                is_new,
+            }))
         };
-        let requests: Vec<_> = groups.iter().map(request).collect();
-        let asked_at = Instant::now();
-        let all = |group: usize, values: &Vec<_>| values.len() == groups[group].items.len();
-        let read =
-            |group: usize, reply| reply::touched(reply).filter(|(_, values)| all(group, values));
-        let mut failed = None;
-        let done = |group: usize, values: Result<(u64, Vec<_>), _>| match values {
-            Ok((now, values)) => {
-                let tags = &groups[group].items;
-                self.client.with_clock(tags[0], |clock| clock.note(asked_at, now));
-                touched.extend(tags.iter().zip(values).map(|(tag, (state, is_new))| ReadTag {
-                    digest: **tag,
-                    state: Some(state),
-                    version: None,
-                    is_new,
-                }));
-            }
-            Err(error) => failed = Some(error),
-        };
-        self.client.run_all(&requests, read, done).await;
-        // The groups are answered in any order.
+        let touched = try_join_all(groups.into_iter().map(|group| touch(group.items))).await?;
+        let mut touched: Vec<_> = touched.into_iter().flatten().collect();
         touched.sort_by_key(|tag| tag.digest);
-        failed.map_or(Ok(ReadTags(touched)), Err)
+        Ok(ReadTags(touched))
     }
 
     /// The tags of a draft with the epochs under which it was loaded. None if one of them has
@@ -164,10 +158,9 @@ impl TagReader {
         let missing = epochs.iter().filter(|epoch| known.of(epoch).is_none());
         let missing = Tags::of_entry(missing.map(|epoch| *epoch.tag()));
         if !missing.is_empty() {
-            self.outbox.settle(None, missing.iter()).await?;
+            self.outbox.repeat_kept(None, missing.iter()).await?;
             let mut others = self.begin(&missing);
-            let target = LookupTarget { key: None, tags: missing };
-            others.note(self.lookups.read(&target, LifeReading::AsNeeded).await?.tags);
+            others.note(self.lookups.read(None, &missing, LifeReading::AsNeeded).await?.1);
             known.0.append(&mut others.0);
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();

@@ -50,19 +50,19 @@ use tokio::time::Instant;
 
 use crate::envelope;
 use crate::near::Near;
-use crate::options::KeepingRules;
+use crate::rules::KeepingRules;
 use crate::stats::ReplayStats;
 use crate::task::OnDemandTask;
+use bellwether::Digest;
 use bellwether::adapter::{millis, warn_throttled};
 use bellwether::store::{Change, Claim, Entry, Remaining, Watchers};
-use bellwether::{Digest, StoreError};
 use bellwether_redis_client::{MessageReader, ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
-#[derive(Clone, Debug)]
-pub(crate) enum OutboxItem {
+#[derive(Debug)]
+pub(crate) enum OutboxItem<'a> {
     /// The release of a lease that this claim may hold.
-    Release(Claim),
+    Release(&'a Claim),
     /// An invalidation.
     Change(ChangedDigest, Change),
 }
@@ -233,26 +233,19 @@ impl Ledger {
         true
     }
 
-    /// Files what may have to be sent, and starts the task that sends it. Says in the error of its
-    /// command, if there is one, what became of an invalidation.
-    pub(super) fn file(&self, item: OutboxItem, error: Option<StoreError>) -> Option<StoreError> {
+    /// Files what may have to be sent, and starts the task that sends it. Says what became of an
+    /// invalidation.
+    pub(super) fn file(&self, item: OutboxItem<'_>) -> Keeping {
         let now = Instant::now();
         let keeping = match item {
             OutboxItem::Release(claim) => {
-                self.keep_claim(claim, now);
+                self.keep_claim(claim.clone(), now);
                 Keeping::Off
             }
             OutboxItem::Change(target, change) => self.keep_change(target, change, now),
         };
         self.task.start();
-        error.map(|error| match keeping {
-            Keeping::Kept => error.kept(),
-            Keeping::Dropped => {
-                let message = format!("{error}; too many invalidations are to be repeated already");
-                StoreError::new(error.kind(), message).with_source(error)
-            }
-            Keeping::Off => error,
-        })
+        keeping
     }
 
     fn keep_claim(&self, claim: Claim, now: Instant) {

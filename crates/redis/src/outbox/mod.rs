@@ -8,15 +8,16 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
-use self::ledger::{ChangedDigest, KeptChange, Ledger, OutboxItem, merged};
-use crate::scripts::{self, LONGEST_MS, StoreScript, any, number};
+use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merged};
+use crate::scripts::{self, LONGEST_MS, StoreScript, any, is_done, number};
 use bellwether::adapter::millis;
-use bellwether::store::{Change, Claim};
-use bellwether::{Digest, Key, StoreError, StoreErrorKind};
+use bellwether::store::{Change, ChangeTarget, Claim};
+use bellwether::{Digest, StoreError, StoreErrorKind};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
 
 /// Sends what is in the ledger.
@@ -27,30 +28,15 @@ pub(crate) struct Outbox {
 }
 
 /// A command that is under way. What its server may not have executed is filed when this is dropped,
-/// unless it was settled before.
+/// unless it was taken out before.
 pub(crate) struct Unsettled<'a> {
     ledger: &'a Ledger,
-    item: Option<OutboxItem>,
-    /// Whether an error leaves open that there is something to do.
-    is_open: fn(StoreErrorKind) -> bool,
-}
-
-impl Unsettled<'_> {
-    /// Files the item, if that is open after this outcome. Returns the outcome.
-    pub(crate) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-        let item = self.item.take();
-        outcome.map_err(|error| match item {
-            Some(item) if (self.is_open)(error.kind()) => {
-                self.ledger.file(item, Some(error.clone())).unwrap_or(error)
-            }
-            _ => error,
-        })
-    }
+    pub(crate) item: Option<OutboxItem<'a>>,
 }
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
-        self.item.take().and_then(|item| self.ledger.file(item, None));
+        self.item.take().map(|item| self.ledger.file(item));
     }
 }
 
@@ -65,87 +51,89 @@ impl Outbox {
         outbox
     }
 
-    /// A command that takes a lease is sent next.
-    pub(crate) fn taking(&self, claim: &Claim) -> Unsettled<'_> {
-        use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
-        // A request that was lost with its connection may have been executed. When it was sent
-        // again, the server may not have been ready.
-        let is_open = |kind| matches!(kind, TimedOut | Unreachable | Malformed | NotReady);
-        self.unsettled(OutboxItem::Release(claim.clone()), is_open)
-    }
-
-    /// A command that gives up a lease is sent next. One that was refused or not sent has not ended the
-    /// lease.
-    pub(crate) fn releasing(&self, claim: &Claim) -> Unsettled<'_> {
-        self.unsettled(OutboxItem::Release(claim.clone()), |_| true)
-    }
-
-    fn unsettled(&self, item: OutboxItem, is_open: fn(StoreErrorKind) -> bool) -> Unsettled<'_> {
-        Unsettled { ledger: &self.ledger, item: Some(item), is_open }
+    /// A command is sent next that ends the lease of a claim. One that was refused or not sent has not
+    /// ended it.
+    pub(crate) fn unsettled<'a>(&'a self, claim: Option<&'a Claim>) -> Unsettled<'a> {
+        Unsettled { ledger: &self.ledger, item: claim.map(OutboxItem::Release) }
     }
 
     /// Gives up the lease of a claim, if it has one.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
-        let unsettled = self.releasing(claim);
+        let mut unsettled = self.unsettled(Some(claim));
         let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
-        unsettled.settle(self.client.run(&request.of(claim.key()), any).await)
+        self.client.run(&request.of(claim.key()), any).await?;
+        unsettled.item = None;
+        Ok(())
     }
 
     /// Invalidates or expires a key or a tag, together with what is kept of it. Returns whether there was
-    /// an entry of a key. The key is for the error.
+    /// an entry of a key.
     pub(crate) async fn change(
         &self,
-        target: ChangedDigest,
+        target: &ChangeTarget,
         change: Change,
-        key: Option<&Key>,
     ) -> Result<bool, StoreError> {
-        let kept = self.ledger.change_of(&target);
+        let (changed, key) = match target {
+            ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
+            ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
+        };
+        let kept = self.ledger.change_of(&changed);
         let merged = kept.map_or(change, |kept| merged(kept.change(), change));
-        let unsettled = self.unsettled(OutboxItem::Change(target, change), |_| true);
-        let was_there = unsettled.settle(self.execute(target, merged, key).await)?;
-        self.ledger.executed(target, merged, kept);
-        Ok(was_there)
-    }
-
-    async fn execute(
-        &self,
-        target: ChangedDigest,
-        change: Change,
-        key: Option<&Key>,
-    ) -> Result<bool, StoreError> {
-        let (how, over): (&[u8], _) = match change {
-            Change::Invalidate => (b"hard", Duration::ZERO),
-            Change::Expire { over } => (b"soft", over),
-        };
-        let mut args = vec![how.to_vec()];
-        let (script, names, doing) = match &target {
-            ChangedDigest::Key(digest) => {
-                (StoreScript::Invalidate, scripts::names(&self.client, digest), "invalidating")
-            }
-            ChangedDigest::Tag(tag) => {
-                args.extend([scripts::random_bytes(1), number(millis(over).min(LONGEST_MS))]);
-                (
-                    StoreScript::ChangeTag,
-                    vec![self.client.unwatched_name("tag", tag)],
-                    "changing a tag",
-                )
-            }
-        };
-        let request = RedisRequest::script(script.get(), names, args, doing);
+        let item = OutboxItem::Change(changed, change);
+        let mut unsettled = Unsettled { ledger: &self.ledger, item: Some(item) };
+        let request = self.changing(&changed, merged);
         let request = match key {
             Some(key) => request.of(key),
             None => request,
         };
-        let changed = self.client.run(&request, scripts::is_done).await;
+        let executed = self.client.run(&request, is_done).await;
         // Copies are not served from here on, even before the server reports the change.
-        self.ledger.end_copies(target.digest());
-        changed
+        self.ledger.end_copies(changed.digest());
+        let item = unsettled.item.take();
+        match executed {
+            Ok(was_there) => {
+                self.ledger.executed(changed, merged, kept);
+                Ok(was_there)
+            }
+            Err(error) => Err(match item.map(|item| self.ledger.file(item)) {
+                Some(Keeping::Kept) => error.kept(),
+                Some(Keeping::Dropped) => {
+                    let said =
+                        format!("{error}; too many invalidations are to be repeated already");
+                    StoreError::new(error.kind(), said).with_source(error)
+                }
+                _ => error,
+            }),
+        }
+    }
+
+    fn changing(&self, target: &ChangedDigest, change: Change) -> RedisRequest<'static> {
+        let (how, over): (&[u8], _) = match change {
+            Change::Invalidate => (b"hard", Duration::ZERO),
+            Change::Expire { over } => (b"soft", over),
+        };
+        match target {
+            ChangedDigest::Key(digest) => {
+                let names = scripts::names(&self.client, digest);
+                let script = StoreScript::Invalidate.get();
+                RedisRequest::script(script, names, [how.to_vec()], "invalidating")
+            }
+            ChangedDigest::Tag(tag) => {
+                let names = [self.client.unwatched_name("tag", tag)];
+                let over = number(millis(over).min(LONGEST_MS));
+                let args = [how.to_vec(), scripts::random_bytes(1), over];
+                let script = StoreScript::ChangeTag.get();
+                RedisRequest::script(script, names, args, "changing a tag")
+            }
+        }
     }
 
     /// Repeats a kept invalidation. If that fails, it stays.
     async fn repeat(&self, target: ChangedDigest, kept: KeptChange) -> Result<(), StoreError> {
         let change = kept.change();
-        self.execute(target, change, None).await?;
+        let executed = self.client.run(&self.changing(&target, change), any).await;
+        self.ledger.end_copies(target.digest());
+        executed?;
         self.ledger.executed(target, change, Some(kept));
         Ok(())
     }
@@ -154,15 +142,15 @@ impl Outbox {
     ///
     /// # Errors
     /// If one of them fails again.
-    pub(crate) async fn settle(
+    pub(crate) async fn repeat_kept(
         &self,
-        key: Option<&Key>,
+        key: Option<&Digest>,
         tags: impl Iterator<Item = &Digest>,
     ) -> Result<(), StoreError> {
         if self.ledger.is_quiet() {
             return Ok(());
         }
-        let key = key.map(|key| ChangedDigest::Key(key.digest()));
+        let key = key.copied().map(ChangedDigest::Key);
         let tags = tags.copied().map(ChangedDigest::Tag);
         let targets: Vec<_> = key.into_iter().chain(tags).collect();
         // The task may not have been started where there was no runtime.
@@ -192,16 +180,15 @@ impl Outbox {
         let sent_at = Instant::now();
         for some in self.ledger.claims().chunks(CLAIMS_AT_ONCE) {
             let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
-            let releasing =
-                |group: &SlotGroup<_>| self.abandoning(&group.items, "giving leases up");
-            let requests: Vec<_> = groups.iter().map(releasing).collect();
-            let mut outcome = Ok(());
-            let done = |group: usize, released: Result<(), StoreError>| match released {
-                Ok(()) => self.ledger.released(&groups[group].items, sent_at),
-                Err(error) => outcome = Err(error),
+            let release = async |group: SlotGroup<Claim>| {
+                let request = self.abandoning(&group.items, "giving leases up");
+                let released = self.client.run(&request, any).await;
+                released.map(|()| self.ledger.released(&group.items, sent_at))
             };
-            self.client.run_all(&requests, |_, reply| any(reply), done).await;
-            outcome?;
+            join_all(groups.into_iter().map(release))
+                .await
+                .into_iter()
+                .collect::<Result<(), _>>()?;
         }
         Ok(())
     }

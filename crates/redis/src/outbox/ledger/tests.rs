@@ -188,7 +188,7 @@ fn claim(sku: u64) -> Claim {
 }
 
 fn file(ledger: &Ledger, claim: &Claim) {
-    ledger.file(OutboxItem::Release(claim.clone()), None);
+    ledger.file(OutboxItem::Release(claim));
 }
 
 fn tokens(of: &Ledger, claim: &Claim) -> usize {
