@@ -18,6 +18,7 @@
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`guarantees`] | check each promise, its exceptions, and its tests |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
+//! | [`performance`] | know what a hit, a burst and a lock cost |
 //! | [`alternatives`] | compare bellwether with other caches |
 //!
 //! Other crates have guides of their own: `bellwether_redis::guide`, `bellwether_http::guide`,
@@ -26,6 +27,7 @@
 // Links of pages below `guide/links.md` work here and on code hosts: of two definitions of a link, the first
 // one counts here, and hosts see the one at the end of the page.
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/alternatives.md")]
 pub mod alternatives {}
 
@@ -45,6 +47,7 @@ pub mod failures {}
 #[doc = include_str!("guide/fault_table.md")]
 pub mod fault_table {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/getting_started.md")]
 pub mod getting_started {}
 
@@ -52,6 +55,7 @@ pub mod getting_started {}
 #[doc = include_str!("guide/guarantees.md")]
 pub mod guarantees {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/how_it_works.md")]
 pub mod how_it_works {}
 
@@ -59,12 +63,15 @@ pub mod how_it_works {}
 #[doc = include_str!("guide/invalidation.md")]
 pub mod invalidation {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/lifetimes.md")]
 pub mod lifetimes {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/log_messages.md")]
 pub mod log_messages {}
 
+#[doc = include_str!("guide/links.md")]
 // `crates/readme` compiles the example, whose dependencies are not those of this crate.
 #[cfg_attr(not(doctest), doc = include_str!("guide/observability.md"))]
 pub mod observability {}
@@ -74,8 +81,13 @@ pub mod observability {}
 pub mod operations {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/performance.md")]
+pub mod performance {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/tags.md")]
 pub mod tags {}
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}
