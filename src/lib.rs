@@ -39,18 +39,6 @@
 //!
 //! Start with [`guide::getting_started`]; the [`guide`] has a page for each task.
 //!
-//! # What else there is
-//! | item | what it is for |
-//! |---|---|
-//! | [`MemoryStore`], `RedisStore` (`bellwether-redis`) | where entries and leases are: in this process, or shared by all |
-//! | [`Key`], [`Tag`] | what an answer is stored under, and names that answers share |
-//! | [`Codec`], [`Cacheability`] | how an answer is stored, and whether |
-//! | [`Wait`] | what a caller does while another caller loads |
-//! | [`CacheStatus`], [`Error`] | how an answer came about, or why there is none |
-//! | [`stats`], [`trace`], `bellwether-opentelemetry` | what caches do, as figures, metrics and spans |
-//! | [`store`], `bellwether-test` | the contract of a store, and its checks |
-//! | [`adapter`] | building blocks for layers that have a [`ReadThroughLayer`] inside |
-//!
 //! **Leases are for efficiency, not for correctness.** In a fault a key may be loaded twice. The store refuses
 //! outdated writes, as long as it keeps the newer entry or the [invalidation](guide::invalidation).
 //!

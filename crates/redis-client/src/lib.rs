@@ -1,39 +1,8 @@
 //! A client of Redis and Valkey servers, for protocols made of scripts.
 //!
-//! A protocol consists of [scripts](RedisScript) on names. The client runs the scripts. It
-//! connects, replaces broken connections, sets a timeout for each request, and stops requests to a
-//! server that is down. It reports changes to [watches](RedisClient::watch). `RedisStore` of
-//! `bellwether-redis` and the Redis locks of `bellwether-lock` use it.
-//!
-//! ```no_run
-//! use bellwether::Key;
-//! use bellwether_redis_client::{
-//!     ClientSetup, RedisClient, RedisClientOptions, RedisRequest, RedisScript,
-//! };
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let count = RedisScript::new("return redis.call('INCR', KEYS[1])");
-//! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
-//! let setup = ClientSetup { scripts: [count.clone()].into(), ..ClientSetup::default() };
-//! let client = RedisClient::new(options, setup);
-//! let key = Key::of("visits").with("front page");
-//! let names = [client.name(&key.digest(), ":count")];
-//! let request = RedisRequest::script(&count, names, [], "counting").of(&key);
-//! let visits = client.run(&request, |reply| reply.whole()).await?;
-//! # let _ = visits;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # The way of a request
-//! ```text
-//! RedisClient::run ──► RedisNode::send ──► SharedConnection::send ──► Connection::send ──► redis
-//!  server, or node     breaker,            timeout, reconnect,        hash or text,
-//!  of a cluster        connection          once more if lost          end of the connection
-//! ```
-//!
-//! A node has one connection, or several: each request says over which it goes. In a cluster, the node
-//! of a request is the owner of the slot of its names.
+//! [`RedisClient`] runs [scripts](RedisScript). It connects, replaces broken connections, sets a timeout for each
+//! request, stops requests to a server that is down, and reports changes to [watches](RedisClient::watch).
+//! `RedisStore` of `bellwether-redis` and the Redis locks of `bellwether-lock` use it. Its API follows their needs.
 //!
 //! # Features
 //! | feature | default | what it adds |

@@ -1,21 +1,7 @@
-//! Shared tools of bellwether's test suites.
+//! Shared tools of bellwether's test suites: loaders that count, layers over them, and recorders of metrics and spans.
 //!
-//! | module | feature | what it is for |
-//! |---|---|---|
-//! | [`loaders`] | | loaders that count, and end their loads as a test says |
-//! | [`caches`] | | layers over such a loader, requests to them, and what another process does |
-//! | [`clock`] | | the clock that all processes of a machine share |
-//! | [`error_chain`] | | the causes of an error |
-//! | [`recorder`] | | a recorder of the `metrics` facade |
-//! | [`spans`] | | a subscriber that records spans, their parents and their links |
-//! | [`wait`] | | waiting for what cannot be awaited |
-//! | [`servers`] | `servers` | Redis, MariaDB, PostgreSQL and ZooKeeper, each started for one test |
-//! | [`exposition`] | `servers` | metrics in the text format of Prometheus |
-//! | [`ledger`] | `servers` | a table in a database, into which the loaders of several processes write |
-//! | [`faults`] | `servers` | a proxy that does what bad networks and bad servers do |
-//! | [`processes`] | `servers` | copies of a test binary as worker processes, and other programs |
-//! | [`seeds`] | `servers` | random numbers that can be repeated |
-//! | [`locks`] | `lock` | worker processes that take locks, and what fencing tokens protect |
+//! With the feature `servers` also [`servers`], each started for one test, a proxy that injects [`faults`], worker
+//! [`processes`], and a [`ledger`] of loads in a database. With `lock`, worker processes that take [`locks`].
 //!
 //! Only integration tests, benchmarks and examples use it. The unit tests of a crate that this one
 //! depends on would meet two copies of that crate's types.
