@@ -34,15 +34,9 @@
 //!
 //! For a single service use `layer.layer(CatalogServer::new(..))`; it keeps its name.
 //!
-//! # What there is
-//! | item | what it is for |
-//! |---|---|
-//! | [`GrpcCacheLayer`] | the layer, and the options of all methods |
-//! | [`CachedMethod`] | one method: lifetimes, metadata in the key, statuses, tags |
-//! | [`GrpcHandle`], [`GrpcCall`] | invalidate answers by call or by tag |
-//! | [`IntoStatus`] | errors of a [`Cache`](bellwether::Cache) in a handler, as a status |
-//! | `Prost` (feature `prost`) | keeps messages of prost in any [`Cache`](bellwether::Cache) |
-//! | [`guide`](mod@guide) | credentials, keys, statuses, deadlines, invalidation |
+//! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. Handlers return the errors of a
+//! [`Cache`](bellwether::Cache) as a status by [`IntoStatus`]. With the feature `prost`, any cache keeps messages of
+//! prost by the codec `Prost`.
 
 mod answer;
 mod error_status;
@@ -56,6 +50,7 @@ mod method;
 mod prost_codec;
 mod service;
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 

@@ -49,16 +49,9 @@
 //! Your handlers send no `Cache-Control`? [`HttpCacheLayer::keyed`] takes the key and the lifetimes from
 //! your program.
 //!
-//! # What there is
-//! | item | what it is for |
-//! |---|---|
-//! | [`HttpCacheLayer`] | the layer, with all its options |
-//! | [`RequestKey`] | your own keys; with the feature `axum` (0.8) also of path parameters and extractors |
-//! | [`HttpHandle`] | invalidates responses by URI, group or surrogate key |
-//! | [`PurgeLayer`] | answers authenticated `PURGE` requests |
-//! | `CacheRejection` (feature `axum`) | errors of a [`Cache`](bellwether::Cache) in a handler, by `?` |
-//! | [`guide`](mod@guide) | users and cookies, keys, where to put the layer, what clients get in a failure |
-//! | [`guide::invalidation`] | after a change: unsafe methods, groups, surrogate keys, `PURGE` |
+//! The [guide](mod@guide) has users and cookies, keys, where to put the layer, and what clients get in a failure.
+//! [`guide::invalidation`] is for changes. With the feature `axum` (0.8), handlers return the errors of a
+//! [`Cache`](bellwether::Cache) as `CacheRejection`, by `?`.
 
 mod answer;
 mod answered_fetch;
@@ -87,8 +80,10 @@ mod unsafe_request;
 mod variants;
 mod vary_index;
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide.md")]
 pub mod guide {
+    #[doc = include_str!("guide/links.md")]
     #[doc = include_str!("guide/invalidation.md")]
     pub mod invalidation {}
 }

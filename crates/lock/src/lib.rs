@@ -8,70 +8,40 @@
 //! ```
 //!
 //! ```
-//! use std::time::Duration;
-//!
 //! use bellwether::Key;
-//! use bellwether_lock::{LocalLock, LockErrorKind, LockWait, Locks};
+//! use bellwether_lock::{LocalLock, Locks};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let locks = Locks::new(LocalLock::new()); // or another lock of the table below
+//! let locks = Locks::new(LocalLock::new()); // or RedisLock::connect(RedisClientOptions::new(url, "shop")?).await?
 //! let stock = Key::of("stock").with("berlin").with(42);
 //!
 //! // Run a future under the lock. It is dropped if the lock is lost meanwhile.
-//! let patient = locks.clone().wait(LockWait::at_most(Duration::from_secs(60)));
-//! let left = patient.run(&stock, async { 41 }).await?;
+//! let left = locks.run(&stock, async { 41 }).await?; // waits 5 s at most
 //! # assert_eq!(left, 41);
 //!
 //! // Or hold a guard, whose drop releases the lock.
-//! let guard = locks.lock(&stock).await?; // waits 5 s at most
-//! let busy = locks.try_lock(&stock).await; // does not wait
-//! assert_eq!(busy.unwrap_err().kind(), LockErrorKind::Busy);
+//! let guard = locks.lock(&stock).await?;
+//! assert!(locks.try_lock(&stock).await.is_err()); // does not wait
 //! drop(guard);
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! **A lock saves work. It does not keep data right:** a holder may be paused between its check and its write,
-//! and another holder has the key by then. The [guide](mod@guide) says what helps.
+//! and another holder has the key by then. The [guide](mod@guide) says what helps, and which lock to choose.
 //!
-//! # The locks
-//! | lock | feature | choose it if |
+//! # Features
+//! | feature | default | what it adds |
 //! |---|---|---|
-//! | [`LocalLock`] | | all tasks are in one process; in tests |
-//! | `RedisLock` | `redis`, on by default | you have Redis |
-//! | `ReentrantLock` | `redis` | an owner takes the key again while it holds it |
-//! | `FairLock` | `redis` | waiters must be served in order |
-//! | `Redlock` | `redis` | locking must work while one of several independent Redis servers is down |
-//! | `ZooKeeperLock` | `zookeeper` | you run ZooKeeper |
-//! | `PostgresLock` | `postgres` | your data is in PostgreSQL |
-//! | `MySqlLock` | `mysql` | your data is in MariaDB or MySQL, on one server |
-//! | `MySqlRowLock` | `mysql` | the same, behind a cluster or a proxy |
+//! | `redis` | yes | `RedisLock`, `ReentrantLock`, `FairLock` and `Redlock`; with `tls`, `cluster` and `sentinel` |
+//! | `zookeeper` | no | `ZooKeeperLock` |
+//! | `postgres` | no | `PostgresLock` |
+//! | `mysql` | no | `MySqlLock` and `MySqlRowLock`, also for MariaDB |
+//! | `macros` | no | `#[locked]`: runs an `async fn` under a lock |
+//! | `test-util` | no | `conformance`: checks a [`Lock`] of your own |
 //!
-//! Locks in Redis have more features: `tls`, `cluster` and `sentinel`. All locks are made by `connect` or
-//! `connect_lazily` with options, which have an address and a namespace:
-//!
-//! ```no_run
-//! # #[cfg(feature = "redis")]
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use bellwether_lock::RedisLock;
-//! use bellwether_lock::redis::RedisClientOptions;
-//!
-//! let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?;
-//! let lock = RedisLock::connect(options).await?;
-//! # drop(lock);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # What else there is
-//! | item | what it is for |
-//! |---|---|
-//! | [`Locks`] | the policy: how to wait for a lock, renew it, and release it |
-//! | [`LockLayer`] | runs each call of a Tower service under a lock |
-//! | `#[locked]` (feature `macros`) | runs an `async fn` under a lock |
-//! | [`Lock`] | the contract, for locks of your own; `conformance` (feature `test-util`) checks it |
-//! | [`guide`](mod@guide) | which lock, fencing tokens, options, and what happens when something fails |
+//! [`LockLayer`] runs each call of a Tower service under a lock.
 
 mod acquisition;
 #[cfg(feature = "macros")]
@@ -107,6 +77,7 @@ mod stats;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 

@@ -73,7 +73,7 @@ pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// All files with comments, and all pages but the changelog.
-fn files() -> Vec<PathBuf> {
+pub(super) fn files() -> Vec<PathBuf> {
     let here = fs::read_dir(root()).expect("a folder").map(|entry| entry.expect("an entry").path());
     let pages = here.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let below = FOLDERS.iter().flat_map(|folder| files_below(&root().join(folder)));
