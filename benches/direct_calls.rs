@@ -24,7 +24,8 @@ fn race(case: &str, ttl: Duration, runtime: &Runtime, effort: Effort) {
     let layer =
         ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku));
     let mut catalog = layer.ttl(ttl).layer(loader_fn(load));
-    let cache: Cache<Product> = Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build();
+    let cache: Cache<u64, Product> =
+        Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build();
     runtime.block_on(catalog.call(SKU)).expect("a load");
     runtime.block_on(cache.get_or_load(SKU, move || load(SKU))).expect("a load");
     let mut race = Race::new("direct", case);

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ use crate::delegate_load_options;
 use crate::delegate_options;
 use crate::error::{BoxError, CacheError};
 use crate::error_class::ErrorClass;
-use crate::key::{Key, KeyPart};
+use crate::key::{CacheKey, Key, KeyOf};
+use crate::read_through::answer::AnswerFuture;
+use crate::read_through::change::Changed;
 use crate::read_through::client::CacheClient;
-use crate::read_through::future::ResponseFuture;
 use crate::read_through::handle::Handle;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::loader_fn::{RunRequest, loader_fn};
@@ -28,7 +30,7 @@ use crate::stats::CacheStats;
 use crate::store::{InProcessStore, Store};
 use crate::tag::{Tag, Tags, TooManyTags};
 
-/// Values of one type, each under a key, loaded by a function where they are missing.
+/// Values of one type, each under a key of one type, loaded by a function where they are missing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +44,7 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let pool = Pool;
 /// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
-/// let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+/// let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 ///
 /// let item = items.get_or_load(42, async move || query(&pool, 42).await).await?;
 /// assert_eq!(item, "item 42");
@@ -54,11 +56,20 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// ```
 ///
 /// A handle: clones share one state, and cost as much as an `Arc`. It has no lifetime and needs no
-/// type of a closure, so it fits a struct field, a `static` and the `State` of axum as `Cache<Item>`.
+/// type of a closure, so it fits a struct field, a `static` and the `State` of axum as `Cache<u64, Item>`.
 ///
 /// # Keys
-/// A key is the name of the cache and one part: a number, a text, or a tuple of parts such as
-/// `("berlin", 42)`. [`key`](Self::key) shows it as a [`Key`].
+/// A key is of type `K`: a number, a text, a tuple such as `(String, u64)`, or a type of your own with
+/// [`#[derive(CacheKey)]`](crate::CacheKey). A call takes the key or a reference to it, and a `&str` for
+/// a `String`. A key of another type does not compile, so readers and writers cannot use different keys
+/// for one value. [`key`](Self::key) shows it with the name of the cache, as a [`Key`].
+///
+/// ```compile_fail,E0277
+/// # async fn renamed(items: bellwether::Cache<u64, String>) -> Result<(), bellwether::CacheError> {
+/// items.invalidate("42").await?; // `&str` is no key of a cache whose keys are `u64`
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// **Each type of value needs a name of its own** in a store: the name keeps the values of two
 /// caches apart, in all processes and across versions of a program. The type itself is no part of
@@ -75,24 +86,25 @@ use crate::tag::{Tag, Tags, TooManyTags};
 ///
 /// Two caches over one store are like two processes, even if they have the same name. So build a
 /// cache once, and clone it.
-pub struct Cache<V, C = Json> {
+pub struct Cache<K, V, C = Json> {
     client: CacheClient<RuledCodec<V, C>>,
     name: Arc<str>,
     options: RequestOptions,
+    keys: PhantomData<fn(K)>,
 }
 
-impl<V> Cache<V> {
+impl<K, V> Cache<K, V> {
     /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`](crate::Key::of).
     ///
     /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
     /// a load.
-    pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
+    pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<K, V> {
         let layer = ReadThroughLayer::without_keys(store).name(name);
-        CacheBuilder { name: name.into(), layer, codec: RuledCodec::new(Json) }
+        CacheBuilder { name: name.into(), layer, codec: RuledCodec::new(Json), keys: PhantomData }
     }
 }
 
-impl<V> Cache<V, InProcess> {
+impl<K, V> Cache<K, V, InProcess> {
     /// Begins a cache of values that are never encoded, over a store of this process alone. They are
     /// any `Clone` values, such as an `Arc`, and need nothing of serde. As [`builder`](Self::builder)
     /// otherwise.
@@ -107,7 +119,7 @@ impl<V> Cache<V, InProcess> {
     /// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
     ///
     /// struct Site {
-    ///     templates: Cache<Arc<Template>, InProcess>,
+    ///     templates: Cache<String, Arc<Template>, InProcess>,
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -131,16 +143,15 @@ impl<V> Cache<V, InProcess> {
     /// # use bellwether::{Cache, InProcess};
     /// # use bellwether_redis::RedisStore;
     /// # fn templates(redis: RedisStore) {
-    /// let templates: Cache<fn(), InProcess> = Cache::in_process("template", redis).build();
+    /// let templates: Cache<u64, fn(), InProcess> = Cache::in_process("template", redis).build();
     /// # }
     /// ```
-    pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<V, InProcess> {
-        let CacheBuilder { name, layer, codec } = Cache::<V>::builder(name, store);
-        CacheBuilder { name, layer, codec: codec.over(InProcess) }
+    pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<K, V, InProcess> {
+        Cache::<K, V>::builder(name, store).over(InProcess)
     }
 }
 
-impl<V, C> Cache<V, C> {
+impl<K, V, C> Cache<K, V, C> {
     /// The same cache, whose calls need their answers by `deadline`: see
     /// [`Lookup::deadline`](crate::Lookup::deadline).
     #[must_use]
@@ -166,7 +177,7 @@ impl<V, C> Cache<V, C> {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let stock: Cache<u64> =
+    /// let stock: Cache<(&str, u64), u64> =
     ///     Cache::builder("stock", MemoryStore::new(10)).ttl(Duration::from_secs(60)).build();
     /// let berlin = stock.tagged([Tag::of("warehouse").with("berlin")])?;
     /// let load = async || Ok::<_, Infallible>(7);
@@ -188,17 +199,60 @@ impl<V, C> Cache<V, C> {
     ///
     /// ```
     /// # use bellwether::{Cache, Key, MemoryStore};
-    /// let stock: Cache<u64> = Cache::builder("stock", MemoryStore::new(10)).build();
+    /// let stock: Cache<(&str, u64), u64> = Cache::builder("stock", MemoryStore::new(10)).build();
     /// assert_eq!(stock.key(("berlin", 42)), Key::of("stock").with("berlin").with(42));
     /// ```
     #[inline]
-    pub fn key(&self, part: impl KeyPart) -> Key {
-        Key::of(&self.name).with(part)
+    pub fn key(&self, key: impl KeyOf<K>) -> Key {
+        Key::of(&self.name).with(key)
     }
 
     /// A handle to the stored values, by their whole keys.
     pub fn handle(&self) -> Handle {
         self.client.handle()
+    }
+
+    /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also
+    /// if the caller leaves.
+    ///
+    /// ```
+    /// use bellwether::{Cache, Changed, MemoryStore};
+    /// # #[derive(Clone)]
+    /// # struct Pool;
+    /// # async fn update(_: &Pool, sku: u64, price: u64) -> Result<(), std::io::Error> { Ok(()) }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = Pool;
+    /// # let minute = std::time::Duration::from_secs(60);
+    /// let prices: Cache<u64, u64> = Cache::builder("price", MemoryStore::new(100)).ttl(minute).build();
+    ///
+    /// let changed = prices.change(42, async move { update(&pool, 42, 999).await }).await?;
+    /// assert!(matches!(changed, Changed::Invalidated(())));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Handle::change`]: the error of the write. That of the invalidation is in
+    /// [`Changed::Pending`].
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there: once it has been polled, dropping it stops neither the write nor the invalidation.
+    pub async fn change<T, E>(
+        &self,
+        key: impl KeyOf<K>,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let key = self.key(key);
+        self.handle().change(&key, write).await
     }
 
     /// Removes the value of a key. Returns whether there was one.
@@ -208,8 +262,8 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// As there.
-    pub async fn invalidate(&self, part: impl KeyPart) -> Result<bool, CacheError> {
-        let key = self.key(part);
+    pub async fn invalidate(&self, key: impl KeyOf<K>) -> Result<bool, CacheError> {
+        let key = self.key(key);
         self.handle().invalidate(&key).await
     }
 
@@ -220,11 +274,11 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// As there.
-    pub async fn invalidate_many<P: KeyPart>(
+    pub async fn invalidate_many<Q: KeyOf<K>>(
         &self,
-        parts: impl IntoIterator<Item = P>,
+        keys: impl IntoIterator<Item = Q>,
     ) -> Result<usize, CacheError> {
-        let keys: Vec<_> = parts.into_iter().map(|part| self.key(part)).collect();
+        let keys: Vec<_> = keys.into_iter().map(|key| self.key(key)).collect();
         self.handle().invalidate_many(keys).await
     }
 
@@ -235,8 +289,8 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// As there.
-    pub async fn expire(&self, part: impl KeyPart) -> Result<bool, CacheError> {
-        let key = self.key(part);
+    pub async fn expire(&self, key: impl KeyOf<K>) -> Result<bool, CacheError> {
+        let key = self.key(key);
         self.handle().expire(&key).await
     }
 
@@ -247,11 +301,11 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// As there.
-    pub async fn expire_many<P: KeyPart>(
+    pub async fn expire_many<Q: KeyOf<K>>(
         &self,
-        parts: impl IntoIterator<Item = P>,
+        keys: impl IntoIterator<Item = Q>,
     ) -> Result<usize, CacheError> {
-        let keys: Vec<_> = parts.into_iter().map(|part| self.key(part)).collect();
+        let keys: Vec<_> = keys.into_iter().map(|key| self.key(key)).collect();
         self.handle().expire_many(keys).await
     }
 
@@ -268,7 +322,7 @@ impl<V, C> Cache<V, C> {
 }
 
 /// The bounds stand at each call, so that the compiler says what a value lacks.
-impl<V, C> Cache<V, C> {
+impl<K, V, C> Cache<K, V, C> {
     /// The value of a key. If there is none, `load` loads it, once for all concurrent callers.
     ///
     /// It is named by what this crate calls that work, a *load*: moka has the same call as
@@ -285,7 +339,7 @@ impl<V, C> Cache<V, C> {
     /// needs of them.
     ///
     /// The future gives the value.
-    /// [`with_status`](ResponseFuture::with_status) makes it give the
+    /// [`with_status`](AnswerFuture::with_status) makes it give the
     /// [`CacheStatus`](crate::CacheStatus) too:
     ///
     /// ```
@@ -294,7 +348,7 @@ impl<V, C> Cache<V, C> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// # let minute = std::time::Duration::from_secs(60);
-    /// let names: Cache<String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build();
+    /// let names: Cache<u64, String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build();
     /// let load = async || Ok::<_, std::io::Error>("Ada".to_owned());
     ///
     /// let (answer, status) = names.get_or_load(7, load).with_status().await;
@@ -307,13 +361,9 @@ impl<V, C> Cache<V, C> {
     /// The error of the function, or why the cache has no answer.
     ///
     /// # Cancel safety
-    /// As [`ResponseFuture`]: dropping it takes nothing from other callers.
+    /// As [`AnswerFuture`]: dropping it takes nothing from other callers.
     #[inline]
-    pub fn get_or_load<F, L, E>(
-        &self,
-        part: impl KeyPart,
-        load: F,
-    ) -> ResponseFuture<RunRequest, F, RuledCodec<V, C>>
+    pub fn get_or_load<F, L, E>(&self, key: impl KeyOf<K>, load: F) -> AnswerFuture<V, E>
     where
         F: FnOnce() -> L + Send + 'static,
         L: Future<Output = Result<V, E>> + Send,
@@ -321,14 +371,14 @@ impl<V, C> Cache<V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        self.client.request(self.key(part), self.options.clone(), &RunRequest, load)
+        self.client.request(self.key(key), self.options.clone(), &RunRequest, load).into()
     }
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
     ///
     /// Each key behaves as it would alone: see [`load_many`](crate::ReadThrough::load_many). `load`
-    /// gets the missing parts and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
-    /// `Cache<Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
+    /// gets the missing keys and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
+    /// `Cache<K, Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
     /// it is cloned. One call gets at most 1,000 keys.
     ///
     /// ```
@@ -346,7 +396,7 @@ impl<V, C> Cache<V, C> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let pool = Pool;
     /// # let minute = std::time::Duration::from_secs(60);
-    /// let items: Cache<Option<String>> =
+    /// let items: Cache<u64, Option<String>> =
     ///     Cache::builder("item", MemoryStore::new(10_000)).ttl(minute).build();
     ///
     /// let load = async move |skus| query_many(&pool, skus).await;
@@ -361,22 +411,22 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// As [`BatchFuture`].
-    pub fn get_or_load_many<P, F, L, A, E>(
+    pub fn get_or_load_many<F, L, A, E>(
         &self,
-        parts: impl IntoIterator<Item = P>,
+        keys: impl IntoIterator<Item = K>,
         load: F,
     ) -> BatchFuture<V, E>
     where
-        P: KeyPart + Clone + Send + 'static,
-        F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
+        K: CacheKey + Clone + Send + 'static,
+        F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
         L: Future<Output = Result<A, E>> + Send + 'static,
-        A: BatchResponse<P, E, Answer = V>,
+        A: BatchResponse<K, E, Answer = V>,
         E: Into<BoxError> + Send + Sync + 'static,
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let lookup_of = |part: &P| self.options.clone().lookup(self.key(part));
-        self.client.request_many(loader_fn(load), parts.into_iter().collect(), lookup_of)
+        let lookup_of = |key: &K| self.options.clone().lookup(self.key(key));
+        self.client.request_many(loader_fn(load), keys.into_iter().collect(), lookup_of)
     }
 
     /// The value of a key if it is stored and fresh. Loads nothing, and waits for no load.
@@ -386,12 +436,12 @@ impl<V, C> Cache<V, C> {
     ///
     /// # Cancel safety
     /// It changes nothing, so it may be dropped at any time.
-    pub async fn get(&self, part: impl KeyPart) -> Result<Option<V>, CacheError>
+    pub async fn get(&self, key: impl KeyOf<K>) -> Result<Option<V>, CacheError>
     where
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let key = self.key(part);
+        let key = self.key(key);
         self.client.get(&key, &self.options.tags).await
     }
 
@@ -418,24 +468,25 @@ impl<V, C> Cache<V, C> {
     /// # Cancel safety
     /// If it is dropped before it returns, the value may be stored or not, and an older value may
     /// still be there.
-    pub async fn put(&self, part: impl KeyPart, value: V) -> Result<bool, CacheError>
+    pub async fn put(&self, key: impl KeyOf<K>, value: V) -> Result<bool, CacheError>
     where
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let key = self.key(part);
+        let key = self.key(key);
         self.client.put(key, &self.options.tags, value).await
     }
 }
 
-impl<V, C> Clone for Cache<V, C> {
+impl<K, V, C> Clone for Cache<K, V, C> {
     fn clone(&self) -> Self {
-        let Self { client, name, options } = self;
-        Self { client: client.clone(), name: Arc::clone(name), options: options.clone() }
+        let Self { client, name, options, keys } = self;
+        let (client, name, options) = (client.clone(), Arc::clone(name), options.clone());
+        Self { client, name, options, keys: *keys }
     }
 }
 
-impl<V, C: fmt::Debug> fmt::Debug for Cache<V, C> {
+impl<K, V, C: fmt::Debug> fmt::Debug for Cache<K, V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("name", &self.name).field("client", &self.client).finish()
     }
@@ -444,13 +495,14 @@ impl<V, C: fmt::Debug> fmt::Debug for Cache<V, C> {
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
 ///
 /// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults.
-pub struct CacheBuilder<V, C = Json> {
+pub struct CacheBuilder<K, V, C = Json> {
     name: Arc<str>,
     layer: ReadThroughLayer<()>,
     codec: RuledCodec<V, C>,
+    keys: PhantomData<fn(K)>,
 }
 
-impl<V, C> CacheBuilder<V, C> {
+impl<K, V, C> CacheBuilder<K, V, C> {
     delegate_options! {
         ttl(ttl: Duration);
         not_found_ttl(ttl: Duration);
@@ -494,7 +546,7 @@ impl<V, C> CacheBuilder<V, C> {
     /// ```
     /// # use std::time::Duration;
     /// # use bellwether::{Cache, Cacheability, MemoryStore};
-    /// let items = Cache::<Option<String>>::builder("item", MemoryStore::new(1_000))
+    /// let items = Cache::<u64, Option<String>>::builder("item", MemoryStore::new(1_000))
     ///     .ttl(Duration::from_secs(60))
     ///     .not_found_ttl(Duration::from_secs(5))
     ///     .classify(|item| match item {
@@ -502,7 +554,7 @@ impl<V, C> CacheBuilder<V, C> {
     ///         None => Cacheability::NotFound,
     ///     })
     ///     .build();
-    /// # let _: Cache<Option<String>> = items;
+    /// # let _: Cache<u64, Option<String>> = items;
     /// ```
     #[must_use]
     pub fn classify<F>(mut self, classify: F) -> Self
@@ -532,27 +584,31 @@ impl<V, C> CacheBuilder<V, C> {
     /// Default: [`Json`], for values that can be cloned and serialised. (Those that cannot be
     /// serialised: [`Cache::in_process`].)
     #[must_use]
-    pub fn codec<D>(self, codec: D) -> CacheBuilder<V, D>
+    pub fn codec<D>(self, codec: D) -> CacheBuilder<K, V, D>
     where
         D: Codec<V, Kept = V>,
     {
-        let Self { name, layer, codec: rules } = self;
-        CacheBuilder { name, layer, codec: rules.over(codec) }
+        self.over(codec)
+    }
+
+    fn over<D>(self, codec: D) -> CacheBuilder<K, V, D> {
+        let Self { name, layer, codec: rules, keys } = self;
+        CacheBuilder { name, layer, codec: rules.over(codec), keys }
     }
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
     /// like another process.
-    pub fn build(self) -> Cache<V, C>
+    pub fn build(self) -> Cache<K, V, C>
     where
         C: Codec<V, Kept = V>,
     {
-        let Self { name, layer, codec } = self;
-        let layer = layer.codec(codec);
-        Cache { client: CacheClient::new(&layer), name, options: RequestOptions::default() }
+        let Self { name, layer, codec, keys } = self;
+        let client = CacheClient::new(&layer.codec(codec));
+        Cache { client, name, options: RequestOptions::default(), keys }
     }
 }
 
-impl<V, C: fmt::Debug> fmt::Debug for CacheBuilder<V, C> {
+impl<K, V, C: fmt::Debug> fmt::Debug for CacheBuilder<K, V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheBuilder")
             .field("name", &self.name)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -57,8 +58,8 @@ impl Key {
     /// Adds a part.
     #[must_use]
     #[inline]
-    pub fn with(mut self, part: impl KeyPart) -> Self {
-        Part::write(&part, &mut self.parts);
+    pub fn with(mut self, part: impl CacheKey) -> Self {
+        part.add_to(&mut self);
         self.digest = None;
         self
     }
@@ -185,131 +186,170 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A type that can be a part of a [`Key`].
+/// A value that can be a key, or a part of one: the keys of a [`Cache`](crate::Cache), and what
+/// [`Key::with`] takes.
 ///
-/// Whole numbers of any width are equal if their values are equal. Text and bytes are different
-/// parts, even if their bytes are equal. A tuple of up to six parts is those parts, one after the
-/// other. Make a key of your own type from its fields, with one `with` each.
+/// Numbers, text, bytes, `bool`, `char` and [`Uuid`] are keys, and so are `Option`s, tuples of up to
+/// six keys, and `Arc`s, `Box`es and references of a key. Whole numbers of any width are equal if
+/// their values are equal. Text and bytes are different keys, even if their bytes are equal.
+///
+/// Derive it for types of your own, with the feature `macros`. A struct is its fields, one after the
+/// other; a variant of an enum is its name, and its fields. So a renamed variant is another key.
+///
+/// ```
+/// # #[cfg(feature = "macros")] {
+/// use bellwether::{CacheKey, Key};
+///
+/// #[derive(CacheKey)]
+/// struct Sku(i64);
+///
+/// #[derive(CacheKey)]
+/// enum Page<'a> {
+///     Home,
+///     Item { warehouse: &'a str, sku: Sku },
+/// }
+///
+/// let page = Page::Item { warehouse: "berlin", sku: Sku(42) };
+/// assert_eq!(Key::of("page").with(page), Key::of("page").with("Item").with("berlin").with(42));
+/// assert_ne!(Key::of("page").with(Page::Home), Key::of("page"));
+/// # }
+/// ```
+///
+/// By hand, add all fields that tell one value from another. What is added must be the same for equal
+/// values, and different for others:
+///
+/// ```
+/// use bellwether::{CacheKey, Key};
+///
+/// struct Sku(i64);
+///
+/// impl CacheKey for Sku {
+///     fn add_to(&self, key: &mut Key) {
+///         self.0.add_to(key);
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a part of a key",
     label = "no part of a key",
-    note = "parts are numbers, text, bytes, `bool`, `Uuid`, and `Option`s and tuples of them: \
-            name the fields that tell one from another"
+    note = "parts are numbers, text, bytes, `bool`, `Uuid`, `Option`s and tuples of them, and types with \
+            `#[derive(CacheKey)]`"
 )]
-pub trait KeyPart: Part {}
-
-impl<T: Part> KeyPart for T {}
-
-mod sealed {
-    #[allow(unnameable_types, reason = "it is sealed: what can be a part is fixed with the format")]
-    pub trait Part {
-        fn write(&self, parts: &mut Vec<u8>);
-    }
+pub trait CacheKey {
+    /// Adds this value to a key.
+    fn add_to(&self, key: &mut Key);
 }
 
-use sealed::Part;
+/// What names a key of type `K` in a call of a [`Cache`](crate::Cache): the key itself, a reference to
+/// it, and for a `String` a `&str`, also in a pair.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key of a cache whose keys are `{K}`",
+    label = "not a `{K}`",
+    note = "a `{K}` or a reference to one is; and a `&str`, where the keys are `String`s"
+)]
+pub trait KeyOf<K>: CacheKey {}
 
-macro_rules! whole_number_parts {
+impl<K: CacheKey> KeyOf<K> for K {}
+impl<K: CacheKey> KeyOf<K> for &K {}
+impl KeyOf<String> for &str {}
+impl<A: CacheKey> KeyOf<(A, String)> for (A, &str) {}
+impl<B: CacheKey> KeyOf<(String, B)> for (&str, B) {}
+
+macro_rules! whole_numbers {
     ($($number:ty),*) => {$(
-        impl Part for $number {
+        impl CacheKey for $number {
             #[inline]
-            fn write(&self, parts: &mut Vec<u8>) {
-                parts.push(NUMBER);
-                parts.extend_from_slice(&i128::from(*self).to_be_bytes());
+            fn add_to(&self, key: &mut Key) {
+                key.parts.push(NUMBER);
+                key.parts.extend_from_slice(&i128::from(*self).to_be_bytes());
             }
         }
     )*};
 }
 
-whole_number_parts!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+whole_numbers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
-macro_rules! parts_like_another {
-    ($($part:ty $(, $N:ident)?: |$it:ident| $other:expr;)*) => {$(
-        impl$(<const $N: usize>)? Part for $part {
-            fn write(&self, parts: &mut Vec<u8>) {
+macro_rules! keys_like_another {
+    ($(($($generics:tt)*) $key:ty: |$it:ident| $other:expr;)*) => {$(
+        impl<$($generics)*> CacheKey for $key {
+            fn add_to(&self, key: &mut Key) {
                 let $it = self;
-                $other.write(parts);
+                $other.add_to(key);
             }
         }
     )*};
 }
 
-parts_like_another! {
-    usize: |number| (*number as u64);
-    isize: |number| (*number as i64);
-    String: |text| text.as_str();
-    char: |letter| letter.encode_utf8(&mut [0; 4]);
-    Vec<u8>: |bytes| bytes.as_slice();
-    [u8; N], N: |bytes| bytes.as_slice();
+keys_like_another! {
+    () usize: |number| (*number as u64);
+    () isize: |number| (*number as i64);
+    () String: |text| text.as_str();
+    () char: |letter| letter.encode_utf8(&mut [0; 4]);
+    () Vec<u8>: |bytes| bytes.as_slice();
+    (const N: usize) [u8; N]: |bytes| bytes.as_slice();
+    (T: CacheKey + ?Sized) &T: |it| (**it);
+    (T: CacheKey + ?Sized) Box<T>: |it| (**it);
+    (T: CacheKey + ?Sized) Arc<T>: |it| (**it);
 }
 
-impl Part for bool {
-    fn write(&self, parts: &mut Vec<u8>) {
-        parts.extend_from_slice(&[TRUTH, u8::from(*self)]);
+impl CacheKey for bool {
+    fn add_to(&self, key: &mut Key) {
+        key.parts.extend_from_slice(&[TRUTH, u8::from(*self)]);
     }
 }
 
-impl Part for str {
-    fn write(&self, parts: &mut Vec<u8>) {
-        write_framed(parts, TEXT, self.as_bytes());
+impl CacheKey for str {
+    fn add_to(&self, key: &mut Key) {
+        write_framed(&mut key.parts, TEXT, self.as_bytes());
     }
 }
 
-impl Part for [u8] {
-    fn write(&self, parts: &mut Vec<u8>) {
-        write_framed(parts, BYTES, self);
+impl CacheKey for [u8] {
+    fn add_to(&self, key: &mut Key) {
+        write_framed(&mut key.parts, BYTES, self);
     }
 }
 
-impl Part for Uuid {
-    fn write(&self, parts: &mut Vec<u8>) {
-        parts.push(UUID);
-        parts.extend_from_slice(self.as_bytes());
+impl CacheKey for Uuid {
+    fn add_to(&self, key: &mut Key) {
+        key.parts.push(UUID);
+        key.parts.extend_from_slice(self.as_bytes());
     }
 }
 
-impl<T: Part> Part for Option<T> {
-    fn write(&self, parts: &mut Vec<u8>) {
-        match self {
-            Some(part) => {
-                parts.push(SOME);
-                part.write(parts);
-            }
-            None => parts.push(NONE),
+impl<T: CacheKey> CacheKey for Option<T> {
+    fn add_to(&self, key: &mut Key) {
+        key.parts.push(if self.is_some() { SOME } else { NONE });
+        if let Some(value) = self {
+            value.add_to(key);
         }
     }
 }
 
-macro_rules! tuple_parts {
+macro_rules! tuples {
     ($($name:ident)*) => {
-        impl<$($name: Part),*> Part for ($($name,)*) {
-            fn write(&self, parts: &mut Vec<u8>) {
+        impl<$($name: CacheKey),*> CacheKey for ($($name,)*) {
+            fn add_to(&self, key: &mut Key) {
                 #[allow(non_snake_case, reason = "each is named like its type")]
                 let ($($name,)*) = self;
-                $($name.write(parts);)*
+                $($name.add_to(key);)*
             }
         }
     };
 }
 
 /// No part, for a key of its kind alone.
-impl Part for () {
+impl CacheKey for () {
     #[inline]
-    fn write(&self, _: &mut Vec<u8>) {}
+    fn add_to(&self, _: &mut Key) {}
 }
 
-tuple_parts!(A);
-tuple_parts!(A B);
-tuple_parts!(A B C);
-tuple_parts!(A B C D);
-tuple_parts!(A B C D E);
-tuple_parts!(A B C D E F);
-
-impl<T: Part + ?Sized> Part for &T {
-    fn write(&self, parts: &mut Vec<u8>) {
-        (**self).write(parts);
-    }
-}
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
 
 /// Writes a tag, the length in 4 bytes, and the bytes.
 #[inline]

@@ -15,7 +15,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
-//! let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+//! let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 //!
 //! let item = items.get_or_load(42, async || {
 //!     Ok::<_, std::io::Error>("item 42".to_owned()) // or a query
@@ -77,6 +77,8 @@ mod store_error;
 mod tag;
 pub mod trace;
 
+#[cfg(feature = "macros")]
+pub use bellwether_macros::CacheKey;
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder};
 #[cfg(feature = "postcard")]
@@ -87,16 +89,17 @@ pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
 };
 pub use error_class::ErrorClass;
-pub use key::{Digest, Key, KeyPart};
+pub use key::{CacheKey, Digest, Key, KeyOf};
 pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
+pub use read_through::answer::AnswerFuture;
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, EntryHandle, read_through};
-pub use read_through::boxed::BoxResponseFuture;
+pub use read_through::change::Changed;
 pub use read_through::future::ResponseFuture;
 pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;
-pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
+pub use read_through::loader_fn::{LoaderFn, loader_fn};
 pub use read_through::lookup::{IntoLookup, Lookup};
 pub use read_through::many::{BatchFuture, BatchLoader, BatchResponse, BatchResult, Batched};
 pub use read_through::service::ReadThrough;

@@ -6,6 +6,8 @@ mod batches;
 mod catalog;
 #[path = "macros/entries.rs"]
 mod entries;
+#[path = "macros/keys.rs"]
+mod keys;
 #[path = "macros/status.rs"]
 mod status;
 
@@ -240,7 +242,7 @@ async fn none_is_kept_for_as_long_as_the_attribute_says_of_it() {
 #[read_through(layer = catalog.layer, key = "generic/{part}", skip(catalog), ttl = "60s")]
 async fn generic<P>(catalog: &Catalog, part: &P) -> std::io::Result<Item>
 where
-    P: bellwether::KeyPart + ToString + Clone + Send + Sync + 'static,
+    P: bellwether::CacheKey + ToString + Clone + Send + Sync + 'static,
 {
     catalog.query("generic", part.to_string()).await.map_err(|_| std::io::Error::other("missing"))
 }

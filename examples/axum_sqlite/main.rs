@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::HeaderName;
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use bellwether::{Cache, Cacheability, Error, MemoryStore};
+use bellwether::{Cache, Cacheability, Changed, Error, MemoryStore};
 use serde::{Deserialize, Serialize};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -17,7 +17,7 @@ use sqlx::sqlite::SqlitePoolOptions;
 #[derive(Clone)]
 struct Shop {
     database: SqlitePool,
-    items: Cache<Option<Item>>,
+    items: Cache<i64, Option<Item>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Shop {
 }
 
 /// For several processes, give it a `RedisStore`: nothing else changes.
-fn cache() -> Cache<Option<Item>> {
+fn cache() -> Cache<i64, Option<Item>> {
     Cache::builder("item", MemoryStore::new(10_000))
         .ttl(Duration::from_secs(60))
         .stale_if_error(Duration::from_secs(600))
@@ -116,19 +116,16 @@ async fn set_price(
     price_cents: String,
 ) -> Result<StatusCode, StatusCode> {
     let price_cents: i64 = price_cents.trim().parse().map_err(|_| StatusCode::BAD_REQUEST)?;
-    // A task, because axum drops a handler whose client has left: between the two steps, the old price
-    // would stay in the cache.
-    let change = tokio::spawn(async move { shop.change_price(sku, price_cents).await });
-    change.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?
-}
-
-impl Shop {
-    async fn change_price(&self, sku: i64, price_cents: i64) -> Result<StatusCode, StatusCode> {
+    let update = async move {
         let update = sqlx::query("UPDATE items SET price_cents = ? WHERE sku = ?");
-        let updated = update.bind(price_cents).bind(sku).execute(&self.database).await;
-        let updated = updated.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?.rows_affected();
-        self.items.invalidate(sku).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-        Ok(if updated > 0 { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND })
+        update.bind(price_cents).bind(sku).execute(&shop.database).await
+    };
+    match shop.items.change(sku, update).await {
+        // The store is down: the price has changed, and the old one may be served for a while.
+        Ok(Changed::Pending(..)) => Ok(StatusCode::ACCEPTED),
+        Ok(Changed::Invalidated(done)) if done.rows_affected() > 0 => Ok(StatusCode::NO_CONTENT),
+        Ok(Changed::Invalidated(_)) => Err(StatusCode::NOT_FOUND),
+        Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 

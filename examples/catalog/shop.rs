@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use bellwether::stats::CacheStats;
-use bellwether::{Cache, CacheBuilder, CacheStatus, Cacheability, ConfigError};
+use bellwether::{Cache, CacheBuilder, CacheStatus, Cacheability, Changed, ConfigError};
 use bellwether_opentelemetry::Instruments;
 use serde::Serialize;
 
@@ -43,9 +43,9 @@ pub(crate) struct Shop {
     /// Of each way, in the order of [`Way::ALL`].
     timings: [Locked<Timings>; 3],
     plain: PlainCaches,
-    products: Cache<Option<Product>>,
-    pages: Cache<Vec<u32>>,
-    categories: Cache<Vec<Category>>,
+    products: Cache<u32, Option<Product>>,
+    pages: Cache<Search, Vec<u32>>,
+    categories: Cache<(), Vec<Category>>,
 }
 
 /// An answer, and how it came about.
@@ -146,9 +146,10 @@ impl Shop {
                 }
                 Way::Plain => (self.plain.search(&database, &search).await?, None),
                 Way::Protected => {
-                    let key = (search.words.clone(), search.category.unwrap_or(0), page);
-                    let load = async move || database.search(&search).await;
-                    let skus = self.ask(self.pages.get_or_load(key, load).with_status()).await?;
+                    let asked = search.clone();
+                    let load = async move || database.search(&asked).await;
+                    let answer = self.pages.get_or_load(search, load).with_status();
+                    let skus = self.ask(answer).await?;
                     (self.products(skus.value).await?, skus.status)
                 }
             };
@@ -173,12 +174,17 @@ impl Shop {
         .await
     }
 
-    /// Changes a price, and invalidates the product: a request that starts after this has returned
+    /// Changes a price, and invalidates the product, also if the client leaves meanwhile: a request that starts after this has returned
     /// gets the new price. Says whether there is such a product.
     pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, Fault> {
-        let is_there = self.source.of(Way::Protected).set_price(sku, price_cents).await?;
-        self.invalidate(sku).await?;
-        Ok(is_there)
+        let database = self.source.of(Way::Protected).clone();
+        let write = async move { database.set_price(sku, price_cents).await };
+        let changed = self.products.change(sku, write).await?;
+        self.plain.invalidate(sku);
+        match changed {
+            Changed::Invalidated(is_there) => Ok(is_there),
+            Changed::Pending(_, error) => Err(error.into()),
+        }
     }
 
     /// Invalidates a product. The plain cache forgets it in this process.
@@ -227,11 +233,11 @@ impl<T> From<T> for Found<T> {
 }
 
 /// How everything is protected here.
-fn cache<V>(
+fn cache<K, V>(
     name: &str,
     store: &SwitchedStore,
     ttl: Duration,
-) -> Result<CacheBuilder<V>, ConfigError> {
+) -> Result<CacheBuilder<K, V>, ConfigError> {
     let [first, longest] = FAILURES;
     Cache::builder(name, store.clone())
         .ttl(ttl)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bellwether::CacheKey;
 use serde::{Deserialize, Serialize};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyPool, Row};
@@ -37,7 +38,7 @@ pub(crate) struct Category {
 }
 
 /// A search: words of a name, a category of any level, or both.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(CacheKey, Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Search {
     pub(crate) words: String,
     pub(crate) category: Option<u32>,

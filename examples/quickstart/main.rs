@@ -8,7 +8,8 @@ use futures_util::future::try_join_all;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new(10_000);
-    let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+    let items: Cache<u64, String> =
+        Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 
     let load = async || {
         println!("the database is asked for item 42"); // once

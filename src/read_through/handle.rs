@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
+use super::change::{Changed, change};
 use super::results::combined;
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
@@ -62,6 +63,64 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
+    /// Changes the source, and then [invalidates](Self::invalidate) the entry of a key. Both run to their
+    /// end in a task, also if the caller leaves. `write` is such as
+    /// `async move { query.execute(&pool).await }`, and owns what it uses. Commit a transaction in it: what
+    /// is loaded before the commit is old.
+    ///
+    /// If the write fails, the entry is invalidated too, since the write may have reached the source.
+    ///
+    /// # Errors
+    /// The error of the write. That of the invalidation is in [`Changed::Pending`].
+    ///
+    /// # Panics
+    /// If `write` panics, after the invalidation. Outside of a tokio runtime, or if it shuts down.
+    ///
+    /// # Cancel safety
+    /// Once it has been polled, dropping it stops neither the write nor the invalidation.
+    pub async fn change<T, E>(
+        &self,
+        key: &Key,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let (handle, key) = (self.entries(), key.clone());
+        change(write, async move { handle.invalidate(&key).await }).await
+    }
+
+    /// As [`change`](Self::change), for all entries [with a tag](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change_tag<T, E>(
+        &self,
+        tag: &Tag,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let (handle, tag) = (self.entries(), tag.clone());
+        change(write, async move { handle.invalidate_tag(&tag).await }).await
+    }
+
+    /// The same handle, without its service.
+    fn entries(&self) -> Handle {
+        let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));
+        let (is_clearable, expiry) = (self.is_clearable, self.expiry.clone());
+        Handle { store, is_clearable, statistics, service: (), expiry }
+    }
+
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///

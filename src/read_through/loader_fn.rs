@@ -70,9 +70,8 @@ impl<F> fmt::Debug for LoaderFn<F> {
 }
 
 /// The loader of a [`Cache`](crate::Cache): its requests are functions, and it calls them.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct RunRequest;
+#[derive(Clone)]
+pub(crate) struct RunRequest;
 
 impl<F, L, R, E> Service<F> for RunRequest
 where

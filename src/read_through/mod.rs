@@ -76,10 +76,11 @@
 //! flight, and each request of the flight to the store is for all callers that had joined by then.
 //! So the store's work in a burst grows with processes and not with callers.
 
+pub(crate) mod answer;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
-pub(crate) mod boxed;
+pub(crate) mod change;
 pub(crate) mod client;
 mod core;
 mod delegate;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_util::FutureExt;
 use tower::Service;
 
-use super::boxed::BoxResponseFuture;
+use super::answer::AnswerFuture;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
@@ -145,7 +145,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     }
 
     /// Answers one request, as a batch of one. It shares the loads of batches.
-    pub fn load<Req, L>(&self, request: Req) -> BoxResponseFuture<B::Answer, B::LoadError>
+    pub fn load<Req, L>(&self, request: Req) -> AnswerFuture<B::Answer, B::LoadError>
     where
         B: BatchLoader<Req>,
         Req: Send + 'static,
@@ -157,7 +157,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
             let first = answers.into_iter().next();
             first.unwrap_or_else(|| unreachable!("a batch has an answer for each request"))
         });
-        BoxResponseFuture(answer.boxed())
+        AnswerFuture::of(answer)
     }
 }
 

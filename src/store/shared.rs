@@ -19,7 +19,7 @@ use crate::tag::Tags;
 /// use bellwether::{Cache, MemoryStore};
 ///
 /// let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10_000)); // or a `RedisStore`
-/// let items: Cache<String> = Cache::builder("item", store).build();
+/// let items: Cache<u64, String> = Cache::builder("item", store).build();
 /// # let _ = items;
 /// ```
 impl<S: Store + ?Sized> Store for Arc<S> {

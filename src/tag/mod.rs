@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::key::{Digest, Key, KeyPart};
+use crate::key::{CacheKey, Digest, Key};
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
 /// built like a [`Key`]: a kind, such as `"shelf"`, and typed parts.
@@ -32,7 +32,7 @@ impl Tag {
 
     /// Adds a part.
     #[must_use]
-    pub fn with(self, part: impl KeyPart) -> Self {
+    pub fn with(self, part: impl CacheKey) -> Self {
         Self(self.0.with(part))
     }
 

@@ -36,7 +36,7 @@ fn ask_in_spans(cached: &Cached, callers: usize) -> Vec<Asked> {
     (0..callers).map(one).collect()
 }
 
-fn cache() -> Cache<String> {
+fn cache() -> Cache<u64, String> {
     let builder = Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE);
     builder.stale_while_revalidate(MINUTE).build()
 }
@@ -74,7 +74,7 @@ async fn the_spans_of_a_load_have_the_request_that_opened_it_as_an_ancestor() {
 async fn keys_in_spans(keys: TraceKeys) -> [[String; 3]; 2] {
     let (spans, _default) = begin(Level::DEBUG);
     let builder = Cache::builder("name", MemoryStore::new(10)).trace_keys(keys).name("names");
-    let cache: Cache<String> = builder.ttl(MINUTE).build();
+    let cache: Cache<(&str, Option<i32>, bool), String> = builder.ttl(MINUTE).build();
     cache.get_or_load(("Ann\nLee", Some(-7), true), load).await.unwrap();
     ["cache.get", "cache.load"].map(|name| {
         let span = spans.only(name);
@@ -244,7 +244,7 @@ async fn a_batch_is_loaded_in_the_span_in_which_it_was_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_without_a_ttl_warns_once_and_stores_nothing() {
     let (spans, _default) = begin(Level::WARN);
-    let cache: Cache<String> = Cache::builder("name", MemoryStore::new(10)).build();
+    let cache: Cache<u64, String> = Cache::builder("name", MemoryStore::new(10)).build();
     for part in 0..3 {
         cache.get_or_load(part, load).await.unwrap();
         assert_eq!(cache.get(part).await.unwrap(), None);
@@ -318,8 +318,8 @@ async fn two_types_of_values_under_one_name_are_warned_of_once_per_cache() {
     let spans = Spans::up_to(Level::WARN);
     let _default = set_default(spans.clone());
     let store = MemoryStore::new(10);
-    let names: Cache<String> = Cache::builder("item", store.clone()).ttl(MINUTE).build();
-    let prices: Cache<u64> = Cache::builder("item", store).ttl(MINUTE).build();
+    let names: Cache<u64, String> = Cache::builder("item", store.clone()).ttl(MINUTE).build();
+    let prices: Cache<u64, u64> = Cache::builder("item", store).ttl(MINUTE).build();
     for part in 0..3 {
         names.get_or_load(part, load).await.unwrap();
         assert_eq!(prices.get(part).await.unwrap(), None);

@@ -2,9 +2,7 @@
 
 use std::sync::LazyLock;
 
-use bellwether::{
-    BoxResponseFuture, ByKey, CacheStatus, MemoryStore, ReadThroughLayer, read_through,
-};
+use bellwether::{AnswerFuture, ByKey, CacheStatus, MemoryStore, ReadThroughLayer, read_through};
 
 use crate::catalog::{Catalog, Item, Missing};
 use crate::item;
@@ -23,7 +21,7 @@ async fn the_status_says_how_an_answer_came_about() {
 #[tokio::test]
 async fn the_future_borrows_no_argument() {
     let catalog = Catalog::new();
-    let call: BoxResponseFuture<Item, Missing> = {
+    let call: AnswerFuture<Item, Missing> = {
         let warehouse = String::from("berlin");
         item(&catalog.clone(), &warehouse, 42)
     };

@@ -65,7 +65,7 @@ pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
 /// use tonic::Status;
 /// # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
 ///
-/// async fn item(items: &Cache<String>, sku: u64) -> Result<String, Status> {
+/// async fn item(items: &Cache<u64, String>, sku: u64) -> Result<String, Status> {
 ///     let item = items.get_or_load(sku, async move || query(sku).await).await;
 ///     item.map_err(IntoStatus::into_status)
 /// }

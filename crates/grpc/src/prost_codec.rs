@@ -24,7 +24,7 @@ use prost::Message;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
-/// let products: Cache<Product, Prost> =
+/// let products: Cache<u64, Product, Prost> =
 ///     Cache::builder("product", store).ttl(Duration::from_secs(60)).codec(Prost::default()).build();
 ///
 /// let load = async || Ok::<_, tonic::Status>(Product { name: "Bell".to_owned() });
@@ -97,7 +97,7 @@ mod tests {
     async fn messages_are_stored_as_protobuf() {
         let store = MemoryStore::new(10);
         let minute = std::time::Duration::from_secs(60);
-        let cache: Cache<Product, Prost> =
+        let cache: Cache<u64, Product, Prost> =
             Cache::builder("product", store.clone()).ttl(minute).codec(Prost).build();
         let loaded = cache.get_or_load(1, async || Ok::<_, Infallible>(bell())).await;
         assert_eq!((loaded.unwrap(), cache.get(1).await.unwrap()), (bell(), Some(bell())));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use bellwether::{ConfigError, Key, KeyPart};
+use bellwether::{CacheKey, ConfigError, Key};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
@@ -284,7 +284,7 @@ impl RequestKey {
 /// parameter that its route lacks.
 pub(super) type DerivedKey = Result<Option<Key>, String>;
 
-fn with_values<P: KeyPart>(key: Key, name: &str, values: Vec<P>) -> Key {
+fn with_values<P: CacheKey>(key: Key, name: &str, values: Vec<P>) -> Key {
     let key = key.with(name).with(values.len());
     values.into_iter().fold(key, |key, value| key.with(value))
 }

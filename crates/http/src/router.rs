@@ -180,12 +180,12 @@ fn values(names: &[&str], parts: &mut Parts) -> Option<Vec<String>> {
 /// # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
 ///
 /// async fn item(
-///     State(items): State<Cache<String>>,
+///     State(items): State<Cache<u64, String>>,
 ///     Path(sku): Path<u64>,
 /// ) -> Result<Json<String>, CacheRejection> {
 ///     Ok(Json(items.get_or_load(sku, async move || query(sku).await).await?))
 /// }
-/// # let _ = axum::Router::<Cache<String>>::new().route("/{sku}", axum::routing::get(item));
+/// # let _ = axum::Router::<Cache<u64, String>>::new().route("/{sku}", axum::routing::get(item));
 /// ```
 ///
 /// | error | status |
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn an_error_of_the_loader_is_a_404_if_the_program_says_that_there_is_none() {
         for (class, status) in [(ErrorClass::NotFound, 404), (ErrorClass::Failure, 502)] {
-            let cache: Cache<u64> = Cache::builder("item", MemoryStore::new(10))
+            let cache: Cache<u64, u64> = Cache::builder("item", MemoryStore::new(10))
                 .ttl(Duration::from_secs(60))
                 .classify_error(move |_: &fmt::Error| class)
                 .build();

@@ -105,7 +105,7 @@ impl ReadingFunction<'_> {
         let (span, _) = self.returned.spans();
         match &self.item {
             Some(_) => quote_spanned!(span=> ::bellwether::BatchFuture<#answer, #error>),
-            None => quote_spanned!(span=> ::bellwether::BoxResponseFuture<#answer, #error>),
+            None => quote_spanned!(span=> ::bellwether::AnswerFuture<#answer, #error>),
         }
     }
 

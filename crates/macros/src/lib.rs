@@ -1,7 +1,8 @@
-//! The attribute macro of [bellwether](https://docs.rs/bellwether), which re-exports and documents it.
+//! The macros of [bellwether](https://docs.rs/bellwether), which re-exports and documents them.
 
 mod arguments;
 mod builders;
+mod cache_key;
 mod each;
 mod expand;
 mod function;
@@ -13,7 +14,7 @@ mod values;
 
 use proc_macro::TokenStream;
 use quote::quote;
-use syn::{ItemFn, parse_macro_input};
+use syn::{DeriveInput, ItemFn, parse_macro_input};
 
 /// Reads an `async fn` through a cache. Documented where bellwether re-exports it.
 #[proc_macro_attribute]
@@ -29,6 +30,13 @@ pub fn locked(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as locked::Options);
     let function = parse_macro_input!(function as ItemFn);
     or_error(locked::expand(&options, &function), &function)
+}
+
+/// Makes a type a key. Documented where bellwether has the trait.
+#[proc_macro_derive(CacheKey)]
+pub fn cache_key(input: TokenStream) -> TokenStream {
+    let expanded = cache_key::expand(parse_macro_input!(input as DeriveInput));
+    expanded.unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 fn or_error(expanded: syn::Result<proc_macro2::TokenStream>, function: &ItemFn) -> TokenStream {

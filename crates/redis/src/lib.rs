@@ -8,7 +8,7 @@
 //! use bellwether_redis::RedisStore;
 //!
 //! let store = RedisStore::connect("redis://127.0.0.1:6379", "shop").await?;
-//! let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+//! let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 //! # let _ = items;
 //! # Ok(())
 //! # }
@@ -45,7 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
@@ -156,6 +156,22 @@ impl RedisStore {
         self.0.stats()
     }
 
+    /// Waits until all invalidations that failed and are kept have been repeated, or for this long. Returns
+    /// how many are left. Call it before the process ends: what is kept then is lost.
+    ///
+    /// # Cancel safety
+    /// It only waits, so it may be dropped at any time.
+    pub async fn drain(&self, limit: Duration) -> u64 {
+        let until = Instant::now() + limit;
+        loop {
+            let left = self.stats().replay.pending;
+            if left == 0 || Instant::now() >= until {
+                return left;
+            }
+            sleep(LOOKS_AGAIN).await;
+        }
+    }
+
     /// Whether the server reports changes to the near tier (client tracking). Until the first connection,
     /// this is what the options request. If it is false, the near tier keeps no copies.
     pub fn is_tracking(&self) -> bool {
@@ -254,3 +270,6 @@ impl fmt::Debug for RedisStore {
             .finish()
     }
 }
+
+/// How often [`RedisStore::drain`] looks whether something is left. The outbox repeats at its own pace.
+const LOOKS_AGAIN: Duration = Duration::from_millis(10);

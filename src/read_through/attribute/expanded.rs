@@ -2,7 +2,6 @@
 
 use std::future::Future;
 
-use futures_util::FutureExt;
 use tower::Layer;
 
 use super::ByKey;
@@ -10,7 +9,7 @@ use super::entry_handle::EntryHandle;
 use crate::codec::{Cacheability, Codec, RuledCodec};
 use crate::error::BoxError;
 use crate::key::Key;
-use crate::read_through::boxed::BoxResponseFuture;
+use crate::read_through::answer::AnswerFuture;
 use crate::read_through::client::CacheClient;
 use crate::read_through::core::Core;
 use crate::read_through::layer::ReadThroughLayer;
@@ -106,7 +105,7 @@ pub fn read<T, E, C, F, L>(
     layer: ReadThroughLayer<ByKey, C>,
     key: Key,
     load: F,
-) -> BoxResponseFuture<T, E>
+) -> AnswerFuture<T, E>
 where
     T: Send + 'static,
     C: Codec<T>,
@@ -114,8 +113,7 @@ where
     F: FnOnce() -> L + Clone + Send + 'static,
     L: Future<Output = Result<T, E>> + Send + 'static,
 {
-    let answer = layer.layer(loader_fn(move |_: Key| load())).request(key);
-    BoxResponseFuture(answer.with_status().boxed())
+    layer.layer(loader_fn(move |_: Key| load())).request(key).into()
 }
 
 /// One call of a function that loads many answers. `named` gives the key of an item, and its tags

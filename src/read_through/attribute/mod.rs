@@ -131,7 +131,7 @@ mod expanded;
 /// braces, or a field of one: `"stock/{item.sku}"`. The first segment is text, the kind of the key.
 /// The others are typed parts: the key above is `Key::of("stock").with(warehouse).with(sku)`. So no
 /// two keys can be confused: `("a", "b/c")` and `("a/b", "c")` differ. Arguments and fields in a
-/// template must be [`KeyPart`](crate::KeyPart)s.
+/// template must be [`CacheKey`](crate::CacheKey)s.
 ///
 /// **Every argument is in the key or in `skip(..)`,** `self` too. An argument in neither is a
 /// compile error that names it: with a key that lacks it, two different calls would share one
@@ -144,9 +144,9 @@ mod expanded;
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`. It becomes a function that returns a
-/// [`BoxResponseFuture<T, E>`](crate::BoxResponseFuture). Its future gives a `Result<T, Error<E>>`
+/// [`AnswerFuture<T, E>`](crate::AnswerFuture). Its future gives a `Result<T, Error<E>>`
 /// ([`Error`](crate::Error)), since callers that share a load share its error;
-/// [`with_status`](crate::BoxResponseFuture::with_status) gives the
+/// [`with_status`](crate::AnswerFuture::with_status) gives the
 /// [`CacheStatus`](crate::CacheStatus) too. The layer must be able to store `T`: by default any
 /// owned type that is `Clone + Serialize + DeserializeOwned`.
 ///

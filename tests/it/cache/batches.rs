@@ -20,7 +20,7 @@ async fn tenfold(calls: Calls, parts: Vec<u64>) -> Result<Vec<Result<usize, Refu
     Ok(parts.into_iter().map(|part| Ok(part as usize * 10)).collect())
 }
 
-async fn page(cache: &Cache<usize>, calls: &Calls, parts: &[u64]) -> Vec<Answered> {
+async fn page(cache: &Cache<u64, usize>, calls: &Calls, parts: &[u64]) -> Vec<Answered> {
     let calls = Arc::clone(calls);
     let load = async move |parts| tenfold(calls, parts).await;
     cache.get_or_load_many(parts.to_vec(), load).with_status().await
@@ -85,7 +85,7 @@ async fn a_batch_and_a_single_call_share_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_map_answers_for_the_keys_that_it_has() {
-    let cache: Cache<Option<usize>> = builder(MemoryStore::new(10)).build();
+    let cache: Cache<u64, Option<usize>> = builder(MemoryStore::new(10)).build();
     let load = async |parts: Vec<u64>| {
         let even = parts.into_iter().filter(|part| part % 2 == 0);
         Ok::<_, Refusal>(even.map(|part| (part, part as usize)).collect::<HashMap<_, _>>())

@@ -93,21 +93,23 @@ async fn callers_with_another_type_of_error_wait_for_the_lease_and_get_the_value
 async fn names_and_parts_keep_values_apart() {
     let store = MemoryStore::new(10);
     let loader = Loader::new();
-    let by_two: Cache<usize> = Cache::builder("item", store.clone()).ttl(MINUTE).build();
-    let named: Cache<String> = Cache::builder("name", store.clone()).ttl(MINUTE).build();
+    let by_two: Cache<(String, String), usize> =
+        Cache::builder("item", store.clone()).ttl(MINUTE).build();
+    let named: Cache<u64, String> = Cache::builder("name", store.clone()).ttl(MINUTE).build();
     asked(&cache(store), 1, &loader).await.0.unwrap();
-    assert_eq!(by_two.get((1, 1)).await.unwrap(), None);
+    assert_eq!(by_two.get(&("1".to_owned(), "1".to_owned())).await.unwrap(), None);
     assert_eq!(named.get(1).await.unwrap(), None);
-    let keys = [by_two.key(("a", "b:c")), by_two.key(("a:b", "c")), by_two.key("ab:c")];
+    let pair = |left: &str, right: &str| by_two.key((left.to_owned(), right.to_owned()));
+    let keys = [pair("a", "b:c"), pair("a:b", "c"), Key::of("item").with("ab:c")];
     assert_eq!(HashSet::from(keys).len(), 3);
-    assert_eq!(by_two.key(("a", 1)), Key::of("item").with("a").with(1));
+    assert_eq!(pair("a", "1"), Key::of("item").with("a").with("1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_one_process_a_value_of_another_type_is_a_miss() {
     let store = MemoryStore::new(10);
     asked(&cache(store.clone()), 1, &Loader::new()).await.0.unwrap();
-    let other: Cache<u64> = builder(store).build();
+    let other: Cache<u64, u64> = builder(store).build();
     assert_eq!(other.get(1).await.unwrap(), None);
     let loaded = other.get_or_load(1, async || Ok::<_, Infallible>(7)).await;
     assert_eq!(loaded.unwrap(), 7);
@@ -136,7 +138,7 @@ async fn a_deadline_ends_the_wait_and_not_the_load() {
 #[tokio::test(start_paused = true)]
 async fn values_are_stored_as_the_program_classifies_them() {
     let store = MemoryStore::new(10);
-    let cache: Cache<Option<u64>> = builder(store)
+    let cache: Cache<bool, Option<u64>> = builder(store)
         .not_found_ttl(SECOND)
         .classify(|found: &Option<u64>| {
             found.map_or(Cacheability::NotFound, |_| Cacheability::Keep)
@@ -157,7 +159,7 @@ async fn values_are_stored_as_the_program_classifies_them() {
 async fn get_loads_nothing_and_gives_what_is_fresh() {
     let memory = MemoryStore::new(10);
     let store = remote(&memory);
-    let cache = builder::<usize>(store.clone()).stale_while_revalidate(MINUTE).build();
+    let cache = builder::<u64, usize>(store.clone()).stale_while_revalidate(MINUTE).build();
     assert_eq!(cache.get(1).await.unwrap(), None);
     bellwether_testkit::caches::put(&memory, 1, "42", bellwether_testkit::caches::JSON).await;
     assert_eq!(cache.get(1).await.unwrap(), Some(42));
@@ -171,7 +173,7 @@ async fn get_loads_nothing_and_gives_what_is_fresh() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_too_long_is_an_error_of_every_call() {
-    let cache = cache(MemoryStore::new(10));
+    let cache: Cache<String, usize> = builder(MemoryStore::new(10)).build();
     let long = "x".repeat(Key::MAX_BYTES);
     let loaded = cache.get_or_load(&*long, async || Ok::<_, Infallible>(1)).await;
     assert_eq!(kind_of(&loaded), CacheErrorKind::KeyTooLong);
@@ -183,7 +185,7 @@ async fn a_key_that_is_too_long_is_an_error_of_every_call() {
 /// What a program has in its state, without a parameter for any closure.
 #[derive(Clone)]
 struct Shop {
-    items: Cache<usize>,
+    items: Cache<u64, usize>,
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use crate::support::store::remote;
 /// It can be neither cloned nor serialised.
 struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
 
-type Templates = Cache<Arc<Template>, InProcess>;
+type Templates = Cache<u64, Arc<Template>, InProcess>;
 
 fn templates(store: impl InProcessStore) -> Templates {
     Cache::in_process("item", store).ttl(MINUTE).jitter(0.0).expect("no jitter").build()
@@ -59,8 +59,9 @@ async fn caches_of_one_store_share_values_and_invalidations() {
 #[tokio::test(start_paused = true)]
 async fn values_of_the_process_and_encoded_ones_are_apart() {
     let store = MemoryStore::new(10);
-    let kept: Cache<u64, InProcess> = Cache::in_process("item", store.clone()).ttl(MINUTE).build();
-    let encoded: Cache<u64> = builder(store).build();
+    let kept: Cache<u64, u64, InProcess> =
+        Cache::in_process("item", store.clone()).ttl(MINUTE).build();
+    let encoded: Cache<u64, u64> = builder(store).build();
     assert!(kept.put(1, 7).await.unwrap());
     assert_eq!(encoded.get(1).await.unwrap(), None);
     assert!(encoded.put(1, 8).await.unwrap());
@@ -70,7 +71,7 @@ async fn values_of_the_process_and_encoded_ones_are_apart() {
 #[tokio::test(start_paused = true)]
 async fn not_a_number_stays_what_it_is() {
     let store = MemoryStore::new(10);
-    let cache: Cache<f64, InProcess> = Cache::in_process("item", store).ttl(MINUTE).build();
+    let cache: Cache<u64, f64, InProcess> = Cache::in_process("item", store).ttl(MINUTE).build();
     cache.put(1, f64::NAN).await.unwrap();
     assert!(cache.get(1).await.unwrap().expect("it is stored").is_nan());
 }
@@ -78,9 +79,9 @@ async fn not_a_number_stays_what_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_value_counts_its_size_in_the_store() {
     let options = || MemoryOptions::new(10).max_bytes(16 * 1024);
-    let large: Cache<[u8; 8 * 1024], InProcess> =
+    let large: Cache<u64, [u8; 8 * 1024], InProcess> =
         Cache::in_process("item", MemoryStore::new(options())).ttl(MINUTE).build();
-    let small: Cache<u8, InProcess> =
+    let small: Cache<u64, u8, InProcess> =
         Cache::in_process("item", MemoryStore::new(options())).ttl(MINUTE).build();
     for part in 0..4 {
         large.put(part, [0; 8 * 1024]).await.unwrap();

@@ -2,6 +2,7 @@
 
 mod batches;
 mod calls;
+mod change;
 mod in_process;
 mod invalidation;
 #[cfg(feature = "postcard")]
@@ -21,23 +22,23 @@ type Answered<V = usize> = (Result<V, Error<Refusal>>, CacheStatus);
 
 /// A cache that keeps values for a minute, to the millisecond, and remembers no failures. Its keys
 /// are those of the layers of these tests.
-fn builder<V>(store: impl Store) -> CacheBuilder<V> {
+fn builder<K, V>(store: impl Store) -> CacheBuilder<K, V> {
     let builder = Cache::builder("item", store).ttl(MINUTE).jitter(0.0).expect("no jitter");
     builder.failure_windows(NO_TIME, NO_TIME).expect("windows")
 }
 
-fn cache(store: impl Store) -> Cache<usize> {
+fn cache(store: impl Store) -> Cache<u64, usize> {
     builder(store).build()
 }
 
 /// A call that is under way from now on.
-fn ask(cache: &Cache<usize>, item: u64, loader: &Loader) -> JoinHandle<Answered> {
+fn ask(cache: &Cache<u64, usize>, item: u64, loader: &Loader) -> JoinHandle<Answered> {
     let loader = loader.clone();
     tokio::spawn(cache.get_or_load(item, async move || loader.oneshot(item).await).with_status())
 }
 
 /// The answer to one call.
-async fn asked(cache: &Cache<usize>, item: u64, loader: &Loader) -> Answered {
+async fn asked(cache: &Cache<u64, usize>, item: u64, loader: &Loader) -> Answered {
     ended(ask(cache, item, loader)).await
 }
 

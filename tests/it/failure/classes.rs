@@ -17,7 +17,7 @@ use crate::support::store::{processes, remote};
 type Answered = (Result<usize, Error<Refusal>>, CacheStatus);
 
 /// What a process has whose loader's errors are all of this class.
-fn process(store: &MemoryStore, class: ErrorClass) -> Cache<usize> {
+fn process(store: &MemoryStore, class: ErrorClass) -> Cache<u64, usize> {
     Cache::builder("item", remote(store))
         .ttl(MINUTE)
         .not_found_ttl(SECOND)
@@ -29,7 +29,7 @@ fn process(store: &MemoryStore, class: ErrorClass) -> Cache<usize> {
         .build()
 }
 
-async fn ask(cache: &Cache<usize>, loader: &Loader) -> Answered {
+async fn ask(cache: &Cache<u64, usize>, loader: &Loader) -> Answered {
     let loader = loader.clone();
     cache.get_or_load(1, async move || loader.oneshot(1).await).with_status().await
 }

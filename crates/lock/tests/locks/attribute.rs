@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use bellwether::{Key, KeyPart};
+use bellwether::{CacheKey, Key};
 use bellwether_lock::locked;
 use bellwether_lock::{LocalLock, LockErrorKind, LockStatus, LockedError, Locks};
 use futures_util::future::join_all;
@@ -103,7 +103,7 @@ async fn a_method_waits_for_as_long_as_its_attribute_says() {
 static LOCKS: LazyLock<Locks<Remote<LocalLock>>> = LazyLock::new(|| locks(LocalLock::new()));
 
 #[locked(locks = LOCKS, key = "part/{part}")]
-async fn generic<P: KeyPart + Clone>(part: &P) -> Result<P, SoldOut> {
+async fn generic<P: CacheKey + Clone>(part: &P) -> Result<P, SoldOut> {
     Ok(part.clone())
 }
 

@@ -10,7 +10,7 @@ async fn query(_: &Pool, sku: u64) -> Result<u64, Error> {
     Ok(sku)
 }
 
-fn a_loader_that_borrows(items: &Cache<u64>, pool: &Pool) {
+fn a_loader_that_borrows(items: &Cache<u64, u64>, pool: &Pool) {
     drop(items.get_or_load(1, async move || query(pool, 1).await));
 }
 

@@ -6,19 +6,19 @@ use bellwether::{Batched, Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
 
 struct Pool;
 
-fn no_result(items: &Cache<u64>) {
+fn no_result(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, async || 7));
 }
 
-fn not_async(items: &Cache<u64>) {
+fn not_async(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, || Ok::<u64, Error>(7)));
 }
 
-fn with_a_parameter(items: &Cache<u64>) {
+fn with_a_parameter(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, async |sku: u64| Ok::<_, Error>(sku)));
 }
 
-fn of_another_type(items: &Cache<u64>) {
+fn of_another_type(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, async || Ok::<_, Error>("seven")));
 }
 
@@ -34,7 +34,7 @@ fn without_a_request() {
     layer.service(loader_fn(async |name: String| Ok::<_, Error>(7)));
 }
 
-fn a_batch_without_an_order(items: &Cache<u64>) {
+fn a_batch_without_an_order(items: &Cache<u64, u64>) {
     drop(items.get_or_load_many([1, 2], async |skus: Vec<u64>| Ok::<_, Error>(skus)));
 }
 

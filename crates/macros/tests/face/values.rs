@@ -10,10 +10,10 @@ struct Item;
 struct Half;
 
 fn nothing_is_derived() {
-    let items: Cache<Item> = Cache::builder("item", MemoryStore::new(10)).build();
+    let items: Cache<u64, Item> = Cache::builder("item", MemoryStore::new(10)).build();
 }
 
-fn something_is_not_derived(items: &Cache<Option<Half>>) {
+fn something_is_not_derived(items: &Cache<u64, Option<Half>>) {
     drop(items.get_or_load(1, async || Ok::<_, Error>(None)));
 }
 
@@ -23,7 +23,7 @@ fn behind_a_layer() {
 }
 
 fn in_the_process() {
-    let items: Cache<Item, InProcess> = Cache::in_process("item", MemoryStore::new(10)).build();
+    let items: Cache<u64, Item, InProcess> = Cache::in_process("item", MemoryStore::new(10)).build();
 }
 
 fn main() {}

@@ -34,7 +34,7 @@ fn text(id: SpanId) -> String {
     id.to_string()
 }
 
-fn cache() -> Cache<String> {
+fn cache() -> Cache<u64, String> {
     let builder = Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE);
     builder.stale_while_revalidate(MINUTE).build()
 }

@@ -19,7 +19,7 @@ use crate::recorded::{Descriptions, Facade, Values, collected, exported};
 const LOAD: Duration = Duration::from_millis(70);
 
 /// A cache that has led a load and answered twice from what is stored.
-async fn used(name: &str, store: &MemoryStore) -> Cache<u64> {
+async fn used(name: &str, store: &MemoryStore) -> Cache<u64, u64> {
     let cache = Cache::builder(name, store.clone()).ttl(MINUTE).build();
     for _ in 0..3 {
         cache.get_or_load(42, async || Ok::<_, std::io::Error>(7)).await.unwrap();
@@ -28,7 +28,7 @@ async fn used(name: &str, store: &MemoryStore) -> Cache<u64> {
 }
 
 /// Callers that share a slow load, which fails or not.
-async fn stampede(cache: &Cache<u64>, sku: u64, callers: usize, fails: bool) {
+async fn stampede(cache: &Cache<u64, u64>, sku: u64, callers: usize, fails: bool) {
     let load = async move || {
         tokio::time::sleep(LOAD).await;
         if fails { Err(std::io::Error::other("no answer")) } else { Ok(sku) }

@@ -31,7 +31,7 @@ fn works() {
 }
 
 struct Member {
-    cache: Cache<String>,
+    cache: Cache<u64, String>,
     loader: Arc<GatedLoader>,
     /// Held to add callers or to take all.
     callers: Mutex<Vec<JoinHandle<String>>>,

@@ -135,12 +135,12 @@ pub async fn not_found_is_shared(stores: &[Arc<dyn Store>]) {
     let loader = Loader::gated();
     loader.ends_by(End::Fail);
     let process = |store| {
-        let cache = Cache::<usize>::builder("item", store).ttl(MINUTE).not_found_ttl(MINUTE);
+        let cache = Cache::<u64, usize>::builder("item", store).ttl(MINUTE).not_found_ttl(MINUTE);
         cache.classify_error(|_: &Refusal| ErrorClass::NotFound).build()
     };
     let fleet: Vec<_> = stores.iter().cloned().map(process).collect();
     let all_ask = || {
-        let of_each = |cache: &Cache<usize>| {
+        let of_each = |cache: &Cache<u64, usize>| {
             let (cache, loader) = (cache.clone(), loader.clone());
             async move { cache.get_or_load(1, async move || loader.oneshot(1).await).await }
         };
@@ -166,7 +166,7 @@ pub async fn waiters_get_what_was_put(stores: &[Arc<dyn Store>]) -> bool {
     while process.in_flight() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    let cache = Cache::<usize>::builder("item", Arc::clone(&stores[0])).ttl(MINUTE).build();
+    let cache = Cache::<u64, usize>::builder("item", Arc::clone(&stores[0])).ttl(MINUTE).build();
     let is_stored = cache.put(1, 42).await.expect("an answer");
     let (answer, _) = settled(vec![waiting]).await.remove(0);
     assert!([1, 42].contains(&answer.expect("an answer")), "an answer from after the put");

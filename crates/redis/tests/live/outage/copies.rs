@@ -37,7 +37,7 @@ struct Copied {
     ours: RedisStore,
     lease: Lease,
     copy: HeldCommand,
-    theirs: Cache<String>,
+    theirs: Cache<u64, String>,
 }
 
 impl Copied {
@@ -142,7 +142,7 @@ async fn a_late_copy_of_a_commit_does_not_undo_an_invalidation() {
             .connect()
             .await
             .expect("another process");
-        let theirs = Cache::<String>::builder("item", there).ttl(MINUTE).build();
+        let theirs = Cache::<u64, String>::builder("item", there).ttl(MINUTE).build();
         let claim = Claim::new(theirs.key(1));
         let token = claim.token();
         let Ok(Acquire::Lead { lease, .. }) = ours.acquire(claim, MINUTE, Accept::Fresh).await

@@ -42,8 +42,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[derive(Clone)]
 struct Pair {
     name: &'static str,
-    leader: Cache<u64>,
-    waiter: Cache<u64>,
+    leader: Cache<usize, u64>,
+    waiter: Cache<usize, u64>,
 }
 
 impl Pair {

@@ -25,9 +25,9 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone)]
 struct Caches {
-    hung: Cache<u64>,
-    old: Cache<u64>,
-    crowded: Cache<u64>,
+    hung: Cache<usize, u64>,
+    old: Cache<usize, u64>,
+    crowded: Cache<usize, u64>,
 }
 
 impl Caches {
@@ -67,14 +67,14 @@ async fn the_alerts_fire_when_loads_hang_and_fail_and_when_limits_are_full() {
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
 
     let hung = caches.hung.clone();
-    tokio::spawn(async move { hung.get_or_load(1_u64, pending::<io::Result<u64>>).await });
-    let first = caches.old.get_or_load(1_u64, async || Ok::<_, io::Error>(1)).await;
+    tokio::spawn(async move { hung.get_or_load(1, pending::<io::Result<u64>>).await });
+    let first = caches.old.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
     assert_eq!(first.expect("an answer"), 1);
     until_fired(&prometheus, ALERTS, async |look| {
         caches.crowd(look).await;
         for _ in 0..10 {
             let down = async || Err::<u64, _>(io::Error::other("the database is down"));
-            assert_eq!(caches.old.get_or_load(1_u64, down).await.expect("a stale answer"), 1);
+            assert_eq!(caches.old.get_or_load(1, down).await.expect("a stale answer"), 1);
         }
     })
     .await;

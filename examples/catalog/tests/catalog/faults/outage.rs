@@ -55,7 +55,7 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
 
     until_fired(&prometheus, DAMAGED, async |_| {
         // A damaged entry is a miss: it is loaded and stored again.
-        let answer = cache.get_or_load(1_u64, async || Ok::<_, io::Error>(1)).await;
+        let answer = cache.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
         assert_eq!(answer.expect("an answer"), 1);
         redis.command(&["EVAL", DAMAGE, "0"]);
     })
