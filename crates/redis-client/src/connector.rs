@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, RedisError};
+use redis::{PushInfo, RedisError, Value, from_redis_value};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,7 +17,6 @@ use super::destination::Destination;
 use super::dial::{Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
 use super::node_record::NodeRecord;
-use super::script::RedisScript;
 #[cfg(feature = "sentinel")]
 use super::sentinel::verify;
 use bellwether::warn_throttled;
@@ -89,15 +88,9 @@ impl Connector {
         if let Destination::Sentinel(_) = node.destination {
             verify(&mut socket, address).await?;
         }
-        if node.parts.setup.reads_clock {
-            self.read_clock(&mut socket).await?;
-        }
         let tracked_at = self.track(&mut socket, is_resp3).await?;
-        // A user without the permission to load scripts still runs them by their text.
-        if self.number == 0
-            && let Err(error) = RedisScript::load(&node.parts.setup.scripts, &mut socket).await
-        {
-            tracing::debug!(target: "bellwether::store", %error, "the server refuses to load the scripts beforehand");
+        if self.number == 0 {
+            self.prepare(&mut socket).await?;
         }
         let connection = Connection { socket, _tasks: tasks, has_credentials, state, begun_after };
         Ok((connection, tracked_at))
@@ -155,19 +148,26 @@ impl Connector {
         Ok(is_tracked.then_some(sent_at))
     }
 
-    /// Reads the server's time. If the server refuses, the time is taken from other replies.
-    async fn read_clock(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    /// Reads the server's time and loads the scripts, so that no burst begins with an unknown hash. A
+    /// user without the permissions for that still runs scripts by their text, and takes the time from
+    /// other replies.
+    async fn prepare(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let mut commands = redis::pipe();
+        // A script, because the user is only permitted the commands that scripts need.
+        commands.cmd("EVAL").arg("return redis.call('TIME')").arg(0);
+        for script in &*self.node.parts.setup.scripts {
+            commands.cmd("SCRIPT").arg("LOAD").arg(script.text());
+        }
         let asked_at = Instant::now();
-        let mut read = redis::cmd("EVAL");
-        read.arg(READ_CLOCK).arg(0);
-        match read.query_async::<(u64, u64)>(socket).await {
+        let replies: Vec<Value> = commands.ignore_errors().query_async(socket).await?;
+        let replies: Result<Vec<_>, _> = replies.into_iter().map(Value::extract_error).collect();
+        match replies.and_then(|mut replies| Ok(from_redis_value(replies.swap_remove(0))?)) {
             Ok((seconds, micros)) => {
-                let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
+                let now = u64::saturating_mul(seconds, 1_000_000).saturating_add(micros);
                 self.node.clock.note(asked_at, now);
             }
-            Err(error) if error.is_io_error() => return Err(error),
             Err(error) => {
-                tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
+                tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time or to load the scripts")
             }
         }
         Ok(())
@@ -180,6 +180,3 @@ const ANSWER: &str = "answer of a sentinel";
 /// How long an attempt to connect may take before another one is made beside it. So a server that
 /// was cut off is in use within a second of its return.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-
-/// A script, because the user is only permitted the commands that scripts need.
-const READ_CLOCK: &str = "return redis.call('TIME')";

@@ -18,7 +18,7 @@ use super::connect_error::{ConnectError, DialStep};
 use super::credentials::RedisCredentials;
 use super::login::Login;
 #[cfg(feature = "tls")]
-use super::tls::{TlsConnector, explain};
+use super::tls::{TlsConnector, explain_end};
 use bellwether::BoxFuture;
 
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
@@ -215,9 +215,10 @@ impl Dialer {
             );
         }
         #[cfg(feature = "tls")]
-        if let (Some(tls), Some(io)) = (&self.tls, io_error(&error)) {
-            let explained = explain(io).or_else(|| tls.explain_end());
-            return explained.unwrap_or_else(|| error.into());
+        if self.tls.is_some()
+            && let Some(io) = io_error(&error)
+        {
+            return explain_end(io);
         }
         match error.kind() {
             // A server that expects TLS answers by bytes of that.

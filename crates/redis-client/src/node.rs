@@ -29,7 +29,7 @@ pub(super) struct RedisNode {
     pub(super) state: Arc<NodeRecord>,
     is_of_cluster: bool,
     breaker: Breaker,
-    connections: Box<[SharedConnection]>,
+    connections: Box<[Arc<SharedConnection>]>,
     /// How many requests it had been sent when [`was_used`](Self::was_used) was last called.
     #[cfg(feature = "cluster")]
     seen: AtomicU64,
@@ -100,7 +100,7 @@ impl RedisNode {
     }
 
     /// The connection for a request. Those for one key share one.
-    fn connection(&self, request: &RedisRequest<'_>) -> &SharedConnection {
+    fn connection(&self, request: &RedisRequest<'_>) -> &Arc<SharedConnection> {
         match &*self.connections {
             [only] => only,
             several => &several[usize::from(request.slot()) % several.len()],

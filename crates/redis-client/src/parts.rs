@@ -28,8 +28,6 @@ pub struct ClientSetup {
     pub tracking: Tracking,
     /// Learns what happens to the servers.
     pub observer: Option<Arc<dyn ServerObserver>>,
-    /// Whether the server's time is read on connecting.
-    pub reads_clock: bool,
     /// The table of the owners of slots, if the observer reads it.
     pub owners: Option<Arc<SlotOwners>>,
 }

@@ -15,7 +15,8 @@ use bellwether::StoreError;
 /// A request declares all names that its script touches. Some servers require that, and the slot
 /// that the names share determines the node of a cluster.
 pub struct RedisRequest<'a> {
-    call: Call<'a>,
+    command: &'static str,
+    script: Option<&'a RedisScript>,
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     pub(super) doing: &'static str,
@@ -30,12 +31,6 @@ pub struct RedisRequest<'a> {
     slot: Option<u16>,
 }
 
-#[derive(Clone, Copy)]
-enum Call<'a> {
-    Command(&'static str),
-    Script(&'a RedisScript),
-}
-
 /// The reply to a request.
 pub(super) struct Replied {
     pub(super) value: Value,
@@ -46,13 +41,14 @@ pub(super) struct Replied {
 
 impl<'a> RedisRequest<'a> {
     fn new(
-        call: Call<'a>,
+        (command, script): (&'static str, Option<&'a RedisScript>),
         names: impl Into<Vec<Vec<u8>>>,
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
         Self {
-            call,
+            command,
+            script,
             names: names.into(),
             args: args.into(),
             doing,
@@ -72,7 +68,7 @@ impl<'a> RedisRequest<'a> {
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        Self::new(Call::Script(script), names, args, doing)
+        Self::new(("EVALSHA", Some(script)), names, args, doing)
     }
 
     /// A request that runs a command on these names.
@@ -81,7 +77,7 @@ impl<'a> RedisRequest<'a> {
         names: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        Self::new(Call::Command(command), names, [], doing)
+        Self::new((command, None), names, [], doing)
     }
 
     /// Adds arguments.
@@ -150,10 +146,9 @@ impl<'a> RedisRequest<'a> {
 
     /// The command to send: a script by its hash, or by its text.
     pub(super) fn packed(&self, by_text: bool) -> Cmd {
-        let (command, script) = match self.call {
-            Call::Command(command) => (command, None),
-            Call::Script(script) if by_text || self.is_by_text => ("EVAL", Some(script.text())),
-            Call::Script(script) => ("EVALSHA", Some(script.hash())),
+        let (command, script) = match self.script {
+            Some(script) if by_text || self.is_by_text => ("EVAL", Some(script.text())),
+            script => (self.command, script.map(RedisScript::hash)),
         };
         let words = 3 + self.names.len() + self.args.len();
         let bytes = self.names.iter().chain(&self.args).map(Vec::len).sum::<usize>();

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, Script};
+use redis::Script;
 
 /// A Lua script: a constant text, run by its hash. Clones share both.
 ///
@@ -56,18 +55,6 @@ impl RedisScript {
 
     pub(super) fn text(&self) -> &str {
         &self.text
-    }
-
-    /// Loads scripts, so that no burst begins with an unknown hash.
-    pub(super) async fn load(
-        scripts: &[Self],
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), RedisError> {
-        let mut load = redis::pipe();
-        for script in scripts {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.text()).ignore();
-        }
-        load.query_async(connection).await
     }
 }
 

@@ -188,16 +188,13 @@ impl SentinelService {
 
     /// The error if no sentinel answers, by that of one of them.
     fn unanswered(&self, error: ConnectError) -> ConnectError {
+        let kind = match &error {
+            ConnectError::Reported(io) if io.is_io_error() => StoreErrorKind::Unreachable,
+            ConnectError::Other(kind, _) if *kind != StoreErrorKind::Misconfigured => *kind,
+            _ => return error,
+        };
         let message = format!("no sentinel of {} answers: {error}", list(&self.sentinels, ", "));
-        match error {
-            ConnectError::Reported(error) if error.is_io_error() => {
-                ConnectError::unavailable(message)
-            }
-            ConnectError::Reported(_) | ConnectError::Other(StoreErrorKind::Misconfigured, _) => {
-                error
-            }
-            ConnectError::Other(kind, _) => ConnectError::Other(kind, message.into()),
-        }
+        ConnectError::Other(kind, message.into())
     }
 
     /// Keeps a subscription to what a sentinel says about failovers. `hints` is notified when the

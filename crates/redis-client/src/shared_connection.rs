@@ -44,9 +44,7 @@ pub(super) fn connect_time() -> Option<(Duration, Instant)> {
 ///
 /// There is one attempt at a time, which goes on without the requests that wait for it. After a failed
 /// one there is a pause, in which requests fail at once, with its error.
-pub(super) struct SharedConnection(Arc<SharedState>);
-
-struct SharedState {
+pub(super) struct SharedConnection {
     connector: Connector,
     /// Held for a few steps, never across an `.await`.
     slot: RwLock<ConnectionSlot>,
@@ -75,8 +73,8 @@ enum SlotState {
 }
 
 impl SharedConnection {
-    pub(super) fn new(connector: Connector) -> Self {
-        Self(Arc::new(SharedState { connector, slot: RwLock::default() }))
+    pub(super) fn new(connector: Connector) -> Arc<Self> {
+        Arc::new(Self { connector, slot: RwLock::default() })
     }
 
     /// Sends it, and connects first if necessary, all before the deadline.
@@ -92,7 +90,7 @@ impl SharedConnection {
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(
-        &self,
+        self: &Arc<Self>,
         request: &RedisRequest<'_>,
         asks: bool,
         deadline: Instant,
@@ -145,12 +143,15 @@ impl SharedConnection {
     ///
     /// # Cancel safety
     /// Dropping it leaves an attempt to connect, which goes on.
-    pub(super) async fn open(&self, deadline: Instant) -> Result<Arc<Connection>, RequestError> {
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, RequestError> {
         loop {
-            if let Some(connection) = self.0.usable() {
+            if let Some(connection) = self.usable() {
                 return Ok(connection);
             }
-            let attempt = SharedState::attempt(&self.0).map_err(RequestError::Unconnected)?;
+            let attempt = self.attempt().map_err(RequestError::Unconnected)?;
             let Some(mut attempt) = attempt else { continue };
             // The error of it says that the attempt has ended.
             if timeout_at(deadline, attempt.changed()).await.is_err() {
@@ -162,18 +163,16 @@ impl SharedConnection {
     fn reported(&self, error: RedisError) -> RequestError {
         let error = RequestError::Reported(error);
         if error.is_of_replica() {
-            self.0.connector.node.failovers.note();
+            self.connector.node.failovers.note();
         }
         error
     }
 
     fn late(&self) -> RequestError {
-        let timeout = self.0.connector.node.parts.options.timeout;
+        let timeout = self.connector.node.parts.options.timeout;
         RequestError::TimedOut(connect_time().map_or(timeout, |(limit, _)| limit))
     }
-}
 
-impl SharedState {
     /// The connection, unless it is broken.
     fn usable(&self) -> Option<Arc<Connection>> {
         let slot = locked_to_read(&self.slot);
@@ -211,7 +210,7 @@ impl SharedState {
 /// An attempt to connect. When it is dropped, the slot gets its next state, and requests that wait
 /// for it go on.
 struct DialAttempt {
-    shared: Arc<SharedState>,
+    shared: Arc<SharedConnection>,
     /// Empty unless it has succeeded or failed: then its runtime has ended.
     next: SlotState,
     _ended: watch::Sender<()>,

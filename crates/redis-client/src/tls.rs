@@ -1,18 +1,13 @@
 //! TLS: which servers a client trusts, what it presents to them, and what errors mean.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{fmt, fs, io};
 
-use rustls::client::ResolvesClientCert;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::sign::CertifiedKey;
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio_rustls::client::TlsStream;
@@ -117,18 +112,6 @@ pub(super) struct TlsConnector {
     /// The files that were used last, and the configuration by them, with the sessions to resume.
     /// Held to read and replace it, never across an `.await`.
     current: Mutex<Option<KnownConfig>>,
-    /// Whether a server has asked for a certificate.
-    was_asked: Arc<AtomicBool>,
-}
-
-/// Notes that a server asks for a certificate.
-///
-/// With TLS 1.3, a server refuses a certificate after the handshake, and may close the connection
-/// before its reason has been read. Then this is what is known about the cause.
-#[derive(Debug)]
-struct NotedRequests {
-    certificates: Arc<dyn ResolvesClientCert>,
-    was_asked: Arc<AtomicBool>,
 }
 
 /// What files held, and the configuration by that.
@@ -136,10 +119,8 @@ type KnownConfig = (Vec<PemFile>, Arc<ClientConfig>);
 
 impl TlsConnector {
     pub(super) fn new(tls: RedisTls) -> Self {
-        let was_asked = Arc::default();
-        let config = tls.config.as_ref().map(|config| noted(config, &was_asked));
-        let current = Mutex::new(config.map(|config| (Vec::new(), config)));
-        Self { tls, current, was_asked }
+        let given = tls.config.clone().map(|config| (Vec::new(), config));
+        Self { tls, current: Mutex::new(given) }
     }
 
     /// Encrypts a stream to a host.
@@ -162,22 +143,16 @@ impl TlsConnector {
         encrypted.map_err(|error| explain(&error).unwrap_or_else(|| error.into()))
     }
 
-    /// Explains why a server has closed an encrypted connection before its first reply.
-    pub(super) fn explain_end(&self) -> Option<ConnectError> {
-        let message = format!("tls: the server has closed the connection{REFUSED}");
-        self.was_asked.load(Ordering::Relaxed).then(|| ConnectError::misconfigured(message))
-    }
-
     /// That of the files as they are now, or the last one that could be used.
     async fn config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
         let (paths, current) = (self.tls.files.clone(), locked(&self.current).clone());
-        let (known, was_asked) = (current.clone(), Arc::clone(&self.was_asked));
+        let known = current.clone();
         // Files are read, and so may be those of the system.
         let renewed = spawn_blocking(move || {
             let files = paths.into_iter().map(PemFile::read).collect::<Result<Vec<_>, _>>()?;
             match known {
                 Some((known, config)) if known == files => Ok((known, config)),
-                _ => config_of(&files).map(|config| (files, noted(&config, &was_asked))),
+                _ => config_of(&files).map(|config| (files, Arc::new(config))),
             }
         });
         match (renewed.await.map_err(io::Error::other)?, current) {
@@ -188,27 +163,6 @@ impl TlsConnector {
             }
             (Err(reason), None) => Err(ConnectError::misconfigured(format!("tls: {reason}"))),
         }
-    }
-}
-
-/// A configuration that notes whether a server asks for a certificate.
-fn noted(config: &ClientConfig, was_asked: &Arc<AtomicBool>) -> Arc<ClientConfig> {
-    let certificates = Arc::clone(&config.client_auth_cert_resolver);
-    let noted = NotedRequests { certificates, was_asked: Arc::clone(was_asked) };
-    let mut config = config.clone();
-    config.client_auth_cert_resolver = Arc::new(noted);
-    Arc::new(config)
-}
-
-impl ResolvesClientCert for NotedRequests {
-    fn resolve(&self, issuers: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        self.was_asked.store(true, Ordering::Relaxed);
-        self.certificates.resolve(issuers, schemes)
-    }
-
-    /// Always true, so that it is asked also without a certificate.
-    fn has_certs(&self) -> bool {
-        true
     }
 }
 
@@ -276,8 +230,17 @@ fn add_authorities_of_system(roots: &mut RootCertStore) -> Result<(), String> {
     Ok(())
 }
 
+/// Explains the end of an encrypted connection before its first reply. With TLS 1.3, a server refuses a
+/// certificate after the handshake, and may close the connection before its reason has been read.
+pub(super) fn explain_end(error: &io::Error) -> ConnectError {
+    let closed = || {
+        ConnectError::misconfigured(format!("tls: the server has closed the connection{REFUSED}"))
+    };
+    explain(error).unwrap_or_else(closed)
+}
+
 /// Explains an error of an encrypted stream. None if it is not one of TLS.
-pub(super) fn explain(error: &io::Error) -> Option<ConnectError> {
+fn explain(error: &io::Error) -> Option<ConnectError> {
     use AlertDescription::{InternalError, ProtocolVersion, UnrecognisedName};
     use CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -298,6 +261,5 @@ pub(super) fn explain(error: &io::Error) -> Option<ConnectError> {
     Some(ConnectError::misconfigured(format!("tls: {error}{advice}")))
 }
 
-/// What a server means that ends a connection after it has asked for a certificate.
-const REFUSED: &str =
-    ": the server asks for a client certificate that it trusts: see `RedisTls::files`";
+/// What a server usually means that ends a connection after the handshake.
+const REFUSED: &str = ": it may ask for a client certificate that it trusts: see `RedisTls::files`";

@@ -64,7 +64,6 @@ impl StoreParts {
             reader: Some(Arc::clone(&ledger) as _),
             tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
             observer: Some(Arc::clone(&ledger) as _),
-            reads_clock: true,
             owners: Some(owners),
         };
         let client = RedisClient::new(options, setup);
