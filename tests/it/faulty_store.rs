@@ -1,10 +1,10 @@
 //! `FaultyStore` disturbs the calls that a test names, as the test says, and no others.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Draft, Failure, Peek, Renew, Settled, Store, StoreFuture, Value};
 use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind, Tag};
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_test::faulty::{Fault, FaultyStore, Operation};
 use bellwether_testkit::caches::{

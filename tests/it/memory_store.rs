@@ -1,10 +1,10 @@
 //! `MemoryStore` keeps its contract, and its bounds.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Renew, Settled, Store, WATERMARK_TTL};
 use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,

@@ -1,10 +1,10 @@
 //! Callers that miss together are answered by one load.
 
-use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 
 use bellwether::store::Marker;
 use bellwether::{BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,

@@ -1,6 +1,5 @@
 //! Values that are never encoded.
 
-use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use bellwether::store::InProcessStore;
 use bellwether::{
     Cache, CacheStatus, InProcess, MemoryOptions, MemoryStore, ReadThroughLayer, loader_fn,
 };
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, key};
 use tokio::time::advance;
 use tower::ServiceExt;

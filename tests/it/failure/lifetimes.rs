@@ -1,10 +1,10 @@
 //! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
 use bellwether::{CacheErrorKind, CacheStatus, Cacheability, Error, MemoryStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::promises::a_cooldown_ends_in_the_fleet;
 use bellwether_testkit::caches::{

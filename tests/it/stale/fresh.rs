@@ -1,9 +1,9 @@
 //! For how long an answer is fresh.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::{CacheStatus, Cacheability, Lifetimes, MemoryStore, StaleReason};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 use bellwether_testkit::loaders::Loader;
 use tokio::time::sleep;

@@ -1,6 +1,5 @@
 //! If a load fails, a stale answer is better than an error.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Lease, Store};
@@ -8,6 +7,7 @@ use bellwether::{
     CacheErrorKind, CacheStatus, Cacheability, MemoryStore, ReadThroughLayer, StaleReason, Wait,
     WhenStoreFails,
 };
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     Cached, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, idle, kind_of, remembering_layer,
     settled,

@@ -1,12 +1,12 @@
 //! What is logged of things that no caller notices: where, how often, and with what.
 
-use bellwether_test::StoreExt as _;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::trace::TraceKeys;
 use bellwether::{Lifetimes, MemoryStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, ask, burst, idle, key, layer, put_for, settled,
 };

@@ -1,6 +1,5 @@
 //! What is refused: too many tags, clearing what is not clearable, stores without tags.
 
-use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use bellwether::store::{
 use bellwether::{
     CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags,
 };
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;

@@ -1,6 +1,5 @@
 //! A deadline bounds everything that its caller waits for.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::Store;
@@ -8,6 +7,7 @@ use bellwether::{
     CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lifetimes, Lookup, MemoryStore,
     ReadThrough, ReadThroughLayer, StaleReason, Wait, WhenAbandoned,
 };
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     Answered, JSON, MINUTE, NO_TIME, SECOND, answers, idle, key, kind_of, lease, put, put_for,
     tasks,

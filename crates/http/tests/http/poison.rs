@@ -1,11 +1,11 @@
 //! Bytes in the store that another program wrote.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Store, Value};
 use bellwether::{Key, Lifetimes};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 

@@ -1,6 +1,5 @@
 //! What holds on a server whose clock is set.
 
-use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use bellwether::store::{
 };
 use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,5 @@
 //! Every store keeps the contract, and the suite notices one that does not.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
@@ -9,6 +8,7 @@ use bellwether::store::{
 };
 use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
 use bellwether_redis::RedisWakeUps;
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::{RedisServer, Reply};
 

@@ -1,12 +1,12 @@
 //! Connecting to servers that are slow, or never answer.
 
-use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};
 use tokio::time::sleep;

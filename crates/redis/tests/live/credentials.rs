@@ -1,6 +1,5 @@
 //! Users, passwords and tokens: rotation while they are in use, and secrets that stay secret.
 
-use bellwether_test::StoreExt as _;
 use std::fmt::Debug;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use bellwether::{BoxError, StoreErrorKind};
 use bellwether_redis::RedisCredentials;
 use bellwether_redis::RedisOptions;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::{PATIENCE, within};

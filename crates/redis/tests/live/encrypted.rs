@@ -1,6 +1,5 @@
 //! Redis by TLS: the contract, what certificates are accepted, and what their errors say.
 
-use bellwether_test::StoreExt as _;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use bellwether::{ConfigError, StoreErrorKind};
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisWakeUps};
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::{
     Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, chosen_server_lacks_tls,

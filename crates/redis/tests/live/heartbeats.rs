@@ -1,9 +1,9 @@
 //! A near copy is served only while its connection answers heartbeats.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use tokio::time::{Instant, sleep};

@@ -1,11 +1,11 @@
 //! Concurrent lookups are sent as one batch.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::Lifetimes;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Remaining, Settled, Store, Value};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;

@@ -1,6 +1,5 @@
 //! Messages to waiters, where the server reports no changes.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
@@ -9,6 +8,7 @@ use bellwether::store::{
 };
 use bellwether::{Lifetimes, StoreErrorKind, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use tokio::time::timeout;

@@ -1,6 +1,5 @@
 //! The near tier: copies in the process, kept valid by push messages of the server.
 
-use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Peek, Settled, Store, Value};
 use bellwether::{CacheStatus, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};

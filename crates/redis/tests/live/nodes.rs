@@ -1,9 +1,9 @@
 //! The figures of each server: what it was sent, and what came of it.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether_redis::{RedisNodeStats, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, SentinelFleet};
 use tokio::time::{sleep, timeout};
 

@@ -1,12 +1,12 @@
 //! Promises to a fleet that are kept in another way over a server than in a `MemoryStore`.
 
-use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::FailureCause;
 use bellwether::store::{Accept, Acquire, Claim, Failure, Lease, Store};
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::promises::{
     Fleet, a_cooldown_ends_in_the_fleet, a_stale_answer_is_replaced_by_one_load,
     an_early_refresh_is_one_load, not_found_is_shared, waiters_get_what_was_put,

@@ -1,6 +1,5 @@
 //! Redis behind Sentinel: the primary is found, and followed when it is another one.
 
-use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::{BypassReason, CacheStatus, StoreErrorKind};
 use bellwether_redis::RedisWakeUps;
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, SERVICE, SentinelFleet, free_port, url_of};

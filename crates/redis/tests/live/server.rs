@@ -1,12 +1,12 @@
 //! What servers do: refuse, forget, run out of memory, go away and come back.
 
-use bellwether_test::StoreExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes, StoreErrorKind};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};

@@ -1,6 +1,5 @@
 //! Tags in Redis: their epochs, whatever the server forgets, and what a lookup costs.
 
-use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Value};
 use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag, Tags};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use redis::{Commands, Connection, Script};
 use tokio::time::{sleep, timeout};

@@ -1,12 +1,12 @@
 //! The trace of a load travels beside its lease, so that callers of other processes find it.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::Key;
 use bellwether::store::{Accept, Acquire, Claim, Lease, Renew, Store};
 use bellwether::trace::TraceParent;
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 
 const TERM: Duration = Duration::from_secs(60);

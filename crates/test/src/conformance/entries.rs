@@ -1,12 +1,12 @@
 //! Checks of entries: what a lookup finds after a commit.
 
-use crate::StoreExt as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
+use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Value};

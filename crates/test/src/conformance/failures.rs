@@ -1,49 +1,15 @@
 //! Checks of failures: what is remembered of a failed load.
 
-use crate::StoreExt as _;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::subject::{LONG, SHORT, StoreSubject};
+use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::FailureCause;
 use bellwether::Lifetimes;
-use bellwether::store::{Accept, Acquire, Entry, Failure, Lease, Settled};
-
-impl StoreSubject {
-    async fn fail(&self, lease: Lease, window: Duration) -> Checked {
-        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_message("no answer: ü");
-        Ok(self.store.fail(lease, failure).await?)
-    }
-
-    /// The remembered failure, for how long it holds, and the stale entry.
-    async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Deviation> {
-        match self.acquire(&self.claim(), LONG).await? {
-            Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
-            other => Err(Deviation::new(format!("after a failure, gave {other:?}"))),
-        }
-    }
-
-    /// Lets the window of a failure end, and acquires. A failure counts until twice its window is
-    /// over, so a store that answers later is given a longer one.
-    async fn acquire_after_window(
-        &self,
-        failure: impl Fn(Duration) -> Failure,
-    ) -> Result<Acquire, Deviation> {
-        let mut held = self.lead(LONG).await?;
-        for window in [SHORT, SHORT * 4, SHORT * 16] {
-            let began = Instant::now();
-            self.store.fail(held, failure(window)).await?;
-            sleep(window + window / 2).await;
-            held = match self.acquire(&self.claim(), LONG).await? {
-                Acquire::Lead { lease, .. } if began.elapsed() >= window * 2 => lease,
-                acquired => return Ok(acquired),
-            };
-        }
-        Err(Deviation::new("it answers too slowly to tell how long a failure counts"))
-    }
-}
+use bellwether::store::{Accept, Acquire, Failure, Settled};
 
 pub(super) async fn a_failure_is_told_to_every_caller(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;

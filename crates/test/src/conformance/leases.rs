@@ -1,6 +1,5 @@
 //! Checks of leases and watches.
 
-use crate::StoreExt as _;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
+use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::FailureCause;
 use bellwether::Lifetimes;

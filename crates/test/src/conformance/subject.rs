@@ -1,17 +1,17 @@
 //! The store under a check.
 
-use crate::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, Trial, ensure};
-use bellwether::Key;
-use bellwether::Lifetimes;
-use bellwether::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Entry, Lease, Settled, Store, Value};
+use bellwether::store::{
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, Store, Value,
+};
+use bellwether::{FailureCause, Key, Lifetimes, StoreErrorKind, Tag, Tags};
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {
@@ -124,6 +124,94 @@ impl StoreSubject {
         let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
         ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
         Ok(())
+    }
+
+    pub(super) async fn fail(&self, lease: Lease, window: Duration) -> Checked {
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_message("no answer: ü");
+        Ok(self.store.fail(lease, failure).await?)
+    }
+
+    /// The remembered failure, for how long it holds, and the stale entry.
+    pub(super) async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Deviation> {
+        match self.acquire(&self.claim(), LONG).await? {
+            Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
+            other => Err(Deviation::new(format!("after a failure, gave {other:?}"))),
+        }
+    }
+
+    /// Lets the window of a failure end, and acquires. A failure counts until twice its window is
+    /// over, so a store that answers later is given a longer one.
+    pub(super) async fn acquire_after_window(
+        &self,
+        failure: impl Fn(Duration) -> Failure,
+    ) -> Result<Acquire, Deviation> {
+        let mut held = self.lead(LONG).await?;
+        for window in [SHORT, SHORT * 4, SHORT * 16] {
+            let began = Instant::now();
+            self.store.fail(held, failure(window)).await?;
+            sleep(window + window / 2).await;
+            held = match self.acquire(&self.claim(), LONG).await? {
+                Acquire::Lead { lease, .. } if began.elapsed() >= window * 2 => lease,
+                acquired => return Ok(acquired),
+            };
+        }
+        Err(Deviation::new("it answers too slowly to tell how long a failure counts"))
+    }
+
+    /// A tag that only this check uses.
+    pub(super) fn tag(&self, name: &str) -> Tag {
+        Tag::of("check").with(name).with(self.key().digest().as_bytes())
+    }
+
+    pub(super) fn tags<const N: usize>(&self, names: [&str; N]) -> Result<Tags, Deviation> {
+        let tags = Tags::new(names.map(|name| self.tag(name)));
+        tags.map_err(|error| Deviation::new(error.to_string()))
+    }
+
+    /// Whether the store has tags. One that has none says so.
+    pub(super) async fn has_tags(&self) -> Result<bool, Deviation> {
+        match self.store.invalidate_tag(self.tag("none")).await {
+            Err(error) if error.kind() == StoreErrorKind::Unsupported => Ok(false),
+            invalidated => Ok(invalidated.map(|()| true)?),
+        }
+    }
+
+    pub(super) async fn lead_tagged(&self, tags: &Tags) -> Result<Lease, Deviation> {
+        self.lead_tagged_unless(tags, Accept::Fresh).await
+    }
+
+    pub(super) async fn lead_tagged_unless(
+        &self,
+        tags: &Tags,
+        accept: Accept,
+    ) -> Result<Lease, Deviation> {
+        match self.store.acquire(self.claim().tagged(tags.clone()), LONG, accept).await? {
+            Acquire::Lead { lease, .. } => Ok(lease),
+            other => Err(Deviation::new(format!("gave no lease of a free key, but {other:?}"))),
+        }
+    }
+
+    /// Stores a value with tags that are known before its load.
+    pub(super) async fn store_tagged(&self, tags: &Tags, lifetimes: Lifetimes) -> Checked {
+        let lease = self.lead_tagged(tags).await?;
+        let commit = self.commit_for(lease, "value", lifetimes).await?;
+        ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
+        Ok(())
+    }
+
+    /// Stores a value with tags that are known only after its load.
+    pub(super) async fn store_tagged_late(&self, tags: &Tags) -> Result<Settled, Deviation> {
+        let lease = self.lead(LONG).await?;
+        self.commit_tagged(lease, tags).await
+    }
+
+    /// Checks what is found, with and without the tags of the request.
+    pub(super) async fn ensure_tagged(&self, tags: &Tags, expected: Option<&str>) -> Checked {
+        let entry = self.store.lookup(self.key(), tags.clone()).await?;
+        let found = entry.map(|entry| entry.value().encoded().clone());
+        let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
+        ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
+        self.ensure_text(expected).await
     }
 }
 

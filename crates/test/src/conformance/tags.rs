@@ -1,70 +1,15 @@
 //! Checks of tags. A store without tags passes them all by refusing to invalidate one.
 
-use crate::StoreExt as _;
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
+use crate::StoreExt as _;
 use crate::suite::{Checked, Deviation, ensure};
 use bellwether::Lifetimes;
-use bellwether::StoreErrorKind;
-use bellwether::store::{Accept, Acquire, Lease, Settled};
-use bellwether::{Tag, Tags};
-
-impl StoreSubject {
-    /// A tag that only this check uses.
-    fn tag(&self, name: &str) -> Tag {
-        Tag::of("check").with(name).with(self.key().digest().as_bytes())
-    }
-
-    fn tags<const N: usize>(&self, names: [&str; N]) -> Result<Tags, Deviation> {
-        let tags = Tags::new(names.map(|name| self.tag(name)));
-        tags.map_err(|error| Deviation::new(error.to_string()))
-    }
-
-    /// Whether the store has tags. One that has none says so.
-    async fn has_tags(&self) -> Result<bool, Deviation> {
-        match self.store.invalidate_tag(self.tag("none")).await {
-            Err(error) if error.kind() == StoreErrorKind::Unsupported => Ok(false),
-            invalidated => Ok(invalidated.map(|()| true)?),
-        }
-    }
-
-    async fn lead_tagged(&self, tags: &Tags) -> Result<Lease, Deviation> {
-        self.lead_tagged_unless(tags, Accept::Fresh).await
-    }
-
-    async fn lead_tagged_unless(&self, tags: &Tags, accept: Accept) -> Result<Lease, Deviation> {
-        match self.store.acquire(self.claim().tagged(tags.clone()), LONG, accept).await? {
-            Acquire::Lead { lease, .. } => Ok(lease),
-            other => Err(Deviation::new(format!("gave no lease of a free key, but {other:?}"))),
-        }
-    }
-
-    /// Stores a value with tags that are known before its load.
-    async fn store_tagged(&self, tags: &Tags, lifetimes: Lifetimes) -> Checked {
-        let lease = self.lead_tagged(tags).await?;
-        let commit = self.commit_for(lease, "value", lifetimes).await?;
-        ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
-        Ok(())
-    }
-
-    /// Stores a value with tags that are known only after its load.
-    async fn store_tagged_late(&self, tags: &Tags) -> Result<Settled, Deviation> {
-        let lease = self.lead(LONG).await?;
-        self.commit_tagged(lease, tags).await
-    }
-
-    /// Checks what is found, with and without the tags of the request.
-    async fn ensure_tagged(&self, tags: &Tags, expected: Option<&str>) -> Checked {
-        let entry = self.store.lookup(self.key(), tags.clone()).await?;
-        let found = entry.map(|entry| entry.value().encoded().clone());
-        let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
-        ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
-        self.ensure_text(expected).await
-    }
-}
+use bellwether::Tags;
+use bellwether::store::{Accept, Acquire, Settled};
 
 pub(super) async fn an_entry_with_tags_is_found(on: StoreSubject) -> Checked {
     if !on.has_tags().await? {

@@ -3,7 +3,6 @@
 pub mod codec;
 pub mod promises;
 
-use bellwether_test::StoreExt as _;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Va
 use bellwether::{
     CacheErrorKind, CacheStatus, Codec, Error, Json, Key, Lifetimes, ReadThrough, ReadThroughLayer,
 };
+use bellwether_test::StoreExt as _;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;

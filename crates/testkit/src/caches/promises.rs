@@ -1,12 +1,12 @@
 //! Promises to a fleet as checks for any store: a server keeps them in another way than a
 //! `MemoryStore`.
 
-use bellwether_test::StoreExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::Store;
 use bellwether::{Cache, CacheStatus, Error, ErrorClass, Lifetimes, StaleReason};
+use bellwether_test::StoreExt as _;
 use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};

@@ -1,10 +1,10 @@
 //! Nodes that hand over, die, hang or give slots away, while callers ask.
 
-use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::within;
 use futures_util::future::join_all;

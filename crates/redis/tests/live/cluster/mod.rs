@@ -9,13 +9,13 @@ mod redirections;
 mod rights;
 mod start;
 
-use bellwether_test::StoreExt as _;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
 use bellwether::{Key, Lifetimes};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisCluster;
 
 use crate::catalog::{key, name, options_at};

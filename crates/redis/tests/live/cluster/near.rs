@@ -1,10 +1,10 @@
 //! Near copies of a cluster: they end when their slots do.
 
-use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::store::{Peek, Store};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::RedisCluster;
 use bellwether_testkit::wait::{until, within};

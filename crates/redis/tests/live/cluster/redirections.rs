@@ -1,10 +1,10 @@
 //! Redirections: requests go to the nodes that serve them, while slots move and nodes are lost.
 
-use bellwether_test::StoreExt as _;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
 use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisCluster;
 use futures_util::future::join_all;
 use tokio::time::sleep;

@@ -1,9 +1,9 @@
 //! Connecting to a cluster: what does not fit is named.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, free_port};
 
 use super::{connect, fill, found};

@@ -1,6 +1,5 @@
 //! How often a Redis that is down is asked, and connected to.
 
-use bellwether_test::StoreExt as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -1,6 +1,5 @@
 //! A request that is sent again after its connection broke may arrive twice, and the first copy last.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::store::{
@@ -8,6 +7,7 @@ use bellwether::store::{
 };
 use bellwether::{Cache, FailureCause, Key, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::HeldCommand;
 use bellwether_testkit::servers::Reply;
 use bellwether_testkit::wait::within;

@@ -1,6 +1,5 @@
 //! A reply that is lost leaves no lease that other callers wait for.
 
-use bellwether_test::StoreExt as _;
 use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store};
 use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, StoreError};
 use bellwether_redis::RedisStore;
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::Replacement;
 use bellwether_testkit::wait::within;
 use bytes::Bytes;

@@ -9,7 +9,6 @@ mod logs;
 mod recovery;
 mod service;
 
-use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Poll;
 use std::thread;
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{Key, StoreError, StoreErrorKind};
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;

@@ -1,10 +1,10 @@
 //! An invalidation that fails is kept, and repeated before its key or its tag is read.
 
-use bellwether_test::StoreExt as _;
 use std::time::Duration;
 
 use bellwether::ReadThroughLayer;
 use bellwether::store::{Settled, Store};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::poll;
 

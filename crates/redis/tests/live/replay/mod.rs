@@ -5,13 +5,13 @@ mod failover;
 mod outage;
 mod overflow;
 
-use bellwether_test::StoreExt as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
 use bellwether::{Lifetimes, StoreError, Tag, Tags};
 use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::until;
