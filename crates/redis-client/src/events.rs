@@ -74,6 +74,12 @@ pub enum ServerEvent<'a> {
 pub trait ServerObserver: fmt::Debug + Send + Sync {
     /// This has happened.
     fn note(&self, event: ServerEvent<'_>);
+
+    /// The entry that a message about a key carries, if it can be used at this time of the server:
+    /// `more` is what follows the digest of the key. By default there is none.
+    fn read(&self, _key: &Digest, _more: &[u8], _now: ServerTime) -> Option<Entry> {
+        None
+    }
 }
 
 /// What the server is to report changes for (client tracking).
@@ -86,11 +92,4 @@ pub enum Tracking {
     Copies,
     /// For watches of the names that scripts have read.
     Watches,
-}
-
-/// Reads what a message says beyond a name. The task of the subscription calls it, so it must not block.
-pub trait MessageReader: fmt::Debug + Send + Sync {
-    /// The entry that a message about a key carries, if it can be used at this time of the server:
-    /// `more` is what follows the digest of the key.
-    fn read(&self, key: &Digest, more: &[u8], now: ServerTime) -> Option<Entry>;
 }

@@ -57,7 +57,7 @@ mod value;
 pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
 pub use self::client::{RedisClient, SlotGroup};
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
-pub use self::events::{MessageReader, ServerEvent, ServerObserver, Tracking};
+pub use self::events::{ServerEvent, ServerObserver, Tracking};
 pub use self::options::RedisClientOptions;
 pub use self::parts::ClientSetup;
 pub use self::request::RedisRequest;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use redis::{PushInfo, PushKind, Value};
 
 use super::breaker::Outages;
-use super::events::{MessageReader, ServerEvent, ServerObserver, Tracking};
+use super::events::{ServerEvent, ServerObserver, Tracking};
 use super::failovers::Failovers;
 use super::names::Names;
 use super::options::RedisClientOptions;
@@ -22,11 +22,9 @@ pub struct ClientSetup {
     pub scripts: Arc<[RedisScript]>,
     /// Notified of the messages of scripts.
     pub watchers: Watchers,
-    /// Reads what a message says beyond a name.
-    pub reader: Option<Arc<dyn MessageReader>>,
     /// What the server is to report changes for.
     pub tracking: Tracking,
-    /// Learns what happens to the servers.
+    /// Learns what happens to the servers, and reads what messages carry.
     pub observer: Option<Arc<dyn ServerObserver>>,
     /// The table of the owners of slots, if the observer reads it.
     pub owners: Option<Arc<SlotOwners>>,

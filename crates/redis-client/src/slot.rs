@@ -16,12 +16,10 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
 }
 
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| with_byte(crc, *byte))
-}
-
-/// The CRC of a text with one more byte.
-fn with_byte(crc: u16, byte: u8) -> u16 {
-    (crc << 8) ^ TABLE[usize::from(crc.to_be_bytes()[0] ^ byte)]
+    let table = &*TABLE;
+    bytes
+        .iter()
+        .fold(0, |crc: u16, byte| (crc << 8) ^ table[usize::from(crc.to_be_bytes()[0] ^ byte)])
 }
 
 /// The owners of all slots: the one table that says which node has a slot. All names of a single
@@ -117,23 +115,16 @@ impl InSlot for Digest {
 /// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored
 /// names, so it never changes.
 pub(super) fn tag_of(slot: u16) -> u32 {
-    static TAGS: LazyLock<Box<[u32]>> = LazyLock::new(tags);
     TAGS[usize::from(slot) % SLOTS]
 }
 
-/// The CRC of a number is that of its tenth with one more digit.
-fn tags() -> Box<[u32]> {
-    let mut crcs = Vec::<u16>::new();
-    for number in 0..NUMBERS as usize {
-        let tenth = if number < 10 { 0 } else { crcs[number / 10] };
-        crcs.push(with_byte(tenth, b'0' + (number % 10) as u8));
+static TAGS: LazyLock<Box<[u32]>> = LazyLock::new(|| {
+    let mut tags = vec![0; SLOTS];
+    for number in (0..NUMBERS).rev() {
+        tags[usize::from(slot_of(number.to_string().as_bytes()))] = number;
     }
-    let mut tags = vec![0; SLOTS].into_boxed_slice();
-    for (number, crc) in (0..NUMBERS).zip(crcs).rev() {
-        tags[usize::from(crc) % SLOTS] = number;
-    }
-    tags
-}
+    tags.into()
+});
 
 /// The digits of the numbers below this are in all slots.
 const NUMBERS: u32 = 109_758;

@@ -158,9 +158,9 @@ impl SubscriberTask {
         let Some((digest, more)) = self.parts.names.read(message.get_payload_bytes()) else {
             return;
         };
-        let stored = setup.reader.as_ref().and_then(|reader| {
+        let stored = setup.observer.as_ref().and_then(|observer| {
             let now = self.servers.with_owner(&digest, |node| node?.state.clock.now());
-            reader.read(&digest, more, now?)
+            observer.read(&digest, more, now?)
         });
         match stored {
             Some(entry) => setup.watchers.tell_stored(&digest, entry),

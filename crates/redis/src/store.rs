@@ -61,7 +61,6 @@ impl StoreParts {
         let setup = ClientSetup {
             scripts: Arc::clone(&SCRIPTS),
             watchers,
-            reader: Some(Arc::clone(&ledger) as _),
             tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
             observer: Some(Arc::clone(&ledger) as _),
             owners: Some(owners),

@@ -56,7 +56,7 @@ use crate::task::OnDemandTask;
 use bellwether::Digest;
 use bellwether::adapter::{millis, warn_throttled};
 use bellwether::store::{Change, Claim, Entry, Remaining, Watchers};
-use bellwether_redis_client::{MessageReader, ServerEvent, ServerObserver, ServerTime};
+use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
 #[derive(Debug)]
@@ -483,9 +483,7 @@ impl ServerObserver for Ledger {
             event => _ = self.near.as_ref().inspect(|near| near.note(event)),
         }
     }
-}
 
-impl MessageReader for Ledger {
     fn read(&self, key: &Digest, sealed: &[u8], now: ServerTime) -> Option<Entry> {
         let opened = envelope::open(Bytes::copy_from_slice(sealed), key).ok()?;
         if opened.fence < self.floor() || opened.may_be_over(Some(now)) {
