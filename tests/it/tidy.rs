@@ -116,9 +116,10 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 19] = [
+const ADAPTERS: [(&str, &str); 20] = [
     ("axum", "crates/http/src/router.rs"),
     ("blake3", "src/key.rs"),
+    ("clap", "crates/cli/src/"),
     ("crc32fast", "crates/redis/src/envelope.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
@@ -129,7 +130,7 @@ const ADAPTERS: [(&str, &str); 19] = [
     ("redis", "crates/redis-client/src/"),
     ("rustls", "crates/redis-client/src/tls.rs"),
     ("rustls_native_certs", "crates/redis-client/src/tls.rs"),
-    ("serde_json", "src/codec/json.rs"),
+    ("serde_json", "crates/cli/src/ src/codec/json.rs"),
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
     ("subtle", "crates/http/src/purge.rs"),
     ("tokio_rustls", "crates/redis-client/src/tls.rs"),

@@ -205,6 +205,13 @@ impl RedisClient {
         self.0.servers.owners().into_iter().map(name).collect()
     }
 
+    /// The servers that own slots: for each, one of its slots, and its address if that is known. Before
+    /// the first request to a cluster or to sentinels, none is.
+    pub fn nodes(&self) -> Vec<(u16, Option<String>)> {
+        let nodes = self.0.servers.owners().into_iter();
+        nodes.map(|(slot, node)| (slot, node.stats().map(|stats| stats.address))).collect()
+    }
+
     /// What the nodes were sent and what came of it, in the order of their addresses.
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
         let nodes = self.0.servers.in_use();

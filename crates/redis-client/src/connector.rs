@@ -133,7 +133,11 @@ impl Connector {
         // Over RESP2 the server may accept tracking, but cannot send the messages.
         let is_tracked = is_resp3 && {
             let mut ask = redis::cmd("CLIENT");
-            match ask.arg("TRACKING").arg("ON").query_async::<()>(socket).await {
+            ask.arg("TRACKING").arg("ON");
+            if self.node.parts.setup.tracking == Tracking::Namespace {
+                ask.arg("BCAST").arg("PREFIX").arg(self.node.parts.names.prefix());
+            }
+            match ask.query_async::<()>(socket).await {
                 Ok(()) => true,
                 Err(error) if error.code().is_none() => return Err(error),
                 Err(error) => {

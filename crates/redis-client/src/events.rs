@@ -92,4 +92,7 @@ pub enum Tracking {
     Copies,
     /// For watches of the names that scripts have read.
     Watches,
+    /// For all names of the namespace, whichever process changes them (broadcasting mode): the observer
+    /// learns of them. It costs the server a message for each change, so it is for the tools of operators.
+    Namespace,
 }

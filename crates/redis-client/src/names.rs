@@ -16,6 +16,11 @@ impl Names {
         Self { prefix: format!("bw:{namespace}:") }
     }
 
+    /// What all names begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// A name of a key.
     pub(super) fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()

@@ -71,7 +71,7 @@ impl ClientParts {
     pub(super) fn connections(&self) -> usize {
         match self.setup.tracking {
             Tracking::Nothing => self.options.connections as usize,
-            Tracking::Copies | Tracking::Watches => 1,
+            Tracking::Copies | Tracking::Watches | Tracking::Namespace => 1,
         }
     }
 

@@ -10,9 +10,9 @@ pub enum RedisValue {
     Nil,
     /// A whole number. A number that a script returns loses its fraction.
     Int(i64),
-    /// Bytes.
+    /// Bytes, or a text.
     Bytes(Vec<u8>),
-    /// Several values.
+    /// Several values. Those of a map follow their fields.
     Array(Vec<Self>),
     /// Any other reply.
     Other,
@@ -42,7 +42,12 @@ impl From<Value> for RedisValue {
             Value::Nil | Value::Boolean(false) => Self::Nil,
             Value::Int(number) => Self::Int(number),
             Value::BulkString(bytes) => Self::Bytes(bytes),
+            Value::VerbatimString { text, .. } => Self::Bytes(text.into_bytes()),
             Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
+            Value::Map(pairs) => {
+                let values = pairs.into_iter().flat_map(|(field, value)| [field, value]);
+                Self::Array(values.map(Self::from).collect())
+            }
             _ => Self::Other,
         }
     }

@@ -61,10 +61,10 @@ pub(super) enum Acquired {
 }
 
 /// The fields of a reply, in their order.
-struct ReplyFields(vec::IntoIter<Value>);
+pub(super) struct ReplyFields(vec::IntoIter<Value>);
 
 impl ReplyFields {
-    fn of(reply: Value) -> Option<Self> {
+    pub(super) fn of(reply: Value) -> Option<Self> {
         let Value::Array(fields) = reply else { return None };
         Some(Self(fields.into_iter()))
     }
@@ -74,18 +74,18 @@ impl ReplyFields {
         Self::of(reply)?.0.collect::<Vec<_>>().try_into().ok()
     }
 
-    fn whole(&mut self) -> Option<u64> {
+    pub(super) fn whole(&mut self) -> Option<u64> {
         self.0.next()?.whole()
     }
 
     /// What is left of something. Redis gives -1 for a value without expiry, which is none of ours, and
     /// -2 for no value. Both count as over.
-    fn left(&mut self) -> Option<u64> {
+    pub(super) fn left(&mut self) -> Option<u64> {
         let Value::Int(left) = self.0.next()? else { return None };
         Some(u64::try_from(left).unwrap_or(0))
     }
 
-    fn bytes(&mut self) -> Option<Option<Vec<u8>>> {
+    pub(super) fn bytes(&mut self) -> Option<Option<Vec<u8>>> {
         bytes(self.0.next()?)
     }
 }

@@ -57,6 +57,7 @@ fn no_readme_has_lines_that_only_rustdoc_hides() {
     for folder in [
         ".",
         "crates/body",
+        "crates/cli",
         "crates/http",
         "crates/grpc",
         "crates/lock",

@@ -148,9 +148,10 @@ pub(super) fn below_each(folders: &[&str], extension: &str) -> Vec<Source> {
     folders.iter().flat_map(below).collect()
 }
 
-const SHIPPED: [&str; 10] = [
+const SHIPPED: [&str; 11] = [
     "src",
     "crates/body/src",
+    "crates/cli/src",
     "crates/grpc/src",
     "crates/http/src",
     "crates/lock/src",

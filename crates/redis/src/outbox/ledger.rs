@@ -67,10 +67,13 @@ pub(crate) enum OutboxItem<'a> {
     Change(ChangedDigest, Change),
 }
 
-/// What is invalidated.
+/// What is invalidated, by its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ChangedDigest {
+#[allow(clippy::exhaustive_enums, reason = "nothing else can be invalidated")]
+pub enum ChangedDigest {
+    /// A key.
     Key(Digest),
+    /// A tag.
     Tag(Digest),
 }
 

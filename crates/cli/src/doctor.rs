@@ -1,0 +1,188 @@
+//! `doctor`: whether the servers are as the guides ask for.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bellwether::StoreError;
+use bellwether_redis::RedisWakeUps;
+use bellwether_redis_client::{ClientSetup, RedisValue};
+use serde_json::json;
+
+use crate::CliError;
+use crate::nodes::{ServerNode, list, nodes, text};
+use crate::output::line;
+use crate::server::ServerArgs;
+
+/// Nothing to do.
+const FINE: &str = "fine";
+
+/// Worth a thought, or not known.
+const NOTE: &str = "note";
+
+/// It must be mended.
+const MEND: &str = "mend";
+
+/// What it is about, the verdict, and what was found.
+type Finding = (&'static str, &'static str, String);
+
+/// Returns whether nothing must be mended.
+pub(crate) async fn run(server: &ServerArgs, json: bool) -> Result<bool, CliError> {
+    let mut findings = vec![("all".to_owned(), of_store(server).await?)];
+    match server.client(ClientSetup::default()).await {
+        Ok(client) => {
+            for node in nodes(&client) {
+                let pace = of_pace(&node).await.unwrap_or_else(|error| refused("latency", &error));
+                let info = of_node(&node).await.unwrap_or_else(|error| refused("info", &error));
+                findings.push((node.address, [pace, info].concat()));
+            }
+        }
+        Err(error) => findings.push(("all".to_owned(), refused("commands", &error))),
+    }
+    let (mut shown, mut to_mend) = (Vec::new(), 0);
+    for (at, (about, verdict, says)) in
+        findings.iter().flat_map(|(at, of)| of.iter().map(move |it| (at, it)))
+    {
+        to_mend += usize::from(*verdict == MEND);
+        if json {
+            shown.push(json!({ "verdict": verdict, "about": about, "at": at, "says": says }));
+        } else {
+            line(&format!("{verdict:<6}{about:<16}{at:<22}{says}"))?;
+        }
+    }
+    match json {
+        true => line(&json!({ "to_mend": to_mend, "findings": shown }).to_string())?,
+        false => line(&format!("to be mended: {to_mend}"))?,
+    }
+    Ok(to_mend == 0)
+}
+
+fn refused(about: &'static str, error: &dyn ToString) -> Vec<Finding> {
+    vec![(about, NOTE, format!("not checked: {}", error.to_string()))]
+}
+
+/// What a program meets when it connects.
+async fn of_store(server: &ServerArgs) -> Result<Vec<Finding>, CliError> {
+    let store = match server.options()?.connect().await {
+        Ok(store) => store,
+        Err(error) => return Ok(vec![("connect", MEND, error.to_string())]),
+    };
+    let messages = match store.stats().wake_ups {
+        RedisWakeUps::Messages => (FINE, "waiters are woken at once"),
+        _ => (NOTE, "waiters poll: allow `&bw:* +subscribe +publish`"),
+    };
+    let near = server.options()?.near(1 << 20)?.connect().await;
+    let tracking = match near.map(|store| store.is_tracking()) {
+        Ok(true) => (FINE, "near copies are possible".to_owned()),
+        Ok(false) => (NOTE, "refused, so near copies are not possible".to_owned()),
+        Err(error) => (NOTE, format!("near copies are not possible: {error}")),
+    };
+    Ok(vec![
+        ("connect", FINE, "a primary, with all rights that are needed".to_owned()),
+        ("messages", messages.0, messages.1.to_owned()),
+        ("tracking", tracking.0, tracking.1),
+    ])
+}
+
+/// Its latency and its clock.
+async fn of_pace(node: &ServerNode<'_>) -> Result<Vec<Finding>, StoreError> {
+    let mut trips = Vec::new();
+    let mut time = RedisValue::Nil;
+    for _ in 0..PINGS {
+        let began = Instant::now();
+        time = node.run("TIME", &[]).await?;
+        trips.push(began.elapsed());
+    }
+    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    trips.sort();
+    let median = trips[PINGS / 2];
+    let (verdict, advice) = match median {
+        _ if median > TOO_SLOW => (MEND, ": programs give up after 250 ms by default"),
+        _ if median > SLOW => (NOTE, ": each hit takes one, so keep Redis near"),
+        _ => (FINE, ""),
+    };
+    let latency = format!("{median:.1?}, the median of {PINGS} round trips{advice}");
+    let number = |place| text(list(&time).get(place)?)?.parse::<f64>().ok();
+    let ahead = number(0).zip(number(1)).map(|(seconds, micros)| seconds + micros / 1e6 - here);
+    let ahead = ahead.unwrap_or_default();
+    let clock = match ahead.abs() > 1.0 {
+        true => (NOTE, ": keep those of primaries and replicas within a second"),
+        false => (FINE, ""),
+    };
+    let clock = (clock.0, format!("{ahead:+.2} s from here{}", clock.1));
+    Ok(vec![("latency", verdict, latency), ("clock", clock.0, clock.1)])
+}
+
+/// What a server says of itself.
+async fn of_node(node: &ServerNode<'_>) -> Result<Vec<Finding>, StoreError> {
+    let info = node.info("all").await?;
+    let mut findings = of_info(&info);
+    let persistence =
+        match (node.config("save").await.as_deref(), info.get("aof_enabled").map(String::as_str)) {
+            (_, Some("1")) => (NOTE, "appendonly: a restart can bring back what was invalidated"),
+            (Some(""), _) => (FINE, "off"),
+            (Some(_), _) => (NOTE, "save: a restart brings back what was invalidated"),
+            (None, _) => (NOTE, NO_CONFIG),
+        };
+    findings.push(("persistence", persistence.0, persistence.1.to_owned()));
+    if info.get("cluster_enabled").is_some_and(|enabled| enabled == "1") {
+        let allowed = node.config("cluster-allow-reads-when-down").await;
+        let (verdict, says) = match allowed.as_deref() {
+            Some("no") => (FINE, "not allowed while the cluster is down"),
+            Some(_) => (MEND, "set cluster-allow-reads-when-down to no, or old entries are served"),
+            None => (NOTE, NO_CONFIG),
+        };
+        findings.push(("reads", verdict, says.to_owned()));
+    }
+    Ok(findings)
+}
+
+fn of_info(info: &HashMap<String, String>) -> Vec<Finding> {
+    let field = |name| info.get(name).map_or("", String::as_str);
+    let number = |name| field(name).parse::<u64>().unwrap_or_default();
+    // Valkey has one for programs that know Redis only.
+    let version = field("redis_version");
+    let is_old = ["2.", "3.", "4.", "5.", "6.0."].iter().any(|old| version.starts_with(old));
+    let version = match (info.get("valkey_version"), is_old) {
+        (Some(version), _) => (FINE, format!("Valkey {version}")),
+        (None, false) => (FINE, format!("Redis {version}")),
+        (None, true) => (MEND, format!("Redis {version}: 6.2 is needed")),
+    };
+    let policy = field("maxmemory_policy");
+    let eviction = match policy {
+        "allkeys-lru" | "volatile-lru" => (FINE, ""),
+        "noeviction" => (FINE, ": a full server serves hits, and a miss is an uncached load"),
+        "volatile-ttl" => (MEND, ": leases go first, and keys are loaded twice; use allkeys-lru"),
+        _ => (NOTE, ": it may evict leases and watermarks; use allkeys-lru"),
+    };
+    let [used, most] = ["used_memory", "maxmemory"].map(|name| number(name) >> 20);
+    let evicted = number("evicted_keys");
+    let memory = match most {
+        0 => (NOTE, format!("not set; {used} MiB are used")),
+        _ if policy == "noeviction" && used * 20 >= most * 19 => {
+            (MEND, format!("{used} of {most} MiB used: it will refuse writes"))
+        }
+        _ => (FINE, format!("{used} of {most} MiB used, {evicted} evicted since its start")),
+    };
+    let replicas = number("connected_slaves");
+    // The field is there only with the setting.
+    let replication = match replicas > 0 && !info.contains_key("min_slaves_good_slaves") {
+        true => (NOTE, ": with min-replicas-to-write 1, a primary that is cut off refuses writes"),
+        false => (FINE, ""),
+    };
+    vec![
+        ("version", version.0, version.1),
+        ("eviction", eviction.0, format!("{policy}{}", eviction.1)),
+        ("maxmemory", memory.0, memory.1),
+        ("replicas", replication.0, format!("{replicas}{}", replication.1)),
+    ]
+}
+
+const PINGS: usize = 21;
+
+/// From here on, callers notice each hit.
+const SLOW: Duration = Duration::from_millis(10);
+
+/// Half of what a command may take by default.
+const TOO_SLOW: Duration = Duration::from_millis(125);
+
+const NO_CONFIG: &str = "not checked without +config|get";

@@ -1,0 +1,127 @@
+//! `inspect`: what is stored of a key.
+
+use std::time::Duration;
+
+use bellwether::store::{Entry, Failure, Remaining, Standing};
+use bellwether_redis::by_digest::{self, ChangedDigest, KeyState};
+use serde_json::Value;
+
+use crate::CliError;
+use crate::output::{ResultFields, millis, show};
+use crate::server::ServerArgs;
+use crate::target::TargetArgs;
+
+pub(crate) async fn run(server: &ServerArgs, what: TargetArgs, json: bool) -> Result<(), CliError> {
+    let (target, label) = what.find(server).await?;
+    let ChangedDigest::Key(digest) = target else {
+        return Err("a tag has no list of its entries: inspect one of those".into());
+    };
+    let state = by_digest::inspect(&server.store()?, &digest).await?;
+    let mut record = vec![("key", label.into()), ("digest", digest.to_string().into())];
+    record.extend(entry_fields(&state));
+    record.extend(lease_fields(&state));
+    record.extend(failure_fields(&state));
+    let invalidated = state.watermark.map(|then| since(&state, then));
+    record.push(("invalidated_ago_ms", invalidated.into()));
+    let is_unknown = state.entry.is_none() && state.lease.is_none() && state.failure.is_none();
+    record.push(("hint", Value::from(is_unknown.then_some(HINT))));
+    Ok(show(record, json)?)
+}
+
+fn entry_fields(state: &KeyState) -> ResultFields {
+    let entry = match &state.entry {
+        None => return vec![("entry", "none".into())],
+        Some(Err(why)) => return vec![("entry", "unreadable".into()), ("reason", (*why).into())],
+        Some(Ok(entry)) => entry,
+    };
+    let lifetimes = entry.lifetimes();
+    let tags = state.tags.iter();
+    let tags = tags.map(|(tag, standing)| format!("{tag} {}", word(*standing, state.now)));
+    let (served, fresh, stale) = served(entry, state);
+    vec![
+        ("entry", served.into()),
+        ("stored_ago_ms", since(state, entry.stored_at())),
+        ("fresh_for_ms", millis(fresh)),
+        ("then_stale_for_ms", millis(stale)),
+        ("ttl_ms", millis(lifetimes.ttl())),
+        ("stale_while_revalidate_ms", millis(lifetimes.while_revalidate())),
+        ("stale_if_error_ms", millis(lifetimes.if_error())),
+        ("kept_for_validation_ms", millis(lifetimes.for_validation())),
+        ("expired_early", state.is_expired.into()),
+        ("bytes", entry.value().encoded().len().into()),
+        ("codec", entry.codec().into()),
+        ("fence", entry.fence().into()),
+        ("load_time_ms", millis(entry.load_time())),
+        ("tags", tags.collect()),
+    ]
+}
+
+/// What callers get of an entry, by its life and its tags, and for how long.
+fn served(entry: &Entry, state: &KeyState) -> (&'static str, Duration, Duration) {
+    let standing = state.tags.iter().map(|(_, standing)| *standing).min();
+    let entry = standing.unwrap_or(Standing::Current).apply(entry.clone(), state.now);
+    let Some(entry) = entry else { return ("outdated by a tag", Duration::ZERO, Duration::ZERO) };
+    let fresh = entry.fresh_for().unwrap_or_default();
+    let left = match entry.remaining() {
+        Remaining::Known(left) => left,
+        Remaining::Fresh => fresh,
+    };
+    let served = match (fresh, left) {
+        (_, Duration::ZERO) => "over",
+        (Duration::ZERO, _) => "stale",
+        _ => "fresh",
+    };
+    (served, fresh, left - fresh)
+}
+
+fn word(standing: Standing, now: u64) -> &'static str {
+    match standing {
+        Standing::Current => "current",
+        Standing::StaleFrom(from) if from > now => "about to expire",
+        Standing::StaleFrom(_) => "expired",
+        Standing::Gone => "invalidated",
+    }
+}
+
+fn lease_fields(state: &KeyState) -> ResultFields {
+    let Some(lease) = &state.lease else { return vec![("lease", "free".into())] };
+    // Enough to tell holders apart. The whole token would prove the lease.
+    let token: String = lease.token.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    vec![
+        ("lease", "held".into()),
+        ("lease_lapses_in_ms", millis(lease.left)),
+        ("lease_token", token.into()),
+        ("lease_fence", lease.fence.into()),
+        ("waiting_processes", lease.waiters.into()),
+        ("trace", lease.trace.clone().into()),
+    ]
+}
+
+fn failure_fields(state: &KeyState) -> ResultFields {
+    let Some((failure, remembered)) = &state.failure else {
+        return vec![("cooldown", "none".into())];
+    };
+    let left = cooldown(failure, *remembered);
+    let message = Some(failure.message()).filter(|message| !message.is_empty());
+    vec![
+        ("cooldown", if left.is_zero() { "over" } else { "on" }.into()),
+        ("cooldown_left_ms", millis(left)),
+        ("failures_in_a_row", failure.times().into()),
+        ("failure", format!("{:?}", failure.cause()).into()),
+        ("failure_message", message.into()),
+        ("failure_forgotten_in_ms", millis(*remembered)),
+    ]
+}
+
+/// What is left of the cooldown of a failure that is remembered for this time.
+fn cooldown(failure: &Failure, remembered: Duration) -> Duration {
+    failure.cooldown().saturating_sub(failure.life().saturating_sub(remembered))
+}
+
+/// How long ago a time of the server was.
+fn since(state: &KeyState, then: u64) -> Value {
+    millis(Duration::from_micros(state.now.saturating_sub(then)))
+}
+
+const HINT: &str =
+    "nothing is stored; is the key a text? 42 is a number, and text:42 is another key";

@@ -1,0 +1,62 @@
+//! Commands to each server.
+
+use std::collections::HashMap;
+
+use bellwether::StoreError;
+use bellwether_redis_client::{RedisClient, RedisRequest, RedisValue};
+
+/// A server, or a node of a cluster that owns slots.
+pub(crate) struct ServerNode<'a> {
+    client: &'a RedisClient,
+    slot: u16,
+    pub(crate) address: String,
+}
+
+/// The nodes of a client that is connected.
+pub(crate) fn nodes(client: &RedisClient) -> Vec<ServerNode<'_>> {
+    let node = |(slot, address): (u16, Option<String>)| {
+        let address = address.unwrap_or_else(|| client.options().address());
+        ServerNode { client, slot, address }
+    };
+    client.nodes().into_iter().map(node).collect()
+}
+
+impl ServerNode<'_> {
+    pub(crate) async fn run(
+        &self,
+        command: &'static str,
+        args: &[&str],
+    ) -> Result<RedisValue, StoreError> {
+        let args = args.iter().map(|arg| arg.as_bytes().to_vec());
+        let request = RedisRequest::command(command, [], command).with_args(args);
+        self.client.run(&request.in_slot(self.slot), Some).await
+    }
+
+    /// The fields of a section of `INFO`, or of `all` of them.
+    pub(crate) async fn info(&self, section: &str) -> Result<HashMap<String, String>, StoreError> {
+        let info = self.run("INFO", &[section]).await?;
+        let info = text(&info).unwrap_or_default();
+        let fields = info.lines().filter_map(|line| line.split_once(':'));
+        Ok(fields.map(|(field, value)| (field.to_owned(), value.trim().to_owned())).collect())
+    }
+
+    /// A setting, if the user may read it.
+    pub(crate) async fn config(&self, name: &str) -> Option<String> {
+        let reply = self.run("CONFIG", &["GET", name]).await.ok()?;
+        text(list(&reply).get(1)?).map(str::to_owned)
+    }
+}
+
+pub(crate) fn text(value: &RedisValue) -> Option<&str> {
+    match value {
+        RedisValue::Bytes(text) => std::str::from_utf8(text).ok(),
+        _ => None,
+    }
+}
+
+pub(crate) fn list(value: &RedisValue) -> &[RedisValue] {
+    match value {
+        RedisValue::Array(values) => values,
+        _ => &[],
+    }
+}

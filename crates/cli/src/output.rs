@@ -1,0 +1,78 @@
+//! What people and programs read.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// What was found: names of fields and their values. Fields that end in `_ms` are times.
+pub(crate) type ResultFields = Vec<(&'static str, Value)>;
+
+/// Prints a record: a JSON object, or a line for each field.
+pub(crate) fn show(record: ResultFields, json: bool) -> io::Result<()> {
+    if json {
+        return line(&object(record).to_string());
+    }
+    for (name, value) in record {
+        let values = if let Value::Array(values) = value { values } else { vec![value] };
+        for value in values.iter().filter(|value| !value.is_null()) {
+            let label = name.trim_end_matches("_ms").replace('_', " ");
+            line(&format!("{label:<24} {}", text(name, value)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The JSON object of a record.
+pub(crate) fn object(record: ResultFields) -> Value {
+    Value::Object(
+        record.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>(),
+    )
+}
+
+/// A value as people read it.
+pub(crate) fn text(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "?".to_owned(),
+        Value::String(text) => text.escape_debug().to_string(),
+        Value::Bool(is_true) => if *is_true { "yes" } else { "no" }.to_owned(),
+        value if name.ends_with("_ms") => time(value.as_u64().unwrap_or_default()),
+        value => value.to_string(),
+    }
+}
+
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// A time as the value of a field.
+pub(crate) fn millis(time: Duration) -> Value {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()
+}
+
+fn time(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0..120 => format!("{:.1?}", Duration::from_millis(millis)),
+        120..7_200 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units_at_most() {
+        assert_eq!([time(250), time(2_149), time(59_000)], ["250.0ms", "2.1s", "59.0s"]);
+        assert_eq!([time(125_000), time(7_500_000)], ["2 min 5 s", "2 h 5 min"]);
+    }
+
+    #[test]
+    fn text_of_others_is_one_line() {
+        assert_eq!(text("message", &"a\n\u{1b}[31mb".into()), "a\\n\\u{1b}[31mb");
+    }
+}

@@ -1,0 +1,101 @@
+//! What `doctor` finds, and what it says with few rights.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use bellwether_testkit::servers::RedisServer;
+use serde_json::Value;
+
+use crate::place::{bellwether, json};
+
+/// The rights of a cache on a single server.
+const RIGHTS: [&str; 14] = [
+    "~bw:*",
+    "&bw:*",
+    "+mget",
+    "+get",
+    "+setrange",
+    "+set",
+    "+del",
+    "+pttl",
+    "+pexpire",
+    "+time",
+    "+evalsha",
+    "+eval",
+    "+subscribe",
+    "+publish",
+];
+
+async fn doctor(url: &str) -> Output {
+    let args = ["doctor", "--json", "--namespace", "shop", "--url", url];
+    bellwether().args(args).output().await.expect("it runs")
+}
+
+/// What it must find to mend.
+async fn mends(url: &str) -> Vec<(String, String)> {
+    let output = doctor(url).await;
+    assert_eq!(output.status.code(), Some(1));
+    let found = json(&String::from_utf8(output.stdout).expect("a text"));
+    let findings = found["findings"].as_array().expect("findings").clone();
+    let to_mend = findings.into_iter().filter(|finding| finding["verdict"] == "mend");
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let to_mend: Vec<_> = to_mend.map(|it| (text(&it["about"]), text(&it["says"]))).collect();
+    assert_eq!(found["to_mend"], to_mend.len());
+    to_mend
+}
+
+#[tokio::test]
+async fn a_wrong_eviction_policy_must_be_mended() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "volatile-ttl"]);
+    let [(about, says)] = &mends(&server.url()).await[..] else { panic!("one thing") };
+    assert_eq!(about, "eviction");
+    assert!(says.contains("allkeys-lru"), "{says}");
+}
+
+#[tokio::test]
+async fn a_missing_right_must_be_mended() {
+    let server = RedisServer::start();
+    let rights = RIGHTS.into_iter().filter(|right| *right != "+pexpire");
+    let rights: Vec<_> = rights.chain(["+ping", "+info"]).collect();
+    let [(about, says)] = &mends(&server.url_of_user(&rights)).await[..] else { panic!("one") };
+    assert_eq!(about, "connect");
+    assert!(says.contains("+pexpire") && !says.contains("secret"), "{says}");
+}
+
+#[tokio::test]
+async fn what_the_user_of_a_cache_may_not_read_is_said() {
+    let server = RedisServer::start();
+    let rights: Vec<_> = RIGHTS.into_iter().chain(["+ping"]).collect();
+    let output = doctor(&server.url_of_user(&rights)).await;
+    assert!(output.status.success(), "{output:?}");
+    let found = String::from_utf8(output.stdout).expect("a text");
+    assert!(found.contains("info") && found.contains("NOPERM"), "{found}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_must_be_mended() {
+    let url = RedisServer::start().url();
+    let [(about, _), ..] = &mends(&url).await[..] else { panic!("nothing") };
+    assert_eq!(about, "connect");
+}
+
+#[tokio::test]
+async fn a_password_is_read_from_a_file_and_never_shown() {
+    let server = RedisServer::start();
+    server.url_of_user(&["~bw:*", "&bw:*", "+@all"]);
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("secret-{}", server.port()));
+    let run = async |password: &str| {
+        fs::write(&file, password).expect("a file");
+        let mut command = bellwether();
+        command.args(["inspect", "item", "1", "--namespace", "shop", "--user", "bw"]);
+        command.args(["--url", &server.url(), "--password-file"]).arg(&file);
+        let output = command.output().await.expect("it runs");
+        (output.status.code(), format!("{output:?}"))
+    };
+    let (code, said) = run("secret\n").await;
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run("hunter2").await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("WRONGPASS") && !said.contains("hunter2"), "{said}");
+}

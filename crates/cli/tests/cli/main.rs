@@ -1,0 +1,6 @@
+//! The tool, run as operators run it, on real servers of all four kinds.
+
+mod doctor;
+mod kinds;
+mod place;
+mod targets;

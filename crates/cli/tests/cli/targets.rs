@@ -1,0 +1,67 @@
+//! How keys and servers are named on the command line, and what people read.
+
+use bellwether::Key;
+use bellwether_testkit::servers::RedisServer;
+
+use crate::place::{Place, bellwether, fill, item, succeeded};
+
+async fn said(args: &[&str]) -> (Option<i32>, String) {
+    let output = bellwether().env_remove("BELLWETHER_REDIS_URL").args(args).output().await;
+    let output = output.expect("it runs");
+    (output.status.code(), String::from_utf8(output.stderr).expect("a text"))
+}
+
+#[tokio::test]
+async fn a_number_and_a_text_are_two_keys() {
+    let place = Place::single();
+    let store = place.store().await;
+    fill(&store, Key::of("item").with("42").with("a/b"), &[]).await;
+    assert_eq!(place.run(&["inspect", "item", "42", "a/b"]).await["entry"], "none");
+    assert_eq!(place.run(&["inspect", "item", "text:42", "a/b"]).await["entry"], "fresh");
+    assert_eq!(place.run(&["invalidate", "item", "text:42", "a/b"]).await["was_stored"], true);
+    fill(&store, Key::of("item").with(-42), &[]).await;
+    assert_eq!(place.run(&["inspect", "item", "-42"]).await["entry"], "fresh");
+}
+
+#[tokio::test]
+async fn digits_of_which_nothing_is_stored_are_an_error() {
+    let place = Place::single();
+    let output = place.command(&["invalidate", "item#0f3a99c1"]).output().await.expect("it runs");
+    let said = String::from_utf8(output.stderr).expect("a text");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("bw:shop:{0f3a99c1*"), "{said}");
+}
+
+#[tokio::test]
+async fn people_read_lines_and_programs_json() {
+    let place = Place::single();
+    fill(&place.store().await, item(1), &[]).await;
+    let mut command = bellwether();
+    command.args(["inspect", "item", "1", "--namespace", "shop", "--url", &place.url]);
+    let shown = succeeded(command.output().await.expect("it runs"));
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).expect("a line");
+    assert!(line("key").ends_with(&item(1).to_string()), "{shown}");
+    assert!(line("entry").ends_with("fresh") && line("ttl").ends_with("60.0s"), "{shown}");
+    let mut command = bellwether();
+    command.args(["watch", "--every", "0.1", "--count", "2", "--namespace", "shop"]);
+    let shown = succeeded(command.args(["--url", &place.url]).output().await.expect("it runs"));
+    assert_eq!(shown.lines().count(), 3, "{shown}");
+    assert!(shown.contains("lookups/s"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_command_line_that_is_wrong_says_what_is_missing() {
+    let (code, text) = said(&["inspect", "item", "1"]).await;
+    assert!(code == Some(1) && text.contains("BELLWETHER_REDIS_URL"), "{text}");
+    let url = RedisServer::start().url();
+    let (code, text) = said(&["inspect", "item", "1", "--url", &url]).await;
+    assert!(code == Some(1) && text.contains("BELLWETHER_NAMESPACE"), "{text}");
+    let server = ["--url", &url, "--namespace", "shop"];
+    let (code, text) = said(&[&["inspect", "item", "int:x"], &server[..]].concat()).await;
+    assert!(code == Some(1) && text.contains("`int:x`"), "{text}");
+    let (code, text) = said(&[&["inspect", "--digest", "0f3a"], &server[..]].concat()).await;
+    assert!(code == Some(1) && text.contains("8 to 40"), "{text}");
+    assert_eq!(said(&[&["invalidate"], &server[..]].concat()).await.0, Some(2));
+    let (code, text) = said(&[&["inspect", "--tag", "shelf"], &server[..]].concat()).await;
+    assert!(code == Some(1) && text.contains("a tag"), "{text}");
+}

@@ -1,0 +1,137 @@
+//! For the tools of operators: what is stored of a key, and how it is removed, by the digest that logs show.
+//!
+//! A program that has the key uses its cache instead. `bellwether-cli` is built on this.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub use super::outbox::ledger::ChangedDigest;
+use super::reply::{self, ReplyFields};
+use super::{RedisStore, envelope, record, scripts, tag_value};
+use bellwether::store::{Change, Entry, Failure, Remaining, Standing, TagEpoch};
+use bellwether::{Digest, StoreError};
+use bellwether_redis_client::{RedisRequest, RedisScript, RedisValue};
+
+/// What the server has of a key, at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct KeyState {
+    /// The server's time, in us since the Unix epoch.
+    pub now: u64,
+    /// The entry, as if it had no tags; or why the bytes that are there are none.
+    pub entry: Option<Result<Entry, &'static str>>,
+    /// Whether the entry was made stale before the end of its ttl.
+    pub is_expired: bool,
+    /// The tags of the entry, and what each has made of it. They are read after the entry.
+    pub tags: Vec<(Digest, Standing)>,
+    /// The fence that the last invalidation left, for ten minutes: the server's time of that, in us,
+    /// unless its clock was set back.
+    pub watermark: Option<u64>,
+    /// The last failure, and for how long it is remembered.
+    pub failure: Option<(Failure, Duration)>,
+    /// The lease, while a process has one.
+    pub lease: Option<LeaseState>,
+}
+
+/// A lease that a process has.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LeaseState {
+    /// The token of its holder.
+    pub token: Vec<u8>,
+    /// Its fencing token.
+    pub fence: u64,
+    /// After what time it lapses, unless its holder renews it.
+    pub left: Duration,
+    /// How many processes have left their mark, to be told of its end.
+    pub waiters: u64,
+    /// The trace of its load, as a W3C `traceparent`.
+    pub trace: Option<String>,
+}
+
+/// Reads all that is stored of a key. It needs no right that the store does not need.
+///
+/// # Errors
+/// Those of [`Store::lookup`](bellwether::store::Store::lookup).
+///
+/// # Cancel safety
+/// Dropping it loses the answer.
+pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, StoreError> {
+    let names = scripts::names(&store.0.client, key);
+    let request = RedisRequest::script(&INSPECT, names, [], INSPECTING);
+    let mut state = store.0.client.run(&request, |reply| read(reply, key)).await?;
+    if let Some(Ok(entry)) = &state.entry {
+        for seen in entry.epochs() {
+            state.tags.push((*seen.tag(), standing(store, seen, key).await?));
+        }
+    }
+    Ok(state)
+}
+
+/// Invalidates or expires a key or a tag, as [`Store::change`](bellwether::store::Store::change) does:
+/// processes are told. Returns whether there was an entry of a key.
+///
+/// # Errors
+/// Those of that.
+///
+/// # Cancel safety
+/// If it is dropped, it is kept, and repeated while the process lives.
+pub async fn change(
+    store: &RedisStore,
+    target: ChangedDigest,
+    change: Change,
+) -> Result<bool, StoreError> {
+    store.0.outbox.change(target, change, None).await
+}
+
+/// What a tag has made of an entry. One that is absent was forgotten.
+async fn standing(
+    store: &RedisStore,
+    seen: &TagEpoch,
+    key: &Digest,
+) -> Result<Standing, StoreError> {
+    let name = store.0.client.unwatched_name("tag", seen.tag());
+    let request = RedisRequest::command("MGET", [name], INSPECTING);
+    let found = store.0.client.run(&request, |reply| reply::seen(reply, None)).await?;
+    let state = found.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
+    Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key)))
+}
+
+/// Reads the reply of the script, which has all but the tags.
+fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
+    let mut fields = ReplyFields::of(reply)?;
+    let (now, sealed) = (fields.whole()?, fields.bytes()?);
+    let remaining = Remaining::Known(Duration::from_micros(fields.left()?));
+    let opened = sealed.map(|sealed| envelope::open(Bytes::from(sealed), key));
+    let watermark = Some(fields.whole()?).filter(|watermark| *watermark > 0);
+    let failed = fields.bytes()?.and_then(|failed| record::read(&failed));
+    let remembered = Duration::from_millis(fields.left()?);
+    let lease = match fields.bytes()? {
+        None => None,
+        Some(token) => Some(LeaseState {
+            token,
+            fence: fields.whole()?,
+            left: Duration::from_millis(fields.left()?),
+            waiters: fields.whole()?,
+            trace: fields.bytes()?.and_then(|trace| String::from_utf8(trace).ok()),
+        }),
+    };
+    Some(KeyState {
+        now,
+        is_expired: opened.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|it| it.is_expired)),
+        entry: opened.map(|opened| opened.map(|opened| opened.entry(remaining))),
+        tags: Vec::new(),
+        watermark,
+        failure: failed.map(|failure| (failure, remembered)),
+        lease,
+    })
+}
+
+/// Not among the scripts that every process loads on connecting.
+static INSPECT: LazyLock<RedisScript> = LazyLock::new(|| {
+    RedisScript::linked("", &[include_str!("prelude.lua")], include_str!("inspect.lua"))
+});
+
+const INSPECTING: &str = "inspecting a key";
