@@ -19,7 +19,7 @@ use crate::target::TargetArgs;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
-    /// Print JSON: one object, and for `watch` one on each line.
+    /// Print JSON: one object, and for `watch` and `doctor` one on each line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]
@@ -52,9 +52,8 @@ pub(crate) enum Command {
     ///   ended        entries whose life has ended, or that were evicted
     ///   tags         tags that were made, prolonged, invalidated or expired
     ///   gaps         times at which reports may have been lost, or all names were removed
-    ///
-    /// `lookups/s` are the commands (MGET, for up to 32 keys each) that the servers execute for all
-    /// namespaces; it needs +info. `busiest` is the key with most leases.
+    ///   busiest      the key with most leases
+    ///   lookups      commands of lookups, each for up to 32 keys, of all namespaces (it needs +info)
     ///
     /// Hits cannot be seen one by one: servers report no reads, and near copies send none. The metrics of
     /// a program have them.

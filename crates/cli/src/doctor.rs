@@ -1,6 +1,7 @@
 //! `doctor`: whether the servers are as the guides ask for.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bellwether::StoreError;
@@ -27,33 +28,32 @@ type Finding = (&'static str, &'static str, String);
 
 /// Returns whether nothing must be mended.
 pub(crate) async fn run(server: &ServerArgs, json: bool) -> Result<bool, CliError> {
-    let mut findings = vec![("all".to_owned(), of_store(server).await?)];
+    let mut is_well = report("all", of_store(server).await?, json)?;
     match server.client(ClientSetup::default()).await {
         Ok(client) => {
             for node in nodes(&client) {
                 let pace = of_pace(&node).await.unwrap_or_else(|error| refused("latency", &error));
+                is_well &= report(&node.address, pace, json)?;
                 let info = of_node(&node).await.unwrap_or_else(|error| refused("info", &error));
-                findings.push((node.address, [pace, info].concat()));
+                is_well &= report(&node.address, info, json)?;
             }
         }
-        Err(error) => findings.push(("all".to_owned(), refused("commands", &error))),
+        Err(error) => is_well &= report("all", refused("commands", &error), json)?,
     }
-    let (mut shown, mut to_mend) = (Vec::new(), 0);
-    for (at, (about, verdict, says)) in
-        findings.iter().flat_map(|(at, of)| of.iter().map(move |it| (at, it)))
-    {
-        to_mend += usize::from(*verdict == MEND);
-        if json {
-            shown.push(json!({ "verdict": verdict, "about": about, "at": at, "says": says }));
-        } else {
-            line(&format!("{verdict:<6}{about:<16}{at:<22}{says}"))?;
-        }
+    Ok(is_well)
+}
+
+/// Prints what was found at a server. Returns whether nothing of it must be mended.
+fn report(at: &str, findings: Vec<Finding>, json: bool) -> io::Result<bool> {
+    for (about, verdict, says) in &findings {
+        line(&match json {
+            true => {
+                json!({ "verdict": verdict, "about": about, "at": at, "says": says }).to_string()
+            }
+            false => format!("{verdict:<6}{about:<13}{at:<22}{says}"),
+        })?;
     }
-    match json {
-        true => line(&json!({ "to_mend": to_mend, "findings": shown }).to_string())?,
-        false => line(&format!("to be mended: {to_mend}"))?,
-    }
-    Ok(to_mend == 0)
+    Ok(findings.iter().all(|(_, verdict, _)| *verdict != MEND))
 }
 
 fn refused(about: &'static str, error: &dyn ToString) -> Vec<Finding> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Entry, Failure, Remaining, Standing};
+use bellwether::store::{Remaining, Standing};
 use bellwether_redis::by_digest::{self, ChangedDigest, KeyState};
 use serde_json::Value;
 
@@ -12,12 +12,11 @@ use crate::server::ServerArgs;
 use crate::target::TargetArgs;
 
 pub(crate) async fn run(server: &ServerArgs, what: TargetArgs, json: bool) -> Result<(), CliError> {
-    let (target, label) = what.find(server).await?;
-    let ChangedDigest::Key(digest) = target else {
+    let ChangedDigest::Key(digest) = what.find(server).await? else {
         return Err("a tag has no list of its entries: inspect one of those".into());
     };
     let state = by_digest::inspect(&server.store()?, &digest).await?;
-    let mut record = vec![("key", label.into()), ("digest", digest.to_string().into())];
+    let mut record = vec![("key", digest.to_string().into())];
     record.extend(entry_fields(&state));
     record.extend(lease_fields(&state));
     record.extend(failure_fields(&state));
@@ -37,7 +36,7 @@ fn entry_fields(state: &KeyState) -> ResultFields {
     let lifetimes = entry.lifetimes();
     let tags = state.tags.iter();
     let tags = tags.map(|(tag, standing)| format!("{tag} {}", word(*standing, state.now)));
-    let (served, fresh, stale) = served(entry, state);
+    let (served, fresh, stale) = served(state);
     vec![
         ("entry", served.into()),
         ("stored_ago_ms", since(state, entry.stored_at())),
@@ -46,10 +45,8 @@ fn entry_fields(state: &KeyState) -> ResultFields {
         ("ttl_ms", millis(lifetimes.ttl())),
         ("stale_while_revalidate_ms", millis(lifetimes.while_revalidate())),
         ("stale_if_error_ms", millis(lifetimes.if_error())),
-        ("kept_for_validation_ms", millis(lifetimes.for_validation())),
         ("expired_early", state.is_expired.into()),
         ("bytes", entry.value().encoded().len().into()),
-        ("codec", entry.codec().into()),
         ("fence", entry.fence().into()),
         ("load_time_ms", millis(entry.load_time())),
         ("tags", tags.collect()),
@@ -57,21 +54,17 @@ fn entry_fields(state: &KeyState) -> ResultFields {
 }
 
 /// What callers get of an entry, by its life and its tags, and for how long.
-fn served(entry: &Entry, state: &KeyState) -> (&'static str, Duration, Duration) {
-    let standing = state.tags.iter().map(|(_, standing)| *standing).min();
-    let entry = standing.unwrap_or(Standing::Current).apply(entry.clone(), state.now);
-    let Some(entry) = entry else { return ("outdated by a tag", Duration::ZERO, Duration::ZERO) };
+fn served(state: &KeyState) -> (&'static str, Duration, Duration) {
+    let Some(entry) = state.found() else {
+        return ("outdated by a tag", Duration::ZERO, Duration::ZERO);
+    };
     let fresh = entry.fresh_for().unwrap_or_default();
-    let left = match entry.remaining() {
-        Remaining::Known(left) => left,
-        Remaining::Fresh => fresh,
-    };
-    let served = match (fresh, left) {
-        (_, Duration::ZERO) => "over",
-        (Duration::ZERO, _) => "stale",
-        _ => "fresh",
-    };
-    (served, fresh, left - fresh)
+    match entry.remaining() {
+        Remaining::Known(Duration::ZERO) => ("over", fresh, fresh),
+        Remaining::Known(left) if fresh.is_zero() => ("stale", fresh, left),
+        Remaining::Known(left) => ("fresh", fresh, left - fresh),
+        Remaining::Fresh => ("fresh", fresh, fresh),
+    }
 }
 
 fn word(standing: Standing, now: u64) -> &'static str {
@@ -98,24 +91,18 @@ fn lease_fields(state: &KeyState) -> ResultFields {
 }
 
 fn failure_fields(state: &KeyState) -> ResultFields {
-    let Some((failure, remembered)) = &state.failure else {
+    let Some((failure, left, remembered)) = &state.failure else {
         return vec![("cooldown", "none".into())];
     };
-    let left = cooldown(failure, *remembered);
     let message = Some(failure.message()).filter(|message| !message.is_empty());
     vec![
         ("cooldown", if left.is_zero() { "over" } else { "on" }.into()),
-        ("cooldown_left_ms", millis(left)),
+        ("cooldown_left_ms", millis(*left)),
         ("failures_in_a_row", failure.times().into()),
         ("failure", format!("{:?}", failure.cause()).into()),
         ("failure_message", message.into()),
         ("failure_forgotten_in_ms", millis(*remembered)),
     ]
-}
-
-/// What is left of the cooldown of a failure that is remembered for this time.
-fn cooldown(failure: &Failure, remembered: Duration) -> Duration {
-    failure.cooldown().saturating_sub(failure.life().saturating_sub(remembered))
 }
 
 /// How long ago a time of the server was.

@@ -57,19 +57,15 @@ async fn change(
     change: Change,
     json: bool,
 ) -> Result<(), CliError> {
-    let (target, label) = what.find(server).await?;
+    let target = what.find(server).await?;
     let was_stored = by_digest::change(&server.store()?, target, change).await?;
-    let (name, digest, was_stored) = match target {
+    let (what, digest, was_stored) = match target {
         ChangedDigest::Key(digest) => ("key", digest, Some(was_stored)),
         // No list of its entries exists.
         ChangedDigest::Tag(digest) => ("tag", digest, None),
     };
     let done = if change == Change::Invalidate { "invalidated" } else { "expired" };
-    let record = vec![
-        (name, label.into()),
-        ("digest", digest.to_string().into()),
-        ("done", done.into()),
-        ("was_stored", was_stored.into()),
-    ];
+    let done = ("done", done.into());
+    let record = vec![(what, digest.to_string().into()), done, ("was_stored", was_stored.into())];
     Ok(output::show(record, json)?)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// What was found: names of fields and their values. Fields that end in `_ms` are times.
 pub(crate) type ResultFields = Vec<(&'static str, Value)>;
@@ -11,7 +11,7 @@ pub(crate) type ResultFields = Vec<(&'static str, Value)>;
 /// Prints a record: a JSON object, or a line for each field.
 pub(crate) fn show(record: ResultFields, json: bool) -> io::Result<()> {
     if json {
-        return line(&object(record).to_string());
+        return line(&record.into_iter().collect::<Value>().to_string());
     }
     for (name, value) in record {
         let values = if let Value::Array(values) = value { values } else { vec![value] };
@@ -21,13 +21,6 @@ pub(crate) fn show(record: ResultFields, json: bool) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The JSON object of a record.
-pub(crate) fn object(record: ResultFields) -> Value {
-    Value::Object(
-        record.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>(),
-    )
 }
 
 /// A value as people read it.
@@ -41,10 +34,9 @@ pub(crate) fn text(name: &str, value: &Value) -> String {
     }
 }
 
+/// Prints a line. It fails where `println!` would panic, as in `bellwether watch | head`.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+    writeln!(io::stdout(), "{text}")
 }
 
 /// A time as the value of a field.
@@ -56,8 +48,7 @@ fn time(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
         0..120 => format!("{:.1?}", Duration::from_millis(millis)),
-        120..7_200 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} h {} min {} s", seconds / 3_600, seconds / 60 % 60, seconds % 60),
     }
 }
 
@@ -66,9 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_two_units_at_most() {
+    fn times_are_short() {
         assert_eq!([time(250), time(2_149), time(59_000)], ["250.0ms", "2.1s", "59.0s"]);
-        assert_eq!([time(125_000), time(7_500_000)], ["2 min 5 s", "2 h 5 min"]);
+        assert_eq!([time(125_000), time(7_500_000)], ["0 h 2 min 5 s", "2 h 5 min 0 s"]);
     }
 
     #[test]

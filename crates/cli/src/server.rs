@@ -19,9 +19,9 @@ pub(crate) struct ServerArgs {
     /// The namespace of the store.
     #[arg(long, global = true, env = "BELLWETHER_NAMESPACE")]
     namespace: Option<String>,
-    /// The user, if it is not in the address.
-    #[arg(long, global = true, requires = "password_file")]
-    user: Option<String>,
+    /// The user of the password in a file.
+    #[arg(long, global = true, default_value = "default")]
+    user: String,
     /// A file with the password: other users of this machine may see an address in the list of processes.
     #[arg(long, global = true, value_name = "FILE")]
     password_file: Option<PathBuf>,
@@ -84,15 +84,12 @@ impl ServerArgs {
 }
 
 /// A password in a file, which is read for each connection.
-fn credentials(user: Option<String>, file: PathBuf) -> impl CredentialsProvider {
+fn credentials(user: String, file: PathBuf) -> impl CredentialsProvider {
     move || {
         let (user, file) = (user.clone(), file.clone());
         async move {
             let password = tokio::fs::read_to_string(file).await?;
-            Ok(match user {
-                Some(user) => RedisCredentials::new(user, password.trim()),
-                None => RedisCredentials::password(password.trim()),
-            })
+            Ok(RedisCredentials::new(user, password.trim()))
         }
     }
 }

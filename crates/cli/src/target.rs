@@ -36,27 +36,26 @@ pub(crate) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// The key or the tag, and how it is shown. Only a few digits of a digest need the servers.
-    pub(crate) async fn find(
-        &self,
-        server: &ServerArgs,
-    ) -> Result<(ChangedDigest, String), CliError> {
+    /// The key or the tag. Only a few digits of a digest need the servers.
+    pub(crate) async fn find(&self, server: &ServerArgs) -> Result<ChangedDigest, CliError> {
         if let Some([kind, parts @ ..]) = self.tag.as_deref() {
-            let tag = key(kind, parts)?;
-            return Ok((ChangedDigest::Tag(tag.digest()), tag.to_string()));
+            return Ok(ChangedDigest::Tag(key(kind, parts)?.digest()));
         }
         let kind = self.kind.as_deref().unwrap_or_default();
-        let Some(hex) = self.digest.as_deref().or_else(|| logged(kind, &self.parts)) else {
-            let key = key(kind, &self.parts)?;
-            return Ok((ChangedDigest::Key(key.digest()), key.to_string()));
-        };
-        let hex = hex.rsplit('#').next().unwrap_or_default().to_lowercase();
-        let digest = match digest(&hex) {
-            Some(digest) => digest,
-            None if is_hex(&hex) => scan(server, &hex).await?,
-            None => return Err(format!("`{hex}` is no digest: 8 to 40 hexadecimal digits").into()),
-        };
-        Ok((ChangedDigest::Key(digest), self.kind.clone().unwrap_or_else(|| format!("#{hex}"))))
+        Ok(ChangedDigest::Key(match self.digest.as_deref().or_else(|| logged(kind, &self.parts)) {
+            Some(hex) => find_digest(server, hex).await?,
+            None => key(kind, &self.parts)?.digest(),
+        }))
+    }
+}
+
+/// The digest with these digits, or with these first ones.
+async fn find_digest(server: &ServerArgs, hex: &str) -> Result<Digest, CliError> {
+    let hex = hex.rsplit('#').next().unwrap_or_default().to_lowercase();
+    match digest(&hex) {
+        Some(digest) => Ok(digest),
+        None if is_hex(&hex) => scan(server, &hex).await,
+        None => Err(format!("`{hex}` is no digest: 8 to 40 hexadecimal digits").into()),
     }
 }
 
@@ -132,10 +131,11 @@ async fn scan(server: &ServerArgs, hex: &str) -> Result<Digest, CliError> {
     }
     match (found.pop_first(), found.len()) {
         (Some(digest), 0) => Ok(digest),
-        (None, _) => Err(format!("nothing is stored under {pattern}").into()),
-        (Some(one), others) => {
-            Err(format!("{hex} is the beginning of {one} and {others} other keys").into())
-        }
+        (one, _) => Err(format!(
+            "{} keys are stored under {pattern}",
+            found.len() + usize::from(one.is_some())
+        )
+        .into()),
     }
 }
 

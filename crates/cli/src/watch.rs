@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bellwether::Digest;
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::CliError;
 use crate::nodes::nodes;
-use crate::output::{ResultFields, line, object, text};
+use crate::output::{ResultFields, line, show, text};
 use crate::server::ServerArgs;
 
 pub(crate) async fn run(
@@ -23,9 +23,9 @@ pub(crate) async fn run(
     count: Option<u64>,
     json: bool,
 ) -> Result<(), CliError> {
-    let watched = Arc::new(NamespaceObserver::default());
-    let observer = Some(Arc::clone(&watched) as Arc<dyn ServerObserver>);
-    let setup = ClientSetup { tracking: Tracking::Namespace, observer, ..ClientSetup::default() };
+    let observer = Arc::new(NamespaceObserver::default());
+    let mut setup = ClientSetup { tracking: Tracking::Namespace, ..ClientSetup::default() };
+    setup.observer = Some(Arc::clone(&observer) as _);
     let client = server.client(setup).await?;
     if !client.is_tracked() {
         return Err("the server reports no changes: +client|tracking and RESP3 are needed".into());
@@ -33,24 +33,21 @@ pub(crate) async fn run(
     let mut ticks = interval(every.max(Duration::from_millis(100)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    let (mut held, mut before, mut since) =
-        (HashMap::new(), lookups(&client).await, Instant::now());
+    let (mut held, mut before) = (SeenLeases::new(), lookups(&client).await);
     for number in 0..count.unwrap_or(u64::MAX) {
         ticks.tick().await;
         // It is a request to each node, which also opens broken connections again.
         let now = lookups(&client).await;
         let executed = before.zip(now).map(|(before, now)| now.saturating_sub(before));
-        let rate = executed.map(|executed| executed as f64 / since.elapsed().as_secs_f64());
-        (before, since) = (now, Instant::now());
-        let mut record = watched.take().count(&mut held);
-        record.push(("lookups_per_second", rate.map(|rate| rate.round() as u64).into()));
+        before = now;
+        let mut record = mem::take(&mut *observer.reports()).count(&mut held);
+        record.push(("lookups", executed.into()));
         if json {
-            line(&object(record).to_string())?;
+            show(record, json)?;
             continue;
         }
         if number % 20 == 0 {
-            let head = record.iter().map(|(name, _)| name.replace("_per_second", "/s"));
-            line(&head.map(|name| format!("{name:>12}")).collect::<String>())?;
+            line(&record.iter().map(|(name, _)| format!("{name:>12}")).collect::<String>())?;
         }
         let cells = record.iter().map(|(name, value)| format!("{:>12.8}", text(name, value)));
         line(&cells.collect::<String>())?;
@@ -60,16 +57,13 @@ pub(crate) async fn run(
 
 /// How many lookups all servers have executed, if that is known.
 async fn lookups(client: &RedisClient) -> Option<u64> {
-    let mut sum = Some(0);
+    let mut sum = 0;
     for node in nodes(client) {
-        let info = node.info("commandstats").await.ok();
-        let executed = info.map(|info| {
-            let calls = info.get("cmdstat_mget").and_then(|it| it.strip_prefix("calls="));
-            calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
-        });
-        sum = sum.zip(executed).map(|(sum, executed): (u64, u64)| sum + executed);
+        let info = node.info("commandstats").await.ok()?;
+        let calls = info.get("cmdstat_mget").and_then(|calls| calls.split(['=', ',']).nth(1));
+        sum += calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or_default();
     }
-    sum
+    Some(sum)
 }
 
 /// Notes what servers report.
@@ -90,7 +84,7 @@ type SeenLeases = HashMap<Digest, Instant>;
 
 impl ServerObserver for NamespaceObserver {
     fn note(&self, event: ServerEvent<'_>) {
-        let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reports = self.reports();
         match event {
             ServerEvent::Changed { name, digest } => {
                 let name = String::from_utf8_lossy(name);
@@ -105,8 +99,8 @@ impl ServerObserver for NamespaceObserver {
 }
 
 impl NamespaceObserver {
-    fn take(&self) -> Reports {
-        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,7 +163,7 @@ mod tests {
                 watched.note(ServerEvent::Changed { name: name.as_bytes(), digest: &digest });
             }
         }
-        let record = watched.take().count(&mut SeenLeases::new());
+        let record = mem::take(&mut *watched.reports()).count(&mut SeenLeases::new());
         let of = |name| record.iter().find(|(counted, _)| *counted == name).map(|it| it.1.as_u64());
         names.map(|name| of(name).flatten().expect("a count"))
     }

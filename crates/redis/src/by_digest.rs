@@ -29,10 +29,19 @@ pub struct KeyState {
     /// The fence that the last invalidation left, for ten minutes: the server's time of that, in us,
     /// unless its clock was set back.
     pub watermark: Option<u64>,
-    /// The last failure, and for how long it is remembered.
-    pub failure: Option<(Failure, Duration)>,
+    /// The last failure, what is left of its cooldown, and for how long it is remembered.
+    pub failure: Option<(Failure, Duration, Duration)>,
     /// The lease, while a process has one.
     pub lease: Option<LeaseState>,
+}
+
+impl KeyState {
+    /// The entry as a lookup gives it: as its tags have left it, if they have left any of it.
+    pub fn found(&self) -> Option<Entry> {
+        let entry = self.entry.clone()?.ok()?;
+        let standing = self.tags.iter().map(|(_, standing)| *standing).min();
+        standing.unwrap_or(Standing::Current).apply(entry, self.now)
+    }
 }
 
 /// A lease that a process has.
@@ -124,7 +133,11 @@ fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
         entry: opened.map(|opened| opened.map(|opened| opened.entry(remaining))),
         tags: Vec::new(),
         watermark,
-        failure: failed.map(|failure| (failure, remembered)),
+        failure: failed.map(|failure| {
+            let age = failure.life().saturating_sub(remembered);
+            let cooldown = failure.cooldown().saturating_sub(age);
+            (failure, cooldown, remembered)
+        }),
         lease,
     })
 }

@@ -36,13 +36,10 @@ async fn doctor(url: &str) -> Output {
 async fn mends(url: &str) -> Vec<(String, String)> {
     let output = doctor(url).await;
     assert_eq!(output.status.code(), Some(1));
-    let found = json(&String::from_utf8(output.stdout).expect("a text"));
-    let findings = found["findings"].as_array().expect("findings").clone();
-    let to_mend = findings.into_iter().filter(|finding| finding["verdict"] == "mend");
+    let found = String::from_utf8(output.stdout).expect("a text");
+    let to_mend = found.lines().map(json).filter(|finding| finding["verdict"] == "mend");
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
-    let to_mend: Vec<_> = to_mend.map(|it| (text(&it["about"]), text(&it["says"]))).collect();
-    assert_eq!(found["to_mend"], to_mend.len());
-    to_mend
+    to_mend.map(|finding| (text(&finding["about"]), text(&finding["says"]))).collect()
 }
 
 #[tokio::test]

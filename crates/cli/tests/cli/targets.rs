@@ -40,13 +40,13 @@ async fn people_read_lines_and_programs_json() {
     command.args(["inspect", "item", "1", "--namespace", "shop", "--url", &place.url]);
     let shown = succeeded(command.output().await.expect("it runs"));
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).expect("a line");
-    assert!(line("key").ends_with(&item(1).to_string()), "{shown}");
+    assert!(line("key").ends_with(&item(1).digest().to_string()), "{shown}");
     assert!(line("entry").ends_with("fresh") && line("ttl").ends_with("60.0s"), "{shown}");
     let mut command = bellwether();
     command.args(["watch", "--every", "0.1", "--count", "2", "--namespace", "shop"]);
     let shown = succeeded(command.args(["--url", &place.url]).output().await.expect("it runs"));
     assert_eq!(shown.lines().count(), 3, "{shown}");
-    assert!(shown.contains("lookups/s"), "{shown}");
+    assert!(shown.contains("lookups"), "{shown}");
 }
 
 #[tokio::test]
