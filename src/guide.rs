@@ -14,7 +14,7 @@
 //! | [`fault_table`] | look up what callers get for each fault |
 //! | [`observability`] | publish metrics, and see whether it works |
 //! | [`log_messages`] | look up a warning |
-//! | [`operations`] | find and remove an entry in an incident, or empty a cache |
+//! | [`operations`] | find and remove an entry in an incident, empty a cache, check the servers |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`guarantees`] | check each promise, its exceptions, and its tests |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |

@@ -1,9 +1,9 @@
 //! How keys and servers are named on the command line, and what people read.
 
-use bellwether::Key;
+use bellwether::{Cache, Key};
 use bellwether_testkit::servers::RedisServer;
 
-use crate::place::{Place, bellwether, fill, item, succeeded};
+use crate::place::{MINUTE, Place, bellwether, fill, item, succeeded};
 
 async fn said(args: &[&str]) -> (Option<i32>, String) {
     let output = bellwether().env_remove("BELLWETHER_REDIS_URL").args(args).output().await;
@@ -21,6 +21,19 @@ async fn a_number_and_a_text_are_two_keys() {
     assert_eq!(place.run(&["invalidate", "item", "text:42", "a/b"]).await["was_stored"], true);
     fill(&store, Key::of("item").with(-42), &[]).await;
     assert_eq!(place.run(&["inspect", "item", "-42"]).await["entry"], "fresh");
+}
+
+#[tokio::test]
+async fn clearable_caches_are_cleared_by_their_tag() {
+    let place = Place::single();
+    let items: Cache<u64> =
+        Cache::builder("item", place.store().await).ttl(MINUTE).clearable().build();
+    let load = async || Ok::<_, std::io::Error>(7);
+    items.get_or_load(1, load).await.expect("an answer");
+    // It is the key that a cache makes of its name and the argument.
+    assert_eq!(place.run(&["inspect", "item", "1"]).await["entry"], "fresh");
+    place.run(&["invalidate", "--tag", "bellwether.everything"]).await;
+    assert_eq!(items.get(1).await.expect("an answer"), None);
 }
 
 #[tokio::test]
