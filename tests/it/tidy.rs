@@ -78,7 +78,6 @@ const ARROWS: [(&str, &[&str]); 26] = [
             "key",
             "lifetimes",
             "locked",
-            "log_throttle",
             "policy",
             "shared_error",
             "stats",

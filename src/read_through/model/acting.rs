@@ -35,15 +35,13 @@ pub(super) fn act(
             let mut done = world.clone();
             let committed = storing::commit(rules, &mut done, at, lease, draft)?;
             to.fail_after(&done, &failed);
-            let event = match committed {
-                Committed::Begun => {
-                    to.next.push(done);
-                    return Ok(());
+            match committed {
+                Committed::Begun => to.next.push(done),
+                Committed::Stored => to.happen(done, Event::Stored { asked, outcome, memory }),
+                Committed::Superseded => {
+                    to.happen(done, Event::Superseded { began, outcome, memory });
                 }
-                Committed::Stored => Event::Stored { asked, outcome, memory },
-                Committed::Superseded => Event::Superseded { began, outcome, memory },
-            };
-            to.happen(done, event);
+            }
         }
         State::Releasing { lease: Some(lease), record: Some(Record::Failure(before)) } => {
             to.report(lease, before)?;
@@ -51,12 +49,7 @@ pub(super) fn act(
         State::Releasing {
             lease: Some(lease),
             record: Some(Record::Value(marker) | Record::Marker(marker)),
-        } => {
-            let mut done = world.clone();
-            let ModelFlight { id, seen, .. } = world.flights[at];
-            storing::store(rules, &mut done, (id, seen), lease, marker)?;
-            to.give_up(done);
-        }
+        } => to.mark(lease, marker)?,
         State::Releasing { .. } => to.release(),
         State::CoolingDown { failure, until, hold } => {
             to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
@@ -85,6 +78,15 @@ impl Successors<'_> {
     fn happen(&mut self, mut world: World, event: Event<Modelled>) {
         world.flights[self.at].happen(event);
         self.next.push(world);
+    }
+
+    /// Releases the lease with a marker.
+    fn mark(&mut self, lease: Grant, marker: Drafted) -> Result<(), Violated> {
+        let mut done = self.world.clone();
+        let ModelFlight { id, seen, .. } = self.world.flights[self.at];
+        storing::store(self.rules, &mut done, (id, seen), lease, marker)?;
+        self.give_up(done);
+        Ok(())
     }
 
     /// A request is lost before the store has executed it.
