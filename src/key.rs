@@ -44,13 +44,7 @@ impl Key {
     /// Keys of different kinds never collide, whatever their parts.
     #[inline]
     pub fn of(kind: &str) -> Self {
-        Self::with_capacity(TYPICAL, kind)
-    }
-
-    /// The same, with room for as many bytes of parts.
-    #[inline]
-    pub(crate) fn with_capacity(capacity: usize, kind: &str) -> Self {
-        let mut parts = Vec::with_capacity(capacity);
+        let mut parts = Vec::with_capacity(TYPICAL);
         write_framed(&mut parts, TEXT, kind.as_bytes());
         Self { parts, digest: None }
     }
@@ -78,11 +72,6 @@ impl Key {
             digest.copy_from_slice(&hash.as_bytes()[..Digest::BYTES]);
             Digest(digest)
         })
-    }
-
-    /// All parts, one after the other.
-    pub(crate) fn parts(&self) -> &[u8] {
-        &self.parts
     }
 
     /// All parts as readable text, as in `price/berlin/42`. It does not tell apart what the key does,

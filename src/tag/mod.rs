@@ -1,7 +1,5 @@
 //! Tags: names that entries have in common, to invalidate them together.
 
-mod digests;
-
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +24,7 @@ pub struct Tag(Key);
 impl Tag {
     /// A tag of one kind, such as `"shelf"`.
     pub fn of(kind: &str) -> Self {
-        // Room for all of a tag that is remembered.
-        Self(Key::with_capacity(digests::LONGEST, kind))
+        Self(Key::of(kind))
     }
 
     /// Adds a part.
@@ -43,7 +40,7 @@ impl Tag {
 
     /// A hash of this tag, for stores and logs.
     pub fn digest(&self) -> Digest {
-        digests::digest_of(&self.0)
+        self.0.digest()
     }
 
     /// The tag of all entries of clearable layers: see
