@@ -119,7 +119,7 @@ impl Store for AtOnce {
     fn lookup(&self, _: Key, _: Tags) -> StoreFuture<Option<Entry>> {
         let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
-        ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh)))).boxed()
+        ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh, Vec::new())))).boxed()
     }
 
     fn acquire(&self, _: Claim, _: Duration, _: Accept) -> StoreFuture<Acquire> {

@@ -116,14 +116,9 @@ impl Draft {
     }
 
     /// The entry that a store makes of it: with its fence, the time at which it was stored by the
-    /// store's clock (in microseconds since the Unix epoch), and what is left of its life.
-    pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
-        self.into_tagged_entry(fence, stored_at, remaining, Vec::new())
-    }
-
-    /// The same, for an entry with tags: with the epochs under which it was loaded, in the order of
-    /// the tags.
-    pub fn into_tagged_entry(
+    /// store's clock (in microseconds since the Unix epoch), what is left of its life, and the epochs
+    /// under which it was loaded, in the order of its tags.
+    pub fn into_entry(
         self,
         fence: u64,
         stored_at: u64,
@@ -217,7 +212,7 @@ impl Entry {
 
     /// Its tags.
     pub fn tags(&self) -> Tags {
-        Tags::of_entry(self.epochs().iter().map(|epoch| *epoch.tag()))
+        Tags::of_entry(self.epochs().iter().map(|epoch| epoch.tag))
     }
 
     /// Whether it has all these tags.
@@ -228,7 +223,7 @@ impl Entry {
 
     /// Whether it has a tag.
     pub fn has_tag(&self, tag: &Digest) -> bool {
-        self.epochs().binary_search_by_key(tag, |epoch| *epoch.tag()).is_ok()
+        self.epochs().binary_search_by_key(tag, |epoch| epoch.tag).is_ok()
     }
 
     /// What is left of its life.
@@ -301,32 +296,14 @@ impl Entry {
 /// good as none, and an entry whose soft epoch is not the current one is stale. This holds even if
 /// the store forgets a tag, because the tag gets a new epoch then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::exhaustive_structs, reason = "stores make them of what they have read")]
 pub struct TagEpoch {
-    tag: Digest,
-    hard: u64,
-    soft: u64,
-}
-
-impl TagEpoch {
-    /// The epoch of a tag.
-    pub fn new(tag: Digest, hard: u64, soft: u64) -> Self {
-        Self { tag, hard, soft }
-    }
-
     /// The tag.
-    pub fn tag(&self) -> &Digest {
-        &self.tag
-    }
-
+    pub tag: Digest,
     /// The part that an invalidation replaces.
-    pub fn hard(&self) -> u64 {
-        self.hard
-    }
-
+    pub hard: u64,
     /// The part that an invalidation or an expiry replaces.
-    pub fn soft(&self) -> u64 {
-        self.soft
-    }
+    pub soft: u64,
 }
 
 /// The codec id of markers.

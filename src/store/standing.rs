@@ -46,12 +46,12 @@ pub enum Standing {
 impl TagState {
     /// What this tag has made of an entry of a key.
     pub fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
-        if seen.hard() != self.hard {
+        if seen.hard != self.hard {
             return Standing::Gone;
         }
         match self.spread {
-            _ if seen.soft() == self.soft => Standing::Current,
-            Some(Spread { before, over }) if seen.soft() == before => {
+            _ if seen.soft == self.soft => Standing::Current,
+            Some(Spread { before, over }) if seen.soft == before => {
                 Standing::StaleFrom(self.expired_at.saturating_add(share_of(key, micros(over))))
             }
             _ => Standing::StaleFrom(self.expired_at),
@@ -98,7 +98,7 @@ mod tests {
 
     fn entry(lifetimes: Lifetimes) -> Entry {
         let draft = Draft::new(Value::new(vec![].into()), 1, lifetimes);
-        draft.into_entry(1, 0, Remaining::Known(lifetimes.life()))
+        draft.into_entry(1, 0, Remaining::Known(lifetimes.life()), Vec::new())
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -109,7 +109,7 @@ mod tests {
     fn an_entry_of_another_hard_epoch_is_gone() {
         let state = TagState { hard: 2, soft: 2, expired_at: 2, spread: None };
         let key = Key::of("item").digest();
-        let standing = |hard, soft| state.standing(&TagEpoch::new(key, hard, soft), &key);
+        let standing = |hard, soft| state.standing(&TagEpoch { tag: key, hard, soft }, &key);
         assert_eq!(standing(2, 2), Standing::Current);
         assert_eq!(standing(1, 2), Standing::Gone);
         assert_eq!(standing(3, 3), Standing::Gone);
@@ -134,12 +134,15 @@ mod tests {
         let mut per_decade = [0; 10];
         for number in 0..10_000 {
             let key = Key::of("item").with(number).digest();
-            let seen = TagEpoch::new(key, 0, 1);
+            let seen = TagEpoch { tag: key, hard: 0, soft: 1 };
             let Standing::StaleFrom(from) = state.standing(&seen, &key) else { panic!("current") };
             assert_eq!(state.standing(&seen, &key), Standing::StaleFrom(from));
             per_decade[usize::try_from(from / (10 * SECOND)).unwrap()] += 1;
             // Entries from before an earlier expiry do not come to life again.
-            assert_eq!(state.standing(&TagEpoch::new(key, 0, 0), &key), Standing::StaleFrom(0));
+            assert_eq!(
+                state.standing(&TagEpoch { tag: key, hard: 0, soft: 0 }, &key),
+                Standing::StaleFrom(0)
+            );
         }
         assert!(per_decade.iter().all(|count| (800..1200).contains(count)), "{per_decade:?}");
     }

@@ -181,9 +181,7 @@ impl Watchers {
 
     /// Notifies all watches: it is not known what has changed, or messages may have been lost.
     pub fn tell_all(&self) {
-        let all: Vec<_> =
-            locked(&self.0).values().map(|watched| Arc::clone(&watched.changes)).collect();
-        all.iter().for_each(|changes| changes.tell(None));
+        self.tell_where(|_| true);
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
@@ -226,7 +224,7 @@ mod tests {
     fn entry(fence: u64) -> Entry {
         let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(vec![].into()), 1, lifetimes);
-        draft.into_entry(fence, 0, Remaining::Fresh)
+        draft.into_entry(fence, 0, Remaining::Fresh, Vec::new())
     }
 
     /// The other change may have been an invalidation, or one that is repeated.

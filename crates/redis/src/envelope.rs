@@ -54,7 +54,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) fn entry(self, remaining: Remaining) -> Entry {
-        self.draft.into_tagged_entry(self.fence, self.stored_at, remaining, self.epochs)
+        self.draft.into_entry(self.fence, self.stored_at, remaining, self.epochs)
     }
 
     /// Whether it may be invalid because the server's clock was set back: its life may be over, or
@@ -115,9 +115,9 @@ pub(super) fn seal(
         sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
     }
     for epoch in epochs {
-        sealed.extend_from_slice(epoch.tag().as_bytes());
-        sealed.extend_from_slice(&epoch.hard().to_be_bytes());
-        sealed.extend_from_slice(&epoch.soft().to_be_bytes());
+        sealed.extend_from_slice(epoch.tag.as_bytes());
+        sealed.extend_from_slice(&epoch.hard.to_be_bytes());
+        sealed.extend_from_slice(&epoch.soft.to_be_bytes());
     }
     sealed.extend_from_slice(value);
     let (header, rest) = sealed.split_at(HEADER);
@@ -185,7 +185,7 @@ fn open_tags(tags: &[u8]) -> Vec<TagEpoch> {
         let (hard, rest) = rest.split_first_chunk()?;
         let soft = rest.first_chunk()?;
         let [hard, soft] = [hard, soft].map(|epoch| u64::from_be_bytes(*epoch));
-        Some(TagEpoch::new(Digest::from(*digest), hard, soft))
+        Some(TagEpoch { tag: Digest::from(*digest), hard, soft })
     };
     tags.as_chunks().0.iter().filter_map(epoch).collect()
 }
@@ -276,7 +276,11 @@ mod tests {
     fn sealed_with(tags: u8) -> (Vec<u8>, Digest, Vec<TagEpoch>) {
         let draft = Draft::new(Value::new(b"value"[..].into()), 1, Lifetimes::NONE);
         let digest = Key::of("item").digest();
-        let epoch = |tag: u8| TagEpoch::new(Digest::from([tag; 20]), u64::from(tag) << 32, 7);
+        let epoch = |tag: u8| TagEpoch {
+            tag: Digest::from([tag; 20]),
+            hard: u64::from(tag) << 32,
+            soft: 7,
+        };
         let epochs: Vec<_> = (0..tags).map(epoch).collect();
         let sealed = seal(&draft, &digest, 1, 2, &epochs);
         (sealed, digest, epochs)

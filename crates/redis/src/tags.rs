@@ -109,7 +109,7 @@ impl TagReader {
         let is_old = draft.lease_age() >= TAG_LIFE;
         let epoch = |tag: &ReadTag| {
             let now = tag.epoch()?;
-            let is_unchanged = match lease.epochs().iter().find(|seen| *seen.tag() == tag.digest) {
+            let is_unchanged = match lease.epochs().iter().find(|seen| seen.tag == tag.digest) {
                 Some(seen) => *seen == now,
                 // An invalidation during the load may be forgotten by now.
                 None if is_old => false,
@@ -156,7 +156,7 @@ impl TagReader {
             return Ok(None);
         }
         let missing = epochs.iter().filter(|epoch| known.of(epoch).is_none());
-        let missing = Tags::of_entry(missing.map(|epoch| *epoch.tag()));
+        let missing = Tags::of_entry(missing.map(|epoch| epoch.tag));
         if !missing.is_empty() {
             self.outbox.repeat_kept(None, missing.iter()).await?;
             let mut others = self.begin(&missing);
@@ -181,7 +181,7 @@ impl ReadTags {
     }
 
     fn of(&self, seen: &TagEpoch) -> Option<&ReadTag> {
-        self.0.iter().find(|tag| tag.digest == *seen.tag())
+        self.0.iter().find(|tag| tag.digest == seen.tag)
     }
 
     fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
@@ -202,7 +202,7 @@ impl ReadTags {
 
 impl ReadTag {
     fn epoch(&self) -> Option<TagEpoch> {
-        self.state.map(|state| TagEpoch::new(self.digest, state.hard, state.soft))
+        self.state.map(|state| TagEpoch { tag: self.digest, hard: state.hard, soft: state.soft })
     }
 }
 

@@ -152,12 +152,12 @@ impl MemoryStore {
         let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs().iter().copied());
         let mut all = before;
         for view in self.view(draft.tags(), now) {
-            if all.iter().all(|known| known.epoch.tag() != view.epoch.tag()) {
+            if all.iter().all(|known| known.epoch.tag != view.epoch.tag) {
                 unchanged &= view.changed <= lease.fence();
                 all.push(view);
             }
         }
-        all.sort_by_key(|view| *view.epoch.tag());
+        all.sort_by_key(|view| view.epoch.tag);
         unchanged.then_some(all)
     }
 

@@ -8,7 +8,7 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use super::MemoryOptions;
-use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
+use super::guards::{ActiveLease, Guards, RecentFailure};
 use super::tags::{MemoryTag, Sequence, TagView};
 use crate::key::Key;
 use crate::store::clock::{Moment, micros};
@@ -114,7 +114,7 @@ impl MemoryShard {
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));
         let probe = probe.map(|failed| failed.failure.clone());
-        let next = || (self.next_fence(claim.key(), stale.as_ref(), now), now.instant);
+        let next = || (self.fences.next(now), now.instant);
         let (fence, until) = own.unwrap_or_else(next);
         let until = until.max(now.after(term));
         let epochs = tags.iter().map(|view| view.epoch).collect();
@@ -184,7 +184,7 @@ impl MemoryShard {
 
     /// Returns whether there was an entry.
     pub(super) fn invalidate(&mut self, key: &Key, now: Moment) -> bool {
-        self.raise_watermark(key, now);
+        self.guards.raise_watermark(key, self.fences.next(now));
         let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
@@ -194,7 +194,7 @@ impl MemoryShard {
 
     /// Returns whether there was an entry.
     pub(super) fn expire(&mut self, key: &Key, now: Moment) -> bool {
-        self.raise_watermark(key, now);
+        self.guards.raise_watermark(key, self.fences.next(now));
         let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             let kept = &mut self.kept[slot];
@@ -206,22 +206,9 @@ impl MemoryShard {
     /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
-        let watermark = self.guards.watermark(lease.key(), now);
+        let watermark = self.guards.watermark(lease.key());
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
-    }
-
-    fn next_fence(&self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
-        let watermark = self.guards.watermark(key, now);
-        let stored = entry.map_or(0, Entry::fence);
-        self.fences.next_above(watermark.max(stored), now)
-    }
-
-    fn raise_watermark(&mut self, key: &Key, now: Moment) {
-        // It is above every fence given so far, and below the next one.
-        let fence = self.fences.next(now);
-        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
@@ -233,7 +220,7 @@ impl MemoryShard {
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
         let remaining = Remaining::Known(life);
-        let entry = draft.into_tagged_entry(lease.fence(), now.micros, remaining, epochs);
+        let entry = draft.into_entry(lease.fence(), now.micros, remaining, epochs);
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
         if kept.weight() > self.limits.max_bytes || self.limits.max_entries == 0 {

@@ -19,12 +19,7 @@ pub(super) struct Sequence(AtomicU64);
 impl Sequence {
     /// The next number: the time in us, or one more than the last number.
     pub(super) fn next(&self, now: Moment) -> u64 {
-        self.next_above(0, now)
-    }
-
-    /// The same, above another number.
-    pub(super) fn next_above(&self, other: u64, now: Moment) -> u64 {
-        let after = |last: u64| now.micros.max(last.max(other).saturating_add(1));
+        let after = |last: u64| now.micros.max(last.saturating_add(1));
         let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(after(it)));
         after(last.unwrap_or_else(|last| last))
     }
@@ -135,7 +130,7 @@ impl MemoryTag {
     /// What this tag has made of an entry of a key.
     #[inline]
     pub(super) fn standing(&self, seen: &TagEpoch, key: impl FnOnce() -> Digest) -> Standing {
-        if self.soft.load(Ordering::Acquire) == seen.soft() {
+        if self.soft.load(Ordering::Acquire) == seen.soft {
             return Standing::Current;
         }
         let ChangedTag { state, .. } = *locked(&self.state);
@@ -144,7 +139,7 @@ impl MemoryTag {
 
     fn view(self: Arc<Self>, digest: Digest) -> TagView {
         let ChangedTag { state: TagState { hard, soft, .. }, changed } = *locked(&self.state);
-        TagView { tag: self, epoch: TagEpoch::new(digest, hard, soft), changed }
+        TagView { tag: self, epoch: TagEpoch { tag: digest, hard, soft }, changed }
     }
 
     fn change(&self, of: &mut ChangedTag, state: TagState) {

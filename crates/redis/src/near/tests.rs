@@ -56,7 +56,7 @@ fn key(number: u64) -> Key {
 
 fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
     let draft = Draft::new(Value::new(vec![0; bytes].into()), 1, Lifetimes::fresh_for(life));
-    draft.into_entry(version, 0, Remaining::Known(life))
+    draft.into_entry(version, 0, Remaining::Known(life), Vec::new())
 }
 
 fn keep(near: &Near, number: u64, life: Duration) -> bool {
