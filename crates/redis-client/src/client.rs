@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -95,41 +93,13 @@ impl RedisClient {
         request.read(replied, read)
     }
 
-    /// Runs several requests at once, and reads the reply to each with `read`. Each outcome is reported
-    /// with the place of its request as soon as it is known, so no request waits for a node that it does
-    /// not need.
-    ///
-    /// # Errors
-    /// Those of [`run`](Self::run), for each request.
-    ///
-    /// # Cancel safety
-    /// Dropping it loses the replies that were not reported.
-    pub async fn run_all<T>(
-        &self,
-        requests: &[RedisRequest<'_>],
-        read: impl Fn(usize, RedisValue) -> Option<T>,
-        mut done: impl FnMut(usize, Result<T, StoreError>),
-    ) {
-        let run =
-            async |place| (place, self.run(&requests[place], |reply| read(place, reply)).await);
-        // The one of a single server.
-        if requests.len() == 1 {
-            let (place, outcome) = run(0).await;
-            return done(place, outcome);
-        }
-        let mut running: FuturesUnordered<_> = (0..requests.len()).map(run).collect();
-        while let Some((place, outcome)) = running.next().await {
-            done(place, outcome);
-        }
-    }
-
     /// How many servers are in use: one, or the nodes of a cluster.
     pub fn server_count(&self) -> usize {
         self.0.servers.in_use().len()
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
-    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all). The slot says over
+    /// server, and those of one slot for a cluster. The slot says over
     /// which connection a group is sent, where a server has several.
     pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
         let Some(first) = items.first() else { return Vec::new() };

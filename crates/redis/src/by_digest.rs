@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use super::outbox::ledger::ChangedDigest;
-use super::reply::{self, ReplyFields};
+use super::reply::{self, LifeReading, ReplyFields};
 use super::{RedisStore, envelope, record, scripts, tag_value};
 use bellwether::store::{Change, Entry, Failure, Remaining, Standing, TagEpoch};
 use bellwether::{Digest, StoreError};
@@ -73,7 +73,7 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
     let mut state = store.0.client.run(&request, |reply| read(reply, key)).await?;
     if let Some(Ok(entry)) = &state.entry {
         for seen in entry.epochs() {
-            state.tags.push((*seen.tag(), standing(store, seen, key).await?));
+            state.tags.push((seen.tag, standing(store, seen, key).await?));
         }
     }
     Ok(state)
@@ -101,10 +101,14 @@ async fn standing(
     seen: &TagEpoch,
     key: &Digest,
 ) -> Result<Standing, StoreError> {
-    let name = store.0.client.unwatched_name("tag", seen.tag());
+    let name = store.0.client.unwatched_name("tag", &seen.tag);
     let request = RedisRequest::command("MGET", [name], INSPECTING);
-    let found = store.0.client.run(&request, |reply| reply::seen(reply, None)).await?;
-    let state = found.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
+    let found = store
+        .0
+        .client
+        .run(&request, |reply| reply::seen(reply, LifeReading::AsNeeded, || None))
+        .await?;
+    let state = found.1.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
     Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key)))
 }
 

@@ -33,7 +33,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes};
 
 use bellwether::Digest;
 use bellwether::Lifetimes;
@@ -94,32 +94,31 @@ pub(super) fn seal(
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + TAGS + epochs.len() * TAG + value.len());
     let version = if epochs.is_empty() { UNTAGGED } else { TAGGED };
-    sealed.extend_from_slice(MAGIC);
     let lifetimes = draft.lifetimes();
     let early = u8::from(lifetimes.is_refreshed_early());
-    sealed.extend_from_slice(&[version, draft.codec(), early, 0, 0]);
-    sealed.extend_from_slice(key.as_bytes());
-    sealed.extend_from_slice(&fence.to_be_bytes());
-    sealed.extend_from_slice(&stored_at.to_be_bytes());
+    sealed.put_slice(MAGIC);
+    sealed.put_slice(&[version, draft.codec(), early, 0, 0]);
+    sealed.put_slice(key.as_bytes());
+    sealed.put_u64(fence);
+    sealed.put_u64(stored_at);
     let stale = [lifetimes.while_revalidate(), lifetimes.if_error(), lifetimes.for_validation()];
     for window in [lifetimes.ttl()].into_iter().chain(stale) {
-        sealed.extend_from_slice(&millis(window).to_be_bytes());
+        sealed.put_u64(millis(window));
     }
-    let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
-    sealed.extend_from_slice(&load_time.to_be_bytes());
-    sealed.extend_from_slice(&length.to_be_bytes());
+    sealed.put_u32(u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX));
+    sealed.put_u32(length);
     // In the place of the checksum, until it is known.
-    sealed.extend_from_slice(&[0; HEADER - SUMMED]);
+    sealed.put_u32(0);
     if version == TAGGED {
         // An entry has at most 33.
-        sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
+        sealed.put_u8(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
     }
     for epoch in epochs {
-        sealed.extend_from_slice(epoch.tag.as_bytes());
-        sealed.extend_from_slice(&epoch.hard.to_be_bytes());
-        sealed.extend_from_slice(&epoch.soft.to_be_bytes());
+        sealed.put_slice(epoch.tag.as_bytes());
+        sealed.put_u64(epoch.hard);
+        sealed.put_u64(epoch.soft);
     }
-    sealed.extend_from_slice(value);
+    sealed.put_slice(value);
     let (header, rest) = sealed.split_at(HEADER);
     let sum = checksum(&header[..SUMMED], rest);
     sealed[SUMMED..HEADER].copy_from_slice(&sum.to_be_bytes());
@@ -128,27 +127,20 @@ pub(super) fn seal(
 
 /// Decodes what [`seal`] wrote for this key, or says why not. The value shares the memory of `sealed`.
 pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> {
-    let header: &[u8; HEADER] = sealed.first_chunk().ok_or(DAMAGED)?;
-    let mut fields = Fields(header);
-    if fields.take::<3>() != *MAGIC {
-        return Err(DAMAGED);
-    }
-    let [version, codec] = fields.take();
+    let (header, rest) = sealed.split_first_chunk::<HEADER>().ok_or(DAMAGED)?;
+    let mut fields = header.strip_prefix(MAGIC).ok_or(DAMAGED)?;
+    let version = fields.get_u8();
     if version > TAGGED {
         return Err(NEWER);
     }
-    let [early] = fields.take();
-    let flag: [u8; 2] = fields.take();
-    let digest = Digest::from(fields.take());
-    let fence = u64::from_be_bytes(fields.take());
-    let stored_at = u64::from_be_bytes(fields.take());
+    let (codec, early, flag) = (fields.get_u8(), fields.get_u8(), fields.get_u16().to_be_bytes());
+    let digest = digest_of(&mut fields);
+    let (fence, stored_at) = (fields.get_u64(), fields.get_u64());
     let [ttl, while_revalidate, if_error, for_validation] =
-        [(); 4].map(|()| Duration::from_millis(u64::from_be_bytes(fields.take())));
-    let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
-    let length = u32::from_be_bytes(fields.take()) as usize;
-    let sum = u32::from_be_bytes(fields.take());
+        [(); 4].map(|()| Duration::from_millis(fields.get_u64()));
+    let load_time = Duration::from_micros(fields.get_u32().into());
+    let (length, sum) = (fields.get_u32() as usize, fields.get_u32());
     let mut summed = *header;
-    let rest = &sealed[HEADER..];
     summed[FLAG..FLAG + 2].fill(0);
     let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
     let tags = match version {
@@ -179,35 +171,24 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
 
 /// The tags of an envelope: the bytes between the header and the value.
 fn open_tags(tags: &[u8]) -> Vec<TagEpoch> {
-    let tags = tags.get(TAGS..).unwrap_or_default();
-    let epoch = |tag: &[u8; TAG]| {
-        let (digest, rest) = tag.split_first_chunk()?;
-        let (hard, rest) = rest.split_first_chunk()?;
-        let soft = rest.first_chunk()?;
-        let [hard, soft] = [hard, soft].map(|epoch| u64::from_be_bytes(*epoch));
-        Some(TagEpoch { tag: Digest::from(*digest), hard, soft })
+    let tags = tags.get(TAGS..).unwrap_or_default().chunks_exact(TAG);
+    let epoch = |mut tag: &[u8]| TagEpoch {
+        tag: digest_of(&mut tag),
+        hard: tag.get_u64(),
+        soft: tag.get_u64(),
     };
-    tags.as_chunks().0.iter().filter_map(epoch).collect()
+    tags.map(epoch).collect()
+}
+
+fn digest_of(fields: &mut &[u8]) -> Digest {
+    let mut digest = [0; Digest::BYTES];
+    fields.copy_to_slice(&mut digest);
+    Digest::from(digest)
 }
 
 /// The fence at the offset where the scripts read it, even if the envelope is damaged.
 pub(super) fn fence(sealed: &[u8]) -> u64 {
-    let fence = sealed.get(FENCE..).and_then(<[u8]>::first_chunk);
-    fence.map_or(0, |fence| u64::from_be_bytes(*fence))
-}
-
-/// The header, field by field.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    /// The next field. All of them together are the header, so there always is one.
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let Some((field, rest)) = self.0.split_first_chunk() else {
-            return [0; N];
-        };
-        self.0 = rest;
-        *field
-    }
+    sealed.get(FENCE..).and_then(|mut fence| fence.try_get_u64().ok()).unwrap_or(0)
 }
 
 fn checksum(header: &[u8], value: &[u8]) -> u32 {

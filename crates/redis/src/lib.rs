@@ -56,6 +56,7 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
 
+use self::outbox::ledger::ChangedDigest;
 use self::rules::StoreRules;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
@@ -249,14 +250,22 @@ impl Store for RedisStore {
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             let began = Instant::now();
-            let operation = match (&target, change) {
-                (ChangeTarget::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-                (ChangeTarget::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-                (ChangeTarget::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-                (ChangeTarget::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+            let (changed, key, [invalidate, expire]) = match &target {
+                ChangeTarget::Key(key) => {
+                    let operations = [StoreOperation::Invalidate, StoreOperation::Expire];
+                    (ChangedDigest::Key(key.digest()), Some(key), operations)
+                }
+                ChangeTarget::Tag(tag) => {
+                    let operations = [StoreOperation::InvalidateTag, StoreOperation::ExpireTag];
+                    (ChangedDigest::Tag(tag.digest()), None, operations)
+                }
             };
-            let changed = store.outbox.change(&target, change).await;
-            store.operations.ended(operation, began, changed)
+            let operation = match change {
+                Change::Invalidate => invalidate,
+                Change::Expire { .. } => expire,
+            };
+            let result = store.outbox.change(changed, change, key).await;
+            store.operations.ended(operation, began, result)
         })
     }
 }

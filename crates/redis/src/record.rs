@@ -10,6 +10,8 @@
 use std::str;
 use std::time::Duration;
 
+use bytes::{Buf, BufMut};
+
 use super::scripts::LONGEST_MS;
 use bellwether::FailureCause;
 use bellwether::adapter::millis;
@@ -22,32 +24,28 @@ pub(super) fn write(failure: &Failure) -> Vec<u8> {
         _ => 1,
     };
     let mut record = Vec::with_capacity(HEADER + failure.message().len());
-    record.extend_from_slice(MAGIC);
-    record.push(cause);
-    record.extend_from_slice(&failure.times().to_be_bytes());
+    record.put_slice(MAGIC);
+    record.put_u8(cause);
+    record.put_u32(failure.times());
     for time in [failure.cooldown(), failure.window(), failure.life()] {
-        record.extend_from_slice(&millis(time).min(LONGEST_MS).to_be_bytes());
+        record.put_u64(millis(time).min(LONGEST_MS));
     }
-    record.extend_from_slice(failure.message().as_bytes());
+    record.put_slice(failure.message().as_bytes());
     record
 }
 
 pub(super) fn read(record: &[u8]) -> Option<Failure> {
-    let rest = record.strip_prefix(MAGIC)?;
-    let ([cause], rest) = rest.split_first_chunk()?;
-    let (times, rest) = rest.split_first_chunk()?;
-    let (cooldown, rest) = rest.split_first_chunk()?;
-    let (window, rest) = rest.split_first_chunk()?;
-    let (life, message) = rest.split_first_chunk()?;
-    let cause = match cause {
+    let (mut header, message) = record.split_at_checked(HEADER)?;
+    header = header.strip_prefix(MAGIC)?;
+    let cause = match header.get_u8() {
         2 => FailureCause::TimedOut,
         3 => FailureCause::Panicked,
         _ => FailureCause::Error,
     };
-    let [cooldown, window, life] =
-        [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
+    let times = header.get_u32();
+    let [cooldown, window, life] = [(); 3].map(|()| Duration::from_millis(header.get_u64()));
     let message = str::from_utf8(message).unwrap_or_default();
-    let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
+    let failure = Failure::new(cause, times, window);
     Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
 }
 

@@ -322,7 +322,13 @@ impl Ledger {
                 // would repeat it for ever.
                 let at = kept.filter(|kept| kept.was_acknowledged).map_or(now, |kept| kept.at);
                 let executed = KeptChange { change, at, was_acknowledged: true, number: 0 };
-                table.remember(target, executed, now, self.rules.most);
+                let recent = &mut table.recent;
+                while recent.front().is_some_and(|(_, oldest)| now - oldest.at > LONGEST)
+                    || recent.len() >= self.rules.most
+                {
+                    recent.pop_front();
+                }
+                recent.push_back((target, executed));
             }
             let number = kept.map(|kept| kept.number);
             if number.is_some() && table.changes.get(&target).map(|kept| kept.number) == number {
@@ -377,7 +383,11 @@ impl Ledger {
     fn may_have_lost(&self, since: Instant, is_affected: &dyn Fn(&Digest) -> bool) {
         let begin = since.checked_sub(self.rules.window).unwrap_or(since);
         let lost = self.change(|table| {
-            let lost = table.take_recent(|target, kept| kept.at >= begin && is_affected(target));
+            let is_lost = |(target, kept): &(ChangedDigest, KeptChange)| {
+                kept.at >= begin && is_affected(target.digest())
+            };
+            let (lost, others): (VecDeque<_>, _) = table.recent.drain(..).partition(is_lost);
+            table.recent = others;
             for (target, KeptChange { change, at, .. }) in &lost {
                 if !table.keep(*target, *change, *at, true, self.rules.most) {
                     self.drop_one(table);
@@ -454,26 +464,6 @@ impl LedgerTable {
         });
         self.changes.insert(target, kept);
         true
-    }
-
-    fn remember(&mut self, target: ChangedDigest, executed: KeptChange, now: Instant, most: usize) {
-        while self.recent.front().is_some_and(|(_, oldest)| now - oldest.at > LONGEST)
-            || self.recent.len() >= most
-        {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((target, executed));
-    }
-
-    /// Takes some of the acknowledged invalidations.
-    fn take_recent(
-        &mut self,
-        is_lost: impl Fn(&Digest, &KeptChange) -> bool,
-    ) -> Vec<(ChangedDigest, KeptChange)> {
-        let recent = self.recent.drain(..);
-        let (lost, others) = recent.partition(|(target, kept)| is_lost(target.digest(), kept));
-        self.recent = others;
-        Vec::from(lost)
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merged};
 use crate::scripts::{self, LONGEST_MS, StoreScript, any, is_done, number};
 use bellwether::adapter::millis;
-use bellwether::store::{Change, ChangeTarget, Claim};
-use bellwether::{Digest, StoreError, StoreErrorKind};
+use bellwether::store::{Change, Claim};
+use bellwether::{Digest, Key, StoreError, StoreErrorKind};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
 
 /// Sends what is in the ledger.
@@ -67,16 +67,13 @@ impl Outbox {
     }
 
     /// Invalidates or expires a key or a tag, together with what is kept of it. Returns whether there was
-    /// an entry of a key.
+    /// an entry of a key. Errors name the key, if it is known.
     pub(crate) async fn change(
         &self,
-        target: &ChangeTarget,
+        changed: ChangedDigest,
         change: Change,
+        key: Option<&Key>,
     ) -> Result<bool, StoreError> {
-        let (changed, key) = match target {
-            ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
-            ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
-        };
         let kept = self.ledger.change_of(&changed);
         let merged = kept.map_or(change, |kept| merged(kept.change(), change));
         let item = OutboxItem::Change(changed, change);
