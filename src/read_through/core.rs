@@ -13,6 +13,7 @@ use super::failure_cache::FailureCache;
 use super::handle::Handle;
 use super::lookup::RequestOptions;
 use super::not_found::NotFound;
+use super::orphaned::OrphanedClaims;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
@@ -79,6 +80,8 @@ pub(crate) struct Loads {
     pub(crate) failures: FailureCache,
     /// Keys with private answers.
     pub(crate) private_keys: PrivateKeys,
+    /// Claims of flights that their runtime has dropped.
+    pub(crate) orphaned: Arc<OrphanedClaims>,
 }
 
 impl Loads {
@@ -94,6 +97,7 @@ impl Loads {
             uncached_permits: Semaphore::new(bounds.uncached_loads),
             failures: FailureCache::default(),
             private_keys: PrivateKeys::default(),
+            orphaned: Arc::default(),
         });
         loads.show_in(statistics);
         loads

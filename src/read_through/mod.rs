@@ -98,6 +98,7 @@ pub(crate) mod many;
 #[cfg(test)]
 mod model;
 mod not_found;
+mod orphaned;
 mod outcome;
 pub(crate) mod private_keys;
 mod request_tags;

@@ -21,6 +21,7 @@ use self::carried::{Carried, FlightHold, FlightMemory, TaskEvent, TaskState};
 use self::loading::FlightLoad;
 use super::core::Core;
 use super::job::{LentJob, Loader};
+use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Memory, Share, Step, WaiterAction};
 use crate::codec::Codec;
@@ -35,6 +36,8 @@ use crate::trace::CallerSpan;
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
+    /// Before the leader, whose drop wakes waiters: one of them releases the lease.
+    orphan: OrphanGuard,
     scope: Scope<S, Req, C>,
     watch: Watch,
     backoff: Backoff,
@@ -66,6 +69,7 @@ where
         let watch = core.store.watch(key);
         let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
         Self {
+            orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
             backoff: core.policy.backoff(!watch.is_silent()),
             scope: Scope { core, leader, job, claim, purpose },
             watch,
@@ -78,8 +82,8 @@ where
     /// Runs the protocol until the flight is closed; after a lookup that failed, if one has.
     ///
     /// # Cancel safety
-    /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the lease
-    /// lapses.
+    /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
+    /// next flight of the key releases the lease.
     pub(crate) async fn run(mut self, failed: Option<StoreError>) {
         let memory = self.scope.purpose.memory();
         let begin = match (self.scope.purpose, failed) {
@@ -100,15 +104,20 @@ where
             self.count(&event);
             state = self.take(step::next(event));
         }
+        self.orphan.disarm();
         if self.scope.purpose != Purpose::Uncached {
             self.scope.core.statistics.flight(self.scope.leader.callers());
         }
     }
 
-    /// Lets the callers join that are about to run, as those of a burst are: the answer to the first request is for them then, and they cost no
+    /// Releases what earlier flights of the key have left. Then lets the callers join that are about to
+    /// run, as those of a burst are: the answer to the first request is for them then, and they cost no
     /// other one. A runtime of one thread runs them before this task anyway.
     async fn gather(&self) {
-        let leader = &self.scope.leader;
+        let Scope { core, leader, .. } = &self.scope;
+        for claim in core.loads.orphaned.take(leader.key()) {
+            core.abandon(claim).await;
+        }
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return;
         }

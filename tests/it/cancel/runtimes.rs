@@ -1,10 +1,13 @@
 //! Requests without a runtime, and requests whose runtime is shut down.
 
+use std::time::Duration;
+
 use bellwether::{CacheErrorKind, MemoryStore, Wait};
 use bellwether_testkit::caches::{MINUTE, SECOND, answer, ask, cached, kind_of, layer, lease};
 use bellwether_testkit::loaders::Loader;
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 use tokio_test::task::spawn;
 use tower::{Layer, Service};
 
@@ -106,6 +109,25 @@ fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
     drop(gone);
     loader.let_go(1);
     assert_eq!(alive.block_on(waits).unwrap(), 2);
+}
+
+#[test]
+fn a_runtime_that_goes_down_leaves_the_key_free_for_its_process() {
+    let store = MemoryStore::new(10);
+    let loader = Loader::gated();
+    let gone = runtime();
+    let cached = layer(store).layer(loader.clone());
+    gone.block_on(async {
+        let _leads = ask(&cached, 1);
+        loader.has_begun(1).await;
+    });
+    drop(gone);
+    loader.let_go(1);
+    runtime().block_on(async {
+        let began = Instant::now();
+        assert_eq!(answer(&cached, 1).await, 2);
+        assert!(began.elapsed() <= Duration::from_millis(5), "{:?}", began.elapsed());
+    });
 }
 
 #[test]
