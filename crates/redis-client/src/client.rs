@@ -45,15 +45,6 @@ struct ClientState {
     subscriber: Subscriber,
 }
 
-/// Items that one command can have.
-#[derive(Debug)]
-pub struct SlotGroup<T> {
-    /// Their slot in a cluster.
-    pub slot: u16,
-    /// The items, in their former order.
-    pub items: Vec<T>,
-}
-
 impl RedisClient {
     /// A client that connects at its first use.
     pub fn new(options: RedisClientOptions, setup: ClientSetup) -> Self {
@@ -99,16 +90,14 @@ impl RedisClient {
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
-    /// server, and those of one slot for a cluster. The slot says over
-    /// which connection a group is sent, where a server has several.
-    pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<SlotGroup<T>> {
-        let Some(first) = items.first() else { return Vec::new() };
+    /// server, and those of one slot for a cluster.
+    pub fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
         if !self.is_cluster() {
-            return vec![SlotGroup { slot: slot(first), items }];
+            return if items.is_empty() { Vec::new() } else { vec![items] };
         }
         let mut groups = BTreeMap::<u16, Vec<T>>::new();
         items.into_iter().for_each(|item| groups.entry(slot(&item)).or_default().push(item));
-        groups.into_iter().map(|(slot, items)| SlotGroup { slot, items }).collect()
+        groups.into_values().collect()
     }
 
     /// Opens the connections that are not open, on a cluster those to all nodes that own slots.

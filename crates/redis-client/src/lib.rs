@@ -55,7 +55,7 @@ mod url;
 mod value;
 
 pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
-pub use self::client::{RedisClient, SlotGroup};
+pub use self::client::RedisClient;
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{ServerEvent, ServerObserver, Tracking};
 pub use self::options::RedisClientOptions;

@@ -27,8 +27,6 @@ pub struct RedisRequest<'a> {
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
-    /// The hash slot of its names, if it is known.
-    slot: Option<u16>,
 }
 
 /// The reply to a request.
@@ -56,7 +54,6 @@ impl<'a> RedisRequest<'a> {
             is_by_text: false,
             is_timed: false,
             is_once: false,
-            slot: None,
         }
     }
 
@@ -105,11 +102,6 @@ impl<'a> RedisRequest<'a> {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { is_timed: true, ..self }
-    }
-
-    /// Sets the hash slot of its names, which is found out otherwise.
-    pub fn in_slot(self, slot: u16) -> Self {
-        Self { slot: Some(slot), ..self }
     }
 
     /// The same request with the text of its script instead of the hash.
@@ -175,8 +167,7 @@ impl fmt::Debug for RedisRequest<'_> {
 impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names, any slot will do.
     fn slot(&self) -> u16 {
-        let of_names = || self.names.first().map_or(0, InSlot::slot);
-        self.slot.unwrap_or_else(of_names)
+        self.names.first().map_or(0, InSlot::slot)
     }
 }
 

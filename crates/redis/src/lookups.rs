@@ -181,7 +181,7 @@ impl BatchSender for NameReader {
 
     async fn send(&self, batch: Vec<BatchedRequest<ReadName, ReadResult>>) {
         let groups = self.client.split(batch, |asked| asked.request.slot());
-        join_all(groups.into_iter().map(|group| self.answer(group.items))).await;
+        join_all(groups.into_iter().map(|group| self.answer(group))).await;
     }
 }
 

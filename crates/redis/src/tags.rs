@@ -90,7 +90,7 @@ impl TagReader {
                 is_new,
             }))
         };
-        let touched = try_join_all(groups.into_iter().map(|group| touch(group.items))).await?;
+        let touched = try_join_all(groups.into_iter().map(touch)).await?;
         let mut touched: Vec<_> = touched.into_iter().flatten().collect();
         touched.sort_by_key(|tag| tag.digest);
         Ok(ReadTags(touched))

@@ -18,7 +18,7 @@ use crate::scripts::{self, LONGEST_MS, StoreScript, any, is_done, number};
 use bellwether::adapter::millis;
 use bellwether::store::{Change, Claim};
 use bellwether::{Digest, Key, StoreError, StoreErrorKind};
-use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, SlotGroup};
+use bellwether_redis_client::{InSlot, RedisClient, RedisRequest};
 
 /// Sends what is in the ledger.
 #[derive(Debug)]
@@ -177,10 +177,10 @@ impl Outbox {
         let sent_at = Instant::now();
         for some in self.ledger.claims().chunks(CLAIMS_AT_ONCE) {
             let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
-            let release = async |group: SlotGroup<Claim>| {
-                let request = self.abandoning(&group.items, "giving leases up");
+            let release = async |claims: Vec<Claim>| {
+                let request = self.abandoning(&claims, "giving leases up");
                 let released = self.client.run(&request, any).await;
-                released.map(|()| self.ledger.released(&group.items, sent_at))
+                released.map(|()| self.ledger.released(&claims, sent_at))
             };
             join_all(groups.into_iter().map(release))
                 .await
