@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use redis::aio::MultiplexedConnection;
-use redis::{Value, from_redis_value};
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{PushInfo, Value, from_redis_value};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -171,7 +171,7 @@ impl SentinelService {
         let step = DialStep::new("connection");
         let asked = async {
             let Dialed { mut socket, tasks: _tasks, .. } =
-                self.dialer.dial(address, None, pending(), &step).await?;
+                self.dialer.dial(address, Some(Arc::new(ignored)), pending(), &step).await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
             ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
@@ -257,6 +257,11 @@ fn choose(answers: &[SentinelAnswer]) -> Option<&SentinelAnswer> {
     };
     // Of equals, `max_by_key` takes the last one.
     answers.iter().rev().max_by_key(|answer| (answer.epoch, votes(answer)))
+}
+
+/// Push messages, which are none of a question. By RESP3 a refused login is in the words of the server.
+fn ignored(_: PushInfo) -> Result<(), SendError> {
+    Ok(())
 }
 
 /// Whether a message is about a service: its name is followed by two addresses.
