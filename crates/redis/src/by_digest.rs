@@ -103,12 +103,9 @@ async fn standing(
 ) -> Result<Standing, StoreError> {
     let name = store.0.client.unwatched_name("tag", &seen.tag);
     let request = RedisRequest::command("MGET", [name], INSPECTING);
-    let found = store
-        .0
-        .client
-        .run(&request, |reply| reply::seen(reply, LifeReading::AsNeeded, || None))
-        .await?;
-    let state = found.1.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
+    let read = |reply| reply::seen(reply, LifeReading::AsNeeded, || None);
+    let (_, found) = store.0.client.run(&request, read).await?;
+    let state = found.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
     Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key)))
 }
 

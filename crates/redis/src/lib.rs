@@ -250,22 +250,18 @@ impl Store for RedisStore {
         let store = Arc::clone(&self.0);
         Box::pin(async move {
             let began = Instant::now();
-            let (changed, key, [invalidate, expire]) = match &target {
-                ChangeTarget::Key(key) => {
-                    let operations = [StoreOperation::Invalidate, StoreOperation::Expire];
-                    (ChangedDigest::Key(key.digest()), Some(key), operations)
-                }
-                ChangeTarget::Tag(tag) => {
-                    let operations = [StoreOperation::InvalidateTag, StoreOperation::ExpireTag];
-                    (ChangedDigest::Tag(tag.digest()), None, operations)
-                }
+            let (digest, key) = match &target {
+                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
+                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
             };
-            let operation = match change {
-                Change::Invalidate => invalidate,
-                Change::Expire { .. } => expire,
+            let operation = match (digest, change) {
+                (ChangedDigest::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+                (ChangedDigest::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+                (ChangedDigest::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+                (ChangedDigest::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
             };
-            let result = store.outbox.change(changed, change, key).await;
-            store.operations.ended(operation, began, result)
+            let changed = store.outbox.change(digest, change, key).await;
+            store.operations.ended(operation, began, changed)
         })
     }
 }
