@@ -1,5 +1,6 @@
 //! The command line, checked.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bellwether_redis::RedisOptions;
@@ -8,45 +9,27 @@ use clap::{CommandFactory, Parser, value_parser};
 
 use crate::tables;
 
-/// Serves a product catalog, and a page that shows what bellwether does for it.
+/// A shop in three processes, and a page that shows what bellwether does for its database.
 #[derive(Parser)]
 #[command(name = "catalog")]
 pub(crate) struct Args {
-    /// Where answers are stored: `memory`, or the URL of a Redis, which several of these may share
-    /// (redis-cluster://host,host for a cluster)
-    #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
-    pub(crate) store: String,
+    /// Where bellwether stores answers: `memory` (one process), or the URL of a Redis
+    /// (redis-cluster://host,host for a cluster; default: a Redis of its own, if there is one)
+    #[arg(long, value_name = "memory|redis://...")]
+    pub(crate) store: Option<String>,
 
-    /// Database of the catalog: sqlite:, postgres: or mysql: (default: an SQLite file beside the
-    /// program, created once)
-    #[arg(long, value_name = "URL")]
-    pub(crate) database_url: Option<String>,
-
-    /// Where to serve the page and JSON; port 0 is any that is free
+    /// Where to serve the page; its processes listen at the ports behind it, port 0 is any that is free
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
-    pub(crate) listen: String,
+    pub(crate) listen: SocketAddr,
 
-    /// Where to serve gRPC; port 0 is any that is free
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
-    pub(crate) grpc_listen: String,
-
-    /// Latency added to every query, in ms
+    /// How long a query takes, in ms
     #[arg(long, value_name = "D", default_value_t = 20)]
     #[arg(value_parser = value_parser!(u64).range(0..=5_000))]
-    load_ms: u64,
+    pub(crate) load_ms: u64,
 
-    /// Starts a Prometheus that collects the metrics and checks the alert rules, if there is one
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "127.0.0.1:9090")]
-    pub(crate) observe: Option<String>,
-
-    /// Sends traces and metrics by OTLP (gRPC) to a collector of OpenTelemetry
-    #[arg(long, value_name = "http://HOST:4317")]
-    pub(crate) otlp: Option<String>,
-
-    /// Prints the way of each request from outside: through the server, the cache and the database
-    #[arg(long)]
-    pub(crate) trace: bool,
+    /// Run as one of the processes, until stdin ends
+    #[arg(long, hide = true, requires = "store")]
+    worker: bool,
 }
 
 impl Args {
@@ -59,24 +42,23 @@ impl Args {
         })
     }
 
+    pub(crate) fn is_worker(&self) -> bool {
+        self.worker
+    }
+
     pub(crate) fn load_time(&self) -> Duration {
         Duration::from_millis(self.load_ms)
     }
 
     fn checked(self) -> Result<Self, String> {
-        if self.store != "memory" {
-            RedisOptions::new(&self.store, "shop").map_err(|fault| {
-                let shown = tables::shown(&self.store);
+        if let Some(url) = self.store.as_deref().filter(|store| *store != "memory") {
+            RedisOptions::new(url, "shop").map_err(|fault| {
+                let shown = tables::shown(url);
                 format!(
                     "--store {shown}: neither `memory` nor like redis://127.0.0.1:6379: {fault}"
                 )
             })?;
         }
-        if let Some(url) = self.otlp.as_deref().filter(|url| !url.starts_with("http://")) {
-            let shown = tables::shown(url);
-            return Err(format!("--otlp {shown}: does not start with http://"));
-        }
-        self.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
         Ok(self)
     }
 }
@@ -93,23 +75,14 @@ mod tests {
     fn a_complaint_names_the_flag_and_its_value_and_the_reason() {
         for (flag, value, reason) in [
             ("--store", "127.0.0.1:6379", "neither `memory` nor like redis://"),
-            ("--database-url", "oracle://db/shop", "does not start with sqlite:"),
+            ("--listen", "nowhere", "invalid socket address"),
             ("--load-ms", "6000", "is not in 0..=5000"),
-            ("--otlp", "localhost:4317", "does not start with http://"),
         ] {
             let complaint = args(&format!("catalog {flag} {value}")).err().unwrap();
             for part in [flag, value, reason] {
                 assert!(complaint.contains(part), "{part} is missing: {complaint}");
             }
         }
-    }
-
-    #[test]
-    fn observing_needs_no_address() {
-        let observe = |line| args(line).ok().unwrap().observe;
-        assert_eq!(observe("catalog"), None);
-        assert_eq!(observe("catalog --observe").as_deref(), Some("127.0.0.1:9090"));
-        assert_eq!(observe("catalog --observe=127.0.0.1:1").as_deref(), Some("127.0.0.1:1"));
     }
 
     #[test]

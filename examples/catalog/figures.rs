@@ -1,4 +1,4 @@
-//! `/metrics`: what the caches and their store have done, for Prometheus.
+//! `/metrics` of a process: what its cache and the store have done, for Prometheus.
 
 use bellwether::metrics::{describe, publish};
 use bellwether::stats::{CacheStats, HistogramStats, MemoryStats};
@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_facade::{Unit, counter, describe_counter};
 
 use crate::Fault;
-use crate::demo::Demo;
+use crate::shop::Shop;
 use crate::way::Way;
 
 /// Queries at the database: with bellwether, as many as its loads.
@@ -20,12 +20,10 @@ pub(crate) struct Figures(PrometheusHandle);
 impl Figures {
     /// Makes the recorder that all metrics of this process go to.
     pub(crate) fn install() -> Result<Self, Fault> {
-        let builder = PrometheusBuilder::new();
-        let builder = builder
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &HistogramStats::SECONDS)?;
-        let builder = builder
-            .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?;
-        let handle = builder.install_recorder()?;
+        let handle = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &HistogramStats::SECONDS)?
+            .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?
+            .install_recorder()?;
         describe::<CacheStats>();
         describe::<MemoryStats>();
         describe::<RedisStats>();
@@ -34,13 +32,11 @@ impl Figures {
     }
 
     /// All metrics at this moment, in the text format of Prometheus.
-    pub(crate) fn render(&self, demo: &Demo) -> String {
-        for (name, stats) in demo.shop.stats() {
-            publish(name, &stats);
-        }
-        demo.shop.store.publish();
+    pub(crate) fn render(&self, shop: &Shop) -> String {
+        publish("product", &shop.products.stats());
+        (shop.publish_store)();
         for way in Way::ALL {
-            counter!(QUERIES, "way" => way.name()).absolute(demo.shop.source.of(way).queries());
+            counter!(QUERIES, "way" => way.name()).absolute(shop.database(way).queries());
         }
         self.0.run_upkeep();
         self.0.render()

@@ -1,32 +1,26 @@
-//! The figures that the page shows: all counted since the start, so that a reader may subtract one
-//! reading from another.
+//! The figures of a process that the page shows: all counted since the start, so that a reader may
+//! subtract one reading from another.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use bellwether::stats::{CacheStats, HistogramStats};
 use serde::Serialize;
 
-use crate::demo::Demo;
-use crate::switch::State;
-use crate::timings::Timings;
+use crate::shop::Shop;
 use crate::way::Way;
+
+/// The upper ends of the classes of a histogram: from a quarter of a millisecond to 8 s, each twice
+/// the one before. What takes longer is in a class of its own.
+const FIRST_CLASS_MICROS: u128 = 250;
+const CLASSES: usize = 17;
 
 /// All of them at one moment.
 #[derive(Serialize)]
 pub(crate) struct Stats {
     unprotected: Side,
-    plain: Side,
+    moka: Side,
     protected: Side,
     outcomes: Outcomes,
-    loads: Loads,
-    wakes: Wakes,
-    /// How long callers waited for the load of another caller that answered them.
-    waits: Times,
-    /// For how long a load of another process had ended when its waiters here noticed.
-    lags: Times,
-    store: Store,
-    slow: bool,
-    broken: bool,
 }
 
 #[derive(Serialize)]
@@ -36,11 +30,11 @@ struct Side {
     /// How many queries wait for a connection to the database right now.
     queued: u64,
     #[serde(flatten)]
-    timings: Timings,
+    counts: Counts,
 }
 
-/// How requests for bellwether's caches ended.
-#[derive(Default, Serialize)]
+/// How requests of bellwether's cache ended.
+#[derive(Serialize)]
 struct Outcomes {
     hit: u64,
     stale: u64,
@@ -50,112 +44,66 @@ struct Outcomes {
     failed: u64,
 }
 
-/// Calls of the loaders.
-#[derive(Default, Serialize)]
-struct Loads {
-    started: u64,
-    failed: u64,
-    /// Loads in the background that have failed, of which no caller knows.
-    failed_refreshes: u64,
-}
+/// How long the requests of a way took, and how many failed.
+#[derive(Default)]
+pub(crate) struct Timings(
+    /// Held to count one request or to copy all.
+    Mutex<Counts>,
+);
 
-/// What ended waits for the load of another process.
-#[derive(Default, Serialize)]
-struct Wakes {
-    push: u64,
-    pause: u64,
-    missed_push: u64,
-}
-
-/// How many of something took how long: by the classes of [`HistogramStats::SECONDS`].
-#[derive(Default, Serialize)]
-#[serde(transparent)]
-struct Times([u64; 16]);
-
-#[derive(Serialize)]
-struct Store {
-    kind: &'static str,
-    state: &'static str,
-    stopped: bool,
+#[derive(Clone, Default, Serialize)]
+struct Counts {
+    answers: u64,
+    errors: u64,
+    /// How many answers and errors took how long.
+    latency: [u64; CLASSES],
 }
 
 impl Stats {
-    pub(crate) fn of(demo: &Demo) -> Self {
-        let weather = &demo.shop.source.weather;
-        let [unprotected, plain, protected] = Way::ALL.map(|way| Side::of(demo, way));
-        let mut stats = Self {
-            unprotected,
-            plain,
-            protected,
-            outcomes: Outcomes::default(),
-            loads: Loads::default(),
-            wakes: Wakes::default(),
-            waits: Times::default(),
-            lags: Times::default(),
-            store: Store::of(demo),
-            slow: weather.slow.load(Ordering::Relaxed),
-            broken: weather.broken.load(Ordering::Relaxed),
+    pub(crate) fn of(shop: &Shop) -> Self {
+        let requests = shop.products.stats().requests;
+        let [unprotected, moka, protected] = Way::ALL.map(|way| Side::of(shop, way));
+        let outcomes = Outcomes {
+            hit: requests.hits(),
+            stale: requests.stale(),
+            collapsed: requests.collapsed(),
+            led: requests.led(),
+            bypass: requests.bypassed(),
+            failed: requests.failed(),
         };
-        for (_, cache) in demo.shop.stats() {
-            stats.outcomes.add(&cache);
-            stats.loads.add(&cache);
-            stats.wakes.push += cache.wakes.push;
-            stats.wakes.pause += cache.wakes.pause;
-            stats.wakes.missed_push += cache.wakes.missed_push;
-            stats.waits.add(&cache.wait_times.here);
-            stats.waits.add(&cache.wait_times.elsewhere);
-            stats.lags.add(&cache.notice_lag);
-        }
-        stats
+        Self { unprotected, moka, protected, outcomes }
     }
 }
 
 impl Side {
-    fn of(demo: &Demo, way: Way) -> Self {
-        let connections = demo.shop.source.of(way);
-        let queries = connections.queries();
-        let queued = connections.queued();
-        Self { queries, queued, timings: demo.shop.timings(way) }
+    fn of(shop: &Shop, way: Way) -> Self {
+        let database = shop.database(way);
+        let counts = shop.timings(way).0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self { queries: database.queries(), queued: database.queued(), counts }
     }
 }
 
-impl Outcomes {
-    fn add(&mut self, cache: &CacheStats) {
-        let requests = &cache.requests;
-        self.hit += requests.hits();
-        self.stale += requests.stale();
-        self.collapsed += requests.collapsed();
-        self.led += requests.led();
-        self.bypass += requests.bypassed();
-        self.failed += requests.failed();
+impl Timings {
+    /// Counts an answer, or an error.
+    pub(crate) fn note(&self, took: Duration, is_ok: bool) {
+        let ends = (0..CLASSES - 1).map(|class| FIRST_CLASS_MICROS << class);
+        let class = ends.take_while(|end| took.as_micros() >= *end).count();
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.latency[class] += 1;
+        *(if is_ok { &mut counts.answers } else { &mut counts.errors }) += 1;
     }
 }
 
-impl Loads {
-    fn add(&mut self, cache: &CacheStats) {
-        let ended = &cache.loads.ended;
-        self.started += cache.loads.started.total();
-        self.failed += ended.failed + ended.timed_out + ended.panicked;
-        self.failed_refreshes += cache.refreshes.failed;
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Times {
-    fn add(&mut self, times: &HistogramStats) {
-        for (count, more) in self.0.iter_mut().zip(times.counts) {
-            *count += more;
+    #[test]
+    fn each_class_ends_where_the_next_begins() {
+        for (micros, class) in [(249, 0), (250, 1), (8_191_000, 15), (9_000_000, 16)] {
+            let timings = Timings::default();
+            timings.note(Duration::from_micros(micros), true);
+            assert_eq!(timings.0.into_inner().unwrap().latency[class], 1, "{micros}");
         }
-    }
-}
-
-impl Store {
-    fn of(demo: &Demo) -> Self {
-        let store = &demo.shop.store;
-        let state = match store.state() {
-            State::Up => "up",
-            State::Failing => "down",
-            State::LeftAlone => "down, not asked (breaker open)",
-        };
-        Self { kind: store.kind(), state, stopped: store.is_stopped() }
     }
 }

@@ -37,8 +37,13 @@ pub(crate) struct Args {
     #[arg(value_parser = value_parser!(u64).range(0..=60_000))]
     load_ms: u64,
 
+    /// Connections of all processes to the database; each query holds one
+    #[arg(long, value_name = "C", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u32).range(1..=1_000))]
+    connections: u32,
+
     /// Rounds: each runs one burst per way, on keys that are not cached yet
-    #[arg(long, value_name = "R", default_value_t = 20)]
+    #[arg(long, value_name = "R", default_value_t = 5)]
     #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -79,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) processes: u32,
     pub(crate) callers: u32,
     pub(crate) load_ms: u64,
+    pub(crate) connections: u32,
     pub(crate) rounds: u32,
     pub(crate) keys: u32,
     pub(crate) zipf: f64,
@@ -124,6 +130,7 @@ impl Args {
             processes,
             callers: self.callers.unwrap_or(if processes == 1 { 1000 } else { 250 }),
             load_ms: self.load_ms,
+            connections: self.connections,
             rounds: self.rounds,
             keys: self.keys,
             zipf: self.zipf,
@@ -144,7 +151,7 @@ impl Settings {
     pub(crate) fn ways(&self) -> &'static [Way] {
         match self.store {
             Store::Memory => &[Way::Unprotected, Way::Bellwether],
-            Store::Redis { .. } => &[Way::Unprotected, Way::Polling, Way::Bellwether],
+            Store::Redis { .. } => &Way::ALL,
         }
     }
 

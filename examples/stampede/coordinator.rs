@@ -1,8 +1,8 @@
 //! Runs the bursts: in each round one per way, on the same keys.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -31,15 +31,20 @@ pub(crate) struct Outcome {
     pub(crate) redis_version: Option<String>,
 }
 
-pub(crate) async fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Fault> {
+pub(crate) async fn run(settings: &Settings) -> Result<Outcome, Fault> {
+    let is_watched = std::io::stderr().is_terminal();
     let mut run = Run::prepare(settings).await?;
     let mut bursts = Vec::new();
     for round in 0..settings.rounds {
-        for way in in_turn(settings.ways(), round) {
-            progress.set_message(way.name());
-            bursts.push(run.burst(way, round).await?);
-            progress.inc(1);
+        if is_watched {
+            eprint!("\rround {} of {} ", round + 1, settings.rounds);
         }
+        for way in in_turn(settings.ways(), round) {
+            bursts.push(run.burst(way, round).await?);
+        }
+    }
+    if is_watched {
+        eprintln!();
     }
     run.end(bursts).await
 }
@@ -65,6 +70,7 @@ impl<'a> Run<'a> {
             database_url: database::prepare(settings.database_url.as_deref()).await?,
             redis_url: settings.redis_url().map(str::to_owned),
             load_ms: settings.load_ms,
+            connections: settings.connections.div_ceil(settings.processes),
             ways: settings.ways().to_vec(),
         };
         let meter = match settings.redis_url() {

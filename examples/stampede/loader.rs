@@ -1,16 +1,17 @@
-//! The loader, the same for all ways: it waits for the added latency and then queries.
+//! The loader, the same for all ways: it takes a connection, waits for the added latency, and queries.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::Fault;
 use crate::catalog::Product;
 use crate::clock;
 use crate::database::Database;
-use crate::messages::{Ask, Load};
+use crate::messages::{Ask, Load, Setup};
 use crate::ways::Way;
 
 /// Loads products for one way, and logs when.
@@ -19,6 +20,8 @@ pub(crate) struct Loader {
     way: Way,
     database: Database,
     latency: Duration,
+    /// The connections of this process: a load holds one until its answer is there.
+    connections: Arc<Semaphore>,
     log: LoadLog,
 }
 
@@ -31,8 +34,10 @@ pub(crate) struct LoadLog(Arc<Mutex<Vec<Load>>>);
 pub(crate) struct LoadError(Arc<Fault>);
 
 impl Loader {
-    pub(crate) fn new(way: Way, database: Database, latency: Duration, log: LoadLog) -> Self {
-        Self { way, database, latency, log }
+    pub(crate) fn new(way: Way, database: Database, setup: &Setup, log: LoadLog) -> Self {
+        let latency = Duration::from_millis(setup.load_ms);
+        let connections = Arc::new(Semaphore::new(setup.connections as usize));
+        Self { way, database, latency, connections, log }
     }
 
     pub(crate) fn latency(&self) -> Duration {
@@ -41,9 +46,10 @@ impl Loader {
 
     pub(crate) async fn load(&self, ask: Ask) -> Result<Product, LoadError> {
         let started = clock::now();
-        // The sleep holds no connection, in favour of the unprotected way, which needs them all.
+        let connection = self.connections.acquire().await;
         sleep(self.latency).await;
         let product = self.database.find(self.way, &ask).await;
+        drop(connection);
         self.log.push(Load { ask, started, ended: clock::now() });
         product.map_err(|fault| LoadError(Arc::new(fault)))
     }

@@ -13,6 +13,8 @@ pub(crate) struct Setup {
     pub(crate) database_url: String,
     pub(crate) redis_url: Option<String>,
     pub(crate) load_ms: u64,
+    /// To the database, of this process.
+    pub(crate) connections: u32,
     pub(crate) ways: Vec<Way>,
 }
 

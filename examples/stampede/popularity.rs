@@ -2,8 +2,8 @@
 
 use rand::SeedableRng;
 use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
 use rand::rngs::StdRng;
-use rand_distr::Zipf;
 
 use crate::Fault;
 use crate::catalog::PRODUCTS;
@@ -15,18 +15,19 @@ const STRIDE: u64 = 7_919;
 /// Draws the same keys for all ways, and different keys in each round.
 pub(crate) struct Popularity {
     keys: u32,
-    law: Zipf<f64>,
+    law: WeightedIndex<f64>,
 }
 
 impl Popularity {
     pub(crate) fn new(keys: u32, exponent: f64) -> Result<Self, Fault> {
-        Ok(Self { keys, law: Zipf::new(f64::from(keys), exponent)? })
+        let weights = (1..=keys).map(|rank| f64::from(rank).powf(-exponent));
+        Ok(Self { keys, law: WeightedIndex::new(weights)? })
     }
 
     /// One SKU for each caller of the round.
     pub(crate) fn draw(&self, round: u32, callers: usize) -> Vec<u32> {
         let mut random = StdRng::seed_from_u64(u64::from(round));
-        (0..callers).map(|_| self.sku(round, self.law.sample(&mut random) as u32)).collect()
+        (0..callers).map(|_| self.sku(round, self.law.sample(&mut random) as u32 + 1)).collect()
     }
 
     /// The SKU of a rank, which counts from 1.

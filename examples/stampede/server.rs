@@ -139,7 +139,7 @@ pub(crate) fn sent(way: Way, before: &Calls, after: &Calls) -> u64 {
         count(after).saturating_sub(count(before))
     };
     let inside = match way {
-        Way::Unprotected => 0,
+        Way::Unprotected | Way::Moka => 0,
         Way::Polling => calls("evalsha") + calls("eval") + calls("del"),
         Way::Bellwether => SCRIPTED.iter().map(|command| calls(command)).sum(),
     };

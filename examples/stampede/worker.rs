@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -13,7 +12,7 @@ use tower::ServiceExt;
 use crate::Fault;
 use crate::catalog::Product;
 use crate::clock;
-use crate::database::{self, CONNECTIONS, Database};
+use crate::database::{self, Database};
 use crate::loader::{LoadLog, Loader};
 use crate::messages::{Answer, Ask, Order, Report, Said, Setup};
 use crate::ways::{Catalog, Way};
@@ -70,7 +69,7 @@ struct Stand {
 
 impl Process {
     async fn open(setup: &Setup) -> Result<Self, Fault> {
-        let database = database::open(&setup.database_url, &setup.run, CONNECTIONS).await?;
+        let database = database::open(&setup.database_url, &setup.run, setup.connections).await?;
         let mut ways = HashMap::new();
         for &way in &setup.ways {
             let stand = Stand::open(way, setup, &database).await;
@@ -98,12 +97,7 @@ impl Process {
 impl Stand {
     async fn open(way: Way, setup: &Setup, database: &Database) -> Result<Self, Fault> {
         let loads = LoadLog::default();
-        let loader = Loader::new(
-            way,
-            Arc::clone(database),
-            Duration::from_millis(setup.load_ms),
-            loads.clone(),
-        );
+        let loader = Loader::new(way, Arc::clone(database), setup, loads.clone());
         Ok(Self { catalog: way.open(setup, loader).await?, loads })
     }
 }

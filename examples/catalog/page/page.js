@@ -1,17 +1,21 @@
 'use strict';
-const SIDES = ['unprotected', 'plain', 'protected'];
+const SIDES = {
+  unprotected: { name: 'No cache', means: 'Every visitor asks the database.' },
+  moka: { name: 'A cache in each copy', means: 'Each copy asks once: moka, get_with.' },
+  protected: { name: 'bellwether', means: 'All copies together ask once.' },
+};
+const WAYS = Object.keys(SIDES);
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
-  hit: 'Cached and fresh: served at once.',
-  stale: 'A little old: served while it is loaded again, or because it cannot be.',
-  collapsed: 'Waited for a query that another caller had begun.',
-  led: 'Made the query, for itself and for all waiters.',
-  bypass: 'The store did not answer: queried without it.',
-  failed: 'Got an error.',
+  hit: 'From the cache.',
+  stale: 'From the cache and a little old, while one copy asks again or because the database fails.',
+  collapsed: 'Waited for a query that another visitor had begun.',
+  led: 'Asked the database, for itself and for all that waited.',
+  bypass: 'Asked the database because Redis did not answer.',
+  failed: 'An error.',
 };
-/* The upper ends of all classes of a histogram but the last one, in ms: of ours, and of bellwether. */
+/* The upper ends of all classes of a histogram but the last one, in ms. */
 const ENDS = Array.from({ length: 16 }, (_, index) => 0.25 * 2 ** index);
-const TIMES = [.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000];
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 const $ = id => document.getElementById(id);
 const number = new Intl.NumberFormat('en');
@@ -23,31 +27,31 @@ const sum = list => list.reduce((all, one) => all + one, 0);
 const rate = value => value >= 10 || value === 0 ? number.format(Math.round(value)) : value.toFixed(1);
 const plural = (count, one) => `${number.format(count)} ${count === 1 ? one : one === 'query' ? 'queries' : one + 's'}`;
 const millis = value => value >= 1000 ? `${(value / 1000).toFixed(1)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
-const minus = (later, earlier) => later.map((count, index) => count - earlier[index]);
+const money = cents => (cents / 100).toFixed(2);
+/* The sum of a figure of one side in all processes. */
+const total = (sample, side, figure) => sum(sample.processes.map(process => process[side][figure]));
+const outcome = (sample, name) => sum(sample.processes.map(process => process.outcomes[name]));
 
-function quantile(histogram, share, ends = ENDS) {
+function quantile(histogram, share) {
   const all = sum(histogram);
   if (!all) return '–';
   let seen = 0;
   const index = histogram.findIndex(count => (seen += count) >= all * share);
   const brief = end => millis(end).replace('.0 ', ' ');
-  return index === ends.length ? `> ${brief(ends[index - 1])}` : `< ${brief(ends[index])}`;
+  return index === ENDS.length ? `> ${brief(ENDS[index - 1])}` : `< ${brief(ENDS[index])}`;
 }
 
 /* Queries a second at each sample. */
 function rates(side) {
   return samples.slice(1).map((sample, index) =>
-    (sample[side].queries - samples[index][side].queries) * 1000 / (sample.at - samples[index].at));
-}
-
-function niceTop(value) {
-  return [10, 20, 40, 60, 100, 160, 240, 400, 600, 1000, 1600, 2400, 4000].find(top => top >= value) || value;
+    (total(sample, side, 'queries') - total(samples[index], side, 'queries')) * 1000 / (sample.at - samples[index].at));
 }
 
 function drawCharts() {
-  const each = SIDES.map(rates);
-  scale = niceTop(Math.max(1, ...each.flat()));
-  SIDES.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), each[index]));
+  const each = WAYS.map(rates);
+  const most = Math.max(1, ...each.flat());
+  scale = [10, 20, 40, 60, 100, 160, 240, 400, 600, 1000, 1600, 2400, 4000].find(top => top >= most) || most;
+  WAYS.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), each[index]));
 }
 
 /* The newest point comes in from beyond the right edge. */
@@ -73,107 +77,101 @@ function drawChart(chart, values) {
 
 function showFigures(now, then) {
   const seconds = Math.max(0.5, (now.at - then.at) / 1000);
-  for (const side of SIDES) {
-    const [one, before] = [now[side], then[side]];
-    const latency = minus(one.latency, before.latency);
-    const last = samples[Math.max(0, samples.length - 3)];
-    text(`${side}-rate`, rate((one.queries - last[side].queries) * 1000 / Math.max(TICK, now.at - last.at)));
-    text(`${side}-answers`, rate((one.answers - before.answers) / seconds));
-    text(`${side}-median`, quantile(latency, 0.5));
+  const last = samples[Math.max(0, samples.length - 3)];
+  for (const side of WAYS) {
+    const more = figure => total(now, side, figure) - total(then, side, figure);
+    const latency = ENDS.concat(0).map((_, index) =>
+      sum(now.processes.map((process, place) => process[side].latency[index] - then.processes[place][side].latency[index])));
+    text(`${side}-rate`, rate((total(now, side, 'queries') - total(last, side, 'queries')) * 1000 / Math.max(TICK, now.at - last.at)));
+    text(`${side}-each`, now.processes.map((process, place) =>
+      rate((process[side].queries - then.processes[place][side].queries) / seconds)).join(' + '));
+    text(`${side}-answers`, rate(more('answers') / seconds));
     text(`${side}-slowest`, quantile(latency, 0.99));
-    text(`${side}-queued`, number.format(one.queued));
-    text(`${side}-errors`, number.format(one.errors - before.errors));
-    $(`${side}-errors`).classList.toggle('alarm', one.errors > before.errors);
-    text(`${side}-queries`, number.format(one.queries));
+    text(`${side}-queued`, number.format(total(now, side, 'queued')));
+    text(`${side}-errors`, number.format(more('errors')));
+    $(`${side}-errors`).classList.toggle('alarm', more('errors') > 0);
+    text(`${side}-queries`, number.format(total(now, side, 'queries')));
   }
-  const without = now.unprotected.queries;
-  text('spared', without ? `${(Math.max(0, 1 - now.protected.queries / without) * 100).toFixed(1)} %` : '–');
-  const { loads, wakes } = now;
-  text('loads', `${number.format(loads.started)} (${number.format(loads.failed)})`);
-  text('refreshes', number.format(loads.failed_refreshes));
-  text('wakes', `${number.format(wakes.push)} (${number.format(wakes.pause)}, ${number.format(wakes.missed_push)})`);
 }
 
 function showOutcomes(now, then) {
   const seconds = Math.max(0.5, (now.at - then.at) / 1000);
-  const recent = Object.keys(OUTCOMES).map(name => now.outcomes[name] - then.outcomes[name]);
+  const recent = Object.keys(OUTCOMES).map(name => outcome(now, name) - outcome(then, name));
   const all = sum(recent) || 1;
   Object.keys(OUTCOMES).forEach((name, index) => {
     $(`mix-${name}`).style.width = `${recent[index] / all * 100}%`;
     text(`${name}-rate`, rate(recent[index] / seconds));
-    text(`${name}-total`, number.format(now.outcomes[name]));
+    text(`${name}-total`, number.format(outcome(now, name)));
   });
 }
 
-function showBars(id, histograms) {
-  const shares = histograms.map(histogram => histogram.map(count => count / (sum(histogram) || 1)));
-  const top = Math.max(0.01, ...shares.flat());
-  [...$(id).children].forEach((column, index) => shares.forEach((share, place) => {
-    const height = share[index] / top * 100;
-    column.children[place].style.height = height ? `max(2px, ${height}%)` : '0';
-  }));
-}
-
-function showTimes(id, counts, things, none) {
-  showBars(id, [counts]);
-  const all = sum(counts);
-  text(`${id}-note`, all
-    ? `Since the start: ${number.format(all)} ${things}; half of them ${quantile(counts, 0.5, TIMES)}, 99 % ${quantile(counts, 0.99, TIMES)}.`
-    : none);
-}
-
-function showState(now) {
-  const { store, slow, broken } = now;
+function showState({ store, slow, broken, stopped, processes, urls }) {
   const says = (id, words, mood) => { text(id, words); $(id).dataset.mood = mood; };
+  says('processes-state', processes.length === 1 ? '1 copy' : `${processes.length} copies`, 'good');
   says('database-state', `database: ${broken ? 'broken' : slow ? 'slow' : 'up'}`, broken ? 'bad' : slow ? 'fair' : 'good');
-  const state = store.stopped ? 'stopped' : store.state;
-  says('store-state', `store: ${store.kind}, ${state}`, state === 'up' ? 'good' : 'bad');
-  text('store', `${store.kind}, ${state}`);
-  for (const [id, isOn] of [['slow', slow], ['broken', broken], ['stopped', store.stopped]]) {
+  says('store-state', `store: ${store}${stopped ? ', stopped' : ''}`, stopped ? 'bad' : 'good');
+  for (const [id, isOn] of [['slow', slow], ['broken', broken], ['stopped', stopped === true]]) {
     $(id).setAttribute('aria-pressed', String(isOn));
   }
+  $('stopped').disabled = stopped === null;
+  $('alone').hidden = processes.length > 1;
+  const at = place => urls[place % urls.length];
+  text('curl', `curl -i ${at(0)}/api/product/42\ncurl -i '${at(1)}/api/product/42?way=moka'
+curl -H 'content-type: application/json' -d '{"price_cents": 999}' ${at(2)}/api/product/42\ncurl ${at(0)}/metrics`);
 }
 
 function show(figures) {
   figures.at = performance.now();
   const latest = samples[samples.length - 1];
   /* Another program now: its counts began at zero. */
-  if (latest && latest.unprotected.queries > figures.unprotected.queries) samples.length = 0;
+  if (latest && total(latest, 'unprotected', 'queries') > total(figures, 'unprotected', 'queries')) samples.length = 0;
   samples.push(figures);
   if (samples.length > SHOWN + 2) samples.shift();
   const then = samples[Math.max(0, samples.length - 1 - RECENT)];
   drawCharts();
   showFigures(figures, then);
   showOutcomes(figures, then);
-  showBars('latency', SIDES.map(side => minus(figures[side].latency, then[side].latency)));
-  showTimes('waits', figures.waits, 'callers', 'None yet. A burst makes them.');
-  showTimes('lags', figures.lags, 'loads', 'None yet. Start a second one with the same --store redis://…');
   showState(figures);
 }
 
-function run(side, name, burst, most) {
-  const width = Math.max(0.3, burst.queries / Math.max(1, most) * 100);
-  const errors = burst.errors ? `, ${plural(burst.errors, 'error')}` : ', no errors';
-  return `<div class="run" data-side="${side}"><div class="name"><span><span class="dot"></span>${name}</span>
-    <b id="burst-${side}-queries" data-queries="${burst.queries}" data-errors="${burst.errors}">${plural(burst.queries, 'query')}</b></div>
-    <div class="track"><i style="width:${width}%"></i></div>
-    <p class="quiet">Half of the callers were answered within ${millis(burst.median_ms)}, all within ${millis(burst.all_ms)}${errors}.</p></div>`;
+/* One line of a result for each side: its name, a figure, how much of the most that is, and words. */
+function lines(id, verdict, line, words) {
+  const most = Math.max(1, ...WAYS.map(side => line(side).value));
+  const runs = WAYS.map(side => {
+    const { value, figure, note } = line(side);
+    return `<div class="run" data-side="${side}"><div class="name"><span><span class="dot"></span>${SIDES[side].name}</span>
+      <b id="${id}-${side}" data-value="${value}">${figure}</b></div>
+      <div class="track"><i style="width:${Math.max(0.3, value / most * 100)}%"></i></div><p class="quiet">${note}</p></div>`;
+  });
+  $('result').innerHTML = `<p class="verdict">${verdict}</p>${runs.join('')}<p class="quiet">${words}</p>`;
 }
 
 function showBurst(bursts) {
-  const { callers, product } = bursts;
-  const names = { unprotected: 'Unprotected', plain: 'Plain cache', protected: 'Protected' };
-  const most = Math.max(...SIDES.map(side => bursts[side].queries));
-  $('result').innerHTML = `<p class="verdict">${number.format(callers)} callers, product ${number.format(product)}, in no cache:</p>
-    ${SIDES.map(side => run(side, names[side], bursts[side], most)).join('')}`;
+  const line = side => {
+    const queries = bursts[side].map(process => process.queries);
+    const times = bursts[side].flatMap(process => process.millis).sort((one, other) => one - other);
+    const errors = sum(bursts[side].map(process => process.errors));
+    const each = queries.length > 1 ? ` (${queries.join(' + ')})` : '';
+    return {
+      value: sum(queries),
+      figure: plural(sum(queries), 'query') + each,
+      note: `Half of the visitors waited ${millis(times[times.length / 2 | 0])}, the last one ${millis(times[times.length - 1])}; ${errors ? plural(errors, 'error') : 'no errors'}.`,
+    };
+  };
+  lines('burst', `1,000 visitors wanted product ${number.format(bursts.sku)}, which was in no cache.`, line,
+    'A query takes 20 ms, and each copy has eight connections to the database.');
 }
 
-function showInvalidation({ product, queries, millis: times, failed }) {
-  $('result').innerHTML = `<p class="verdict">Product ${number.format(product)} was removed from the cache.</p>
-    <div class="run" data-side="protected"><p>The next request made <b id="invalidate-first">${plural(queries[0], 'query')}</b> and took ${millis(times[0])}.</p>
-    <p>The one after that made <b id="invalidate-second">${plural(queries[1], 'query')}</b> and took ${millis(times[1])}.</p></div>
-    <p class="quiet">${failed ? 'The query failed: what was removed is not served any more, not even as a last resort.'
-    : 'A request that starts after an invalidation has returned is never given what it removed.'}</p>`;
+function showRace(race) {
+  const line = side => {
+    const { answers, processes, last_seconds } = race[side];
+    const copies = plural(processes.length, 'copy').replace('copys', 'copies');
+    return answers
+      ? { value: last_seconds, figure: `${last_seconds.toFixed(1)} s`, note: `${copies} sold at ${money(race.old_cents)} until the answer expired.` }
+      : { value: 0, figure: '0 s', note: `Every answer after the change was ${money(race.new_cents)}.` };
+  };
+  lines('race', `The price rose from ${money(race.old_cents)} to ${money(race.new_cents)}. How long did visitors get the old one?`, line,
+    'All caches were told to forget it, but reads were under way: what they brought came later, and was kept. Here answers expire after 5 s; where they live for an hour, it is an hour. bellwether refuses to keep such an answer.');
 }
 
 async function post(path) {
@@ -183,34 +181,35 @@ async function post(path) {
   return answer;
 }
 
+function complain(fault) {
+  const line = document.createElement('p');
+  line.className = 'verdict';
+  line.textContent = `That did not work: ${fault.message}`;
+  $('result').replaceChildren(line);
+}
+
 async function press(button, busy, path, showAnswer) {
   const name = button.textContent;
-  const others = [$('burst'), $('invalidate')];
-  others.forEach(other => { other.disabled = true; });
+  const buttons = [$('burst'), $('race')];
+  buttons.forEach(one => { one.disabled = true; });
   button.textContent = busy;
-  try {
-    showAnswer(await post(path));
-  } catch (fault) {
-    const line = document.createElement('p');
-    line.className = 'verdict';
-    line.textContent = `That did not work: ${fault.message}`;
-    $('result').replaceChildren(line);
-  }
-  others.forEach(other => { other.disabled = false; });
+  await post(path).then(showAnswer).catch(complain);
+  buttons.forEach(one => { one.disabled = false; });
   button.textContent = name;
   button.focus({ preventScroll: true });
 }
 
 function build() {
+  const figures = { answers: 'answers/s', slowest: 'slowest 1 %', queued: 'waiting', errors: 'errors in 10 s', queries: 'queries in all' };
+  $('sides').innerHTML = WAYS.map(side => `<article class="card side" data-side="${side}">
+    <h2><span class="dot"></span>${SIDES[side].name}</h2><p class="quiet">${SIDES[side].means}</p>
+    <p class="big"><output id="${side}-rate">–</output> <span>queries a second</span></p>
+    <p class="quiet">from each copy: <output id="${side}-each">–</output></p>
+    <div class="chart"><svg viewBox="0 0 600 160" preserveAspectRatio="none" role="img" aria-label="Queries a second over the last minute: ${SIDES[side].name}"><g><path class="area"/><path class="line"/></g></svg><span class="top"></span><span class="mid"></span><span class="from">1 min ago</span><span class="now">now</span></div>
+    <dl class="figures">${Object.entries(figures).map(([id, name]) => `<div><dt>${name}</dt><dd id="${side}-${id}">–</dd></div>`).join('')}</dl></article>`).join('');
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
   $('outcomes').innerHTML = Object.entries(OUTCOMES).map(([name, meaning]) =>
-    `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${name}</th><td>${meaning}</td><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
-  const shown = (index, ends) => index % 4 === 2 && index < ends.length - 1;
-  const label = (index, ends) => index === ends.length ? 'more' : shown(index, ends) ? millis(ends[index]).replace('.0 ', ' ') : '';
-  const columns = (bars, ends) => [...ends, 0].map((_, index) => `<div>${bars}<small>${label(index, ends)}</small></div>`).join('');
-  $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''), ENDS);
-  for (const id of ['waits', 'lags']) $(id).innerHTML = columns('<i data-side="protected"></i>', TIMES);
-  document.querySelectorAll('.here').forEach(place => { place.textContent = location.origin; });
+    `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${meaning}</th><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
 }
 
 function connect() {
@@ -222,8 +221,8 @@ function connect() {
 
 build();
 connect();
-$('burst').onclick = () => press($('burst'), 'A thousand callers are asking…', '/demo/burst', showBurst);
-$('invalidate').onclick = () => press($('invalidate'), 'Asking…', '/demo/invalidate', showInvalidation);
+$('burst').onclick = () => press($('burst'), 'They are asking…', '/demo/burst', showBurst);
+$('race').onclick = () => press($('race'), 'Asking each copy until all agree…', '/demo/race', showRace);
 for (const id of ['slow', 'broken', 'stopped']) {
-  $(id).onclick = () => post(`/demo/${id}?on=${$(id).getAttribute('aria-pressed') !== 'true'}`).then(showState);
+  $(id).onclick = () => post(`/demo/${id}?on=${$(id).getAttribute('aria-pressed') !== 'true'}`).catch(complain);
 }

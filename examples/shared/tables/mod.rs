@@ -7,10 +7,9 @@ mod create;
 #[path = "../shown.rs"]
 pub(crate) mod shown;
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
+use sqlx::any::{AnyPoolOptions, AnyRow};
 use sqlx::{AnyConnection, AnyPool, Executor, Row};
 use tokio::time::timeout;
 
@@ -44,30 +43,6 @@ pub(crate) async fn connect(
     pool.map_err(unreachable)
 }
 
-/// Complains about a URL without repeating what may be secret in it.
-pub(crate) fn check_url(url: &str) -> Result<(), String> {
-    let refuse = |reason: &str| Err(format!("--database-url {}: {reason}", shown(url)));
-    let known = ["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"];
-    if !known.iter().any(|scheme| url.starts_with(scheme)) {
-        return refuse("it does not start with sqlite:, postgres: or mysql:");
-    }
-    if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
-        return refuse("a database in memory cannot be shared");
-    }
-    AnyConnectOptions::from_str(url).map(drop).or_else(|fault| refuse(&fault.to_string()))
-}
-
-/// Placeholders as this database writes them: `?`, or in PostgreSQL `$1`, `$2`...
-pub(crate) fn placeholders(url: &str, sql: &str) -> String {
-    if url.starts_with("postgres") { numbered(sql) } else { sql.to_owned() }
-}
-
-fn numbered(sql: &str) -> String {
-    let mut pieces = sql.split('?');
-    let first = pieces.next().unwrap_or_default().to_owned();
-    pieces.zip(1..).fold(first, |sql, (piece, number)| format!("{sql}${number}{piece}"))
-}
-
 /// A row of [`Tables::select_products`].
 pub(crate) fn product(row: &AnyRow) -> Result<Product, sqlx::Error> {
     Ok(Product {
@@ -95,24 +70,4 @@ async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refused_url_is_named_with_the_reason_and_without_its_password() {
-        for url in ["oracle://me:secret@db/shop", "postgres://me:secret@db:port/shop"] {
-            let complaint = check_url(url).unwrap_err();
-            assert!(complaint.starts_with("--database-url "), "{complaint}");
-            assert!(complaint.contains("db") && !complaint.contains("secret"), "{complaint}");
-        }
-    }
-
-    #[test]
-    fn placeholders_are_numbered_for_postgres() {
-        assert_eq!(placeholders("postgres://db", "a = ? AND b = ?"), "a = $1 AND b = $2");
-        assert_eq!(placeholders("mysql://db", "a = ?"), "a = ?");
-    }
 }

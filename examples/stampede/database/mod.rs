@@ -25,8 +25,6 @@ use crate::messages::Ask;
 use crate::shown::shown;
 use crate::ways::Way;
 
-/// Connections of a process that loads. A small server has enough of them for all processes.
-pub(crate) const CONNECTIONS: u32 = 8;
 /// The unprotected way queues for connections; that is not an error.
 const QUEUE_LIMIT: Duration = Duration::from_secs(120);
 
@@ -119,7 +117,7 @@ pub(crate) fn check_url(url: &str) -> Result<(), String> {
              cargo run --release --features {feature} --example stampede"
         )),
         #[cfg(any(feature = "mysql", feature = "postgres"))]
-        Some(_) => crate::tables::check_url(url),
+        Some(_) => remote::check_url(url),
         #[cfg(not(any(feature = "mysql", feature = "postgres")))]
         Some(_) => Ok(()),
     }

@@ -1,16 +1,18 @@
 //! A server of PostgreSQL or MySQL.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use sqlx::any::AnyRow;
+use sqlx::any::{AnyConnectOptions, AnyRow};
 use sqlx::{AnyPool, Row};
 
 use super::{COUNT, Connections, Counts, FORGET, LEAVE_TRACE, QUEUE_LIMIT, TABLES, way};
 use crate::Fault;
 use crate::catalog::Product;
 use crate::messages::Ask;
+use crate::shown::shown;
 use crate::tables::{self, small};
 use crate::ways::Way;
 
@@ -80,7 +82,7 @@ impl Connections for RemoteConnections {
 impl Statements {
     fn for_database(url: &str) -> Self {
         let find = format!("{} WHERE product.sku = ?", TABLES.select_products());
-        let written = |sql: &str| tables::placeholders(url, sql);
+        let written = |sql: &str| placeholders(url, sql);
         Self {
             find: written(&find),
             leave_trace: written(LEAVE_TRACE),
@@ -94,4 +96,39 @@ fn count(row: &AnyRow) -> Result<((Way, u32, u32), u64), Fault> {
     let name: String = row.try_get("way")?;
     let queries: i64 = row.try_get("queries")?;
     Ok(((way(&name)?, small(row, "round")?, small(row, "sku")?), queries.unsigned_abs()))
+}
+
+/// Complains about a URL without repeating what may be secret in it.
+pub(super) fn check_url(url: &str) -> Result<(), String> {
+    let parsed = AnyConnectOptions::from_str(url);
+    parsed.map(drop).map_err(|fault| format!("--database-url {}: {fault}", shown(url)))
+}
+
+/// Placeholders as this database writes them: `?`, or in PostgreSQL `$1`, `$2`...
+fn placeholders(url: &str, sql: &str) -> String {
+    if url.starts_with("postgres") { numbered(sql) } else { sql.to_owned() }
+}
+
+fn numbered(sql: &str) -> String {
+    let mut pieces = sql.split('?');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.zip(1..).fold(first, |sql, (piece, number)| format!("{sql}${number}{piece}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_url_is_named_with_the_reason_and_without_its_password() {
+        let complaint = check_url("postgres://me:secret@db:port/shop").unwrap_err();
+        assert!(complaint.starts_with("--database-url "), "{complaint}");
+        assert!(complaint.contains("db") && !complaint.contains("secret"), "{complaint}");
+    }
+
+    #[test]
+    fn placeholders_are_numbered_for_postgres() {
+        assert_eq!(placeholders("postgres://db", "a = ? AND b = ?"), "a = $1 AND b = $2");
+        assert_eq!(placeholders("mysql://db", "a = ?"), "a = ?");
+    }
 }

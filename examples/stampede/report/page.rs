@@ -97,6 +97,7 @@ fn facts(settings: &Settings, outcome: &Outcome) -> String {
         ("rounds", settings.rounds.to_string()),
         ("keys a round", format!("{}, Zipf exponent {}", settings.keys, settings.zipf)),
         ("added latency of a query", format!("{} ms", settings.load_ms)),
+        ("connections to the database", settings.connections.to_string()),
         ("store", store),
         ("database", database::kind(settings.database_url.as_deref()).to_owned()),
         (
@@ -113,14 +114,14 @@ fn facts(settings: &Settings, outcome: &Outcome) -> String {
 
 /// The command that repeats the run, without passwords.
 fn command(settings: &Settings) -> String {
-    let Settings { processes, callers, load_ms, rounds, keys, zipf, .. } = settings;
+    let Settings { processes, callers, load_ms, connections, rounds, keys, zipf, .. } = settings;
     let database = settings
         .database_url
         .as_deref()
         .map(|url| format!(" --database-url {}:...", database::kind(Some(url))));
     format!(
         "cargo run --release --example stampede -- --store {} --processes {processes} \
-         --callers {callers} --load-ms {load_ms} --rounds {rounds} --keys {keys} --zipf {zipf}{} \
+         --callers {callers} --load-ms {load_ms} --connections {connections} --rounds {rounds} --keys {keys} --zipf {zipf}{} \
          --html report.html",
         settings.store.shown(),
         database.unwrap_or_default(),

@@ -44,7 +44,7 @@ impl Scale {
     pub(super) fn ticks(&self) -> Vec<f64> {
         match self.kind {
             Kind::Linear => multiples(nice((self.values.1 - self.values.0) / 6.0), self.values),
-            Kind::Log if self.values.1 > 200.0 * self.values.0 => decades(self.values, &[1.0]),
+            Kind::Log if self.values.1 > 300.0 * self.values.0 => decades(self.values, &[1.0]),
             Kind::Log => decades(self.values, &[1.0, 2.0, 5.0]),
         }
     }

@@ -23,7 +23,7 @@ const NOTES: [&str; 2] = [
     "Behind the load: time from the end of a key's first load to the answers of the other callers.",
 ];
 const NOTE_ON_REDIS: &str = "Redis commands: counted by the server (INFO commandstats), without \
-                             the commands that scripts run there. Those of `unprotected` are \
+                             the commands that scripts run there. Those of `unprotected` and `moka` are \
                              heartbeats of near copies: two per second for each process and node.";
 
 pub(super) fn text(settings: &Settings, summaries: &Summaries) -> String {
@@ -52,9 +52,9 @@ pub(super) fn first_errors(summaries: &Summaries) -> impl Iterator<Item = String
 
 /// What was run, in a line.
 pub(super) fn headline(settings: &Settings) -> String {
-    let Settings { processes, callers, keys, rounds, load_ms, .. } = settings;
+    let Settings { processes, callers, keys, rounds, load_ms, connections, .. } = settings;
     format!(
-        "{} x {}, {} per round, {}, load {load_ms} ms, store {}, database {}",
+        "{} x {}, {} per round, {}, load {load_ms} ms, {connections} connections, store {}, database {}",
         plural(*processes, "process", "processes"),
         plural(*callers, "caller", "callers"),
         plural(*keys, "key", "keys"),

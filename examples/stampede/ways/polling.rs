@@ -2,7 +2,7 @@
 //!
 //! Each caller sends GET. On a miss it sends SET NX EX for a lock, with a token of its own. If it
 //! gets the lock, it looks a second time, loads, SETs the value, and deletes the lock if the lock
-//! still has its token. Otherwise it sleeps 200 ms and starts again. This also makes one load per
+//! still has its token. Otherwise it sleeps 25 ms and starts again. This also makes one load per
 //! key, but no message wakes the others: they are late by up to a pause, and each of them sends
 //! commands of its own.
 //!
@@ -27,7 +27,7 @@ use crate::messages::Ask;
 use crate::server::url_of_owner;
 
 const TTL_SECONDS: u64 = 60;
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(25);
 /// The client's default of 500 ms would turn a long queue into errors.
 const PATIENCE: Duration = Duration::from_secs(10);
 

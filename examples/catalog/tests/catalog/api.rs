@@ -1,161 +1,126 @@
-//! Every endpoint: the two ways agree, the two protocols agree, and protection shows.
+//! What the processes answer: all ways agree, protection shows, and three processes are a fleet.
+
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use bellwether_testkit::servers::RedisServer;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
-use crate::messages::{
-    CategoriesReply, CategoriesRequest, Category, ProductReply, ProductRequest, SearchReply,
-    SearchRequest,
-};
-use crate::server::Catalog;
-
-fn product_json(product: &ProductReply) -> Value {
-    let ProductReply { sku, name, price_cents, stock, categories } = product;
-    json!({ "sku": sku, "name": name, "price_cents": price_cents, "stock": stock, "categories": categories })
-}
-
-fn category_json(category: &Category) -> Value {
-    let children: Vec<_> = category.children.iter().map(category_json).collect();
-    json!({ "id": category.id, "name": category.name, "children": children })
-}
+use crate::server::{Catalog, read};
 
 #[tokio::test]
-async fn a_product_is_the_same_both_ways_and_over_both_protocols() {
+async fn a_product_is_the_same_in_all_ways_and_processes() {
     let catalog = Catalog::start(&[]);
-    let protected = catalog.get("/api/product/4242").await;
+    assert_eq!(catalog.processes(), 3);
+    let protected = catalog.get(0, "/api/product/4242").await;
     assert_eq!(protected.json["name"], "Ash Whistle no. 4242");
     assert_eq!(protected.cache_status(), "bellwether; fwd=miss; stored");
-    assert!(catalog.get("/api/product/4242").await.cache_status().contains("; hit"));
-
-    let unprotected = catalog.get("/api/product/4242?protect=off").await;
-    assert_eq!((unprotected.cache_status(), &unprotected.json), ("", &protected.json));
-
-    let plain = catalog.get("/api/product/4242?protect=plain").await;
-    assert_eq!((plain.cache_status(), &plain.json), ("", &protected.json));
-
-    let ask = ProductRequest { sku: 4242 };
-    let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Product", ask.clone(), &[]);
-    let reply = reply.await.unwrap();
-    assert!(reply.metadata().get("cache-status").unwrap().to_str().unwrap().contains("; hit"));
-    assert_eq!(product_json(reply.get_ref()), protected.json);
-    let off = [("protect", "off")];
-    let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Product", ask, &off).await;
-    let reply = reply.unwrap();
-    assert!(reply.metadata().get("cache-status").is_none());
-    assert_eq!(product_json(reply.get_ref()), protected.json);
+    for process in 0..3 {
+        let again = catalog.get(process, "/api/product/4242").await;
+        assert!(again.cache_status().contains("; hit"), "{process}: {}", again.cache_status());
+        for way in ["unprotected", "moka", "moka"] {
+            let answer = catalog.get(process, &format!("/api/product/4242?way={way}")).await;
+            assert_eq!((answer.cache_status(), &answer.json), ("", &protected.json), "{way}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
-    let catalog = Catalog::start(&[]);
-    let ways = [("", "fwd=miss"), ("", "; hit"), ("?protect=off", ""), ("?protect=plain", "")];
+    let catalog = Catalog::start(&["--store", "memory"]);
+    let ways = [("", "fwd=miss"), ("", "; hit"), ("?way=unprotected", ""), ("?way=moka", "")];
     for (way, status) in ways {
-        let answer = catalog.get(&format!("/api/product/100001{way}")).await;
+        let answer = catalog.get(0, &format!("/api/product/100001{way}")).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND);
         assert!(answer.cache_status().contains(status), "{way}: {}", answer.cache_status());
     }
-    let ask = ProductRequest { sku: 100_001 };
-    let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Product", ask.clone(), &[]).await;
-    assert_eq!(reply.unwrap_err().code(), tonic::Code::NotFound);
-    let reply = catalog.call::<_, ProductReply>("/catalog.Catalog/Nothing", ask, &[]).await;
-    assert_eq!(reply.unwrap_err().code(), tonic::Code::Unimplemented);
+    let nothing = catalog.get(0, "/api/product/1?way=none").await;
+    assert_eq!(nothing.status, StatusCode::BAD_REQUEST);
 }
 
-#[tokio::test]
-async fn a_page_of_a_search_is_the_same_both_ways_and_over_both_protocols() {
-    let catalog = Catalog::start(&[]);
-    let path = "/api/search?q=LAMP&category=3&page=2";
-    let protected = catalog.get(path).await;
-    let products = protected.json["products"].as_array().unwrap();
-    assert_eq!((products.len(), &protected.json["page"]), (12, &json!(2)));
-    for product in products {
-        assert!(product["name"].as_str().unwrap().contains("Lamp"), "{product}");
-        assert_eq!(product["categories"][0], "Kitchen");
-    }
-    let first = catalog.get("/api/search?q=LAMP&category=3").await;
-    assert_ne!(first.json["products"], protected.json["products"]);
-    for way in ["off", "plain", "plain"] {
-        let answer = catalog.get(&format!("{path}&protect={way}")).await;
-        assert_eq!(answer.json, protected.json, "{way}");
-    }
-
-    let ask = SearchRequest { q: "LAMP".to_owned(), category: Some(3), page: 2 };
-    let reply = catalog.call::<_, SearchReply>("/catalog.Catalog/Search", ask, &[]).await.unwrap();
-    let replied: Vec<_> = reply.get_ref().products.iter().map(product_json).collect();
-    assert_eq!(json!({ "page": reply.get_ref().page, "products": replied }), protected.json);
-}
-
-#[tokio::test]
-async fn the_categories_are_a_tree_of_three_levels_over_both_protocols() {
-    let catalog = Catalog::start(&[]);
-    let protected = catalog.get("/api/categories").await;
-    let departments = protected.json.as_array().unwrap();
-    assert_eq!(departments.len(), 10);
-    for department in departments {
-        let aisles = department["children"].as_array().unwrap();
-        assert_eq!(aisles.len(), 10);
-        assert!(aisles.iter().all(|aisle| aisle["children"].as_array().unwrap().len() == 10));
-    }
-    for way in ["off", "plain"] {
-        let answer = catalog.get(&format!("/api/categories?protect={way}")).await;
-        assert_eq!(answer.json, protected.json, "{way}");
-    }
-    let reply = catalog.call::<_, CategoriesReply>(
-        "/catalog.Catalog/Categories",
-        CategoriesRequest {},
-        &[],
-    );
-    let reply = reply.await.unwrap();
-    let replied: Vec<_> = reply.get_ref().categories.iter().map(category_json).collect();
-    assert_eq!(Value::from(replied), protected.json);
-}
-
-/// Programs over one Redis are a fleet: what one changes, the others know.
+/// What one process changes, the others know.
 #[tokio::test]
 async fn a_new_price_is_answered_by_every_process_of_a_fleet_at_once() {
-    let redis = RedisServer::start();
-    let fleet = [(); 2].map(|()| Catalog::start(&["--store", &redis.url()]));
-    let [changed, other] = &fleet;
-    let before = other.get("/api/product/77001").await.json["price_cents"].as_i64().unwrap();
+    let catalog = Catalog::start(&[]);
+    let before = catalog.get(1, "/api/product/77001").await.json["price_cents"].as_i64().unwrap();
     for price in [before + 1, before] {
         let body = json!({ "price_cents": price }).to_string();
-        assert_eq!(changed.post("/api/product/77001", &body).await.status, StatusCode::NO_CONTENT);
-        assert_eq!(changed.get("/api/product/77001").await.json["price_cents"], price);
+        let changed = catalog.post(0, "/api/product/77001", &body).await;
+        assert_eq!(changed.status, StatusCode::NO_CONTENT);
+        assert_eq!(catalog.get(0, "/api/product/77001").await.json["price_cents"], price);
         // A copy near by ends with the next message of the server.
-        let until = tokio::time::Instant::now() + std::time::Duration::from_secs(5);
-        while other.get("/api/product/77001").await.json["price_cents"] != price {
-            assert!(
-                tokio::time::Instant::now() < until,
-                "the other process still answers the old one"
-            );
+        let until = Instant::now() + Duration::from_secs(5);
+        while catalog.get(1, "/api/product/77001").await.json["price_cents"] != price {
+            assert!(Instant::now() < until, "the other process still answers the old one");
         }
     }
-    let refused = changed.post("/api/product/77001", r#"{"price_cents": -1}"#).await;
+    let refused = catalog.post(0, "/api/product/77001", r#"{"price_cents": -1}"#).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let nothing = changed.post("/api/product/100001", r#"{"price_cents": 1}"#).await;
+    let nothing = catalog.post(0, "/api/product/100001", r#"{"price_cents": 1}"#).await;
     assert_eq!(nothing.status, StatusCode::NOT_FOUND);
 }
 
+fn queries(burst: &Value) -> u64 {
+    let processes = burst.as_array().expect("processes").iter();
+    processes
+        .map(|process| {
+            assert_eq!(process["errors"], 0, "{burst}");
+            process["queries"].as_u64().expect("a number")
+        })
+        .sum()
+}
+
 #[tokio::test]
-async fn a_burst_is_a_thousand_queries_or_one() {
+async fn a_burst_is_a_thousand_queries_or_one_for_each_process_or_one() {
     let redis = RedisServer::start();
-    for store in ["memory", &redis.url()] {
+    for (store, processes) in [("memory", 1), (&*redis.url(), 3)] {
         let catalog = Catalog::start(&["--store", store]);
+        assert_eq!(catalog.processes(), processes);
         for _ in 0..2 {
-            let burst = catalog.post("/demo/burst", "").await.json;
-            assert_eq!(burst["unprotected"]["queries"], 1_000, "{store}");
-            assert!(burst["plain"]["queries"].as_u64().unwrap() > 1, "{store}");
-            assert_eq!(burst["protected"]["queries"], 1, "{store}");
-            assert_eq!(burst["unprotected"]["errors"], 0, "{store}");
-            assert_eq!(burst["plain"]["errors"], 0, "{store}");
-            assert_eq!(burst["protected"]["errors"], 0, "{store}");
+            let burst = catalog.press("burst").await.json;
+            let queries = ["unprotected", "moka", "protected"].map(|way| queries(&burst[way]));
+            assert_eq!(queries, [1_000, processes as u64, 1], "{store}");
         }
-        let after = catalog.post("/demo/invalidate", "").await.json;
-        assert_eq!(
-            (&after["queries"], &after["failed"]),
-            (&json!([1, 0]), &json!(false)),
-            "{store}"
-        );
+        // That Redis is not the program's own.
+        let stop = catalog.press("stopped?on=true").await;
+        assert_eq!(stop.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+}
+
+#[tokio::test]
+async fn after_a_change_during_a_load_only_bellwether_answers_the_new_price_at_once() {
+    let catalog = Catalog::start(&[]);
+    let race = catalog.press("race").await.json;
+    assert_eq!(race["moka"]["processes"].as_array().map(Vec::len), Some(3), "{race}");
+    // Its lifetime is 5 s, and its load ended after the change.
+    assert!(race["moka"]["last_seconds"].as_f64().is_some_and(|last| last > 3.0), "{race}");
+    for way in ["unprotected", "protected"] {
+        assert_eq!(race[way]["answers"], 0, "{race}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_redis_server_there_is_one_process_with_a_store_in_memory() {
+    let catalog = Catalog::start_in(&["PATH=/nowhere"], &[]);
+    assert_eq!(catalog.processes(), 1);
+    assert!(catalog.get(0, "/api/product/42").await.status.is_success());
+    assert!(read(&format!("{}/guide", catalog.url())).await.contains("get_or_load"));
+}
+
+/// A Redis of the program's own can be stopped, and answers go on.
+#[tokio::test]
+async fn a_redis_that_is_stopped_and_started_is_used_again() {
+    let catalog = Catalog::start(&[]);
+    assert!(catalog.press("stopped?on=true").await.status.is_success());
+    for process in 0..3 {
+        let answer = catalog.get(process, "/api/product/90001").await;
+        assert!(answer.status.is_success(), "{}", answer.json);
+    }
+    assert!(catalog.press("stopped?on=false").await.status.is_success());
+    let until = Instant::now() + Duration::from_secs(30);
+    while !catalog.get(2, "/api/product/90002").await.cache_status().contains("; hit") {
+        assert!(Instant::now() < until, "it is not used");
+        sleep(Duration::from_millis(50)).await;
     }
 }

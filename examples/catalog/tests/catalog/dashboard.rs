@@ -69,16 +69,16 @@ assert read == dashboard, 'it is not what Grafana reads'";
 #[tokio::test]
 async fn every_panel_has_data_after_a_burst() {
     let redis = RedisServer::start();
-    let of_memory = Catalog::start(&[]);
-    let fleet = [(); 2].map(|()| Catalog::start(&["--store", &redis.url()]));
+    let of_memory = Catalog::start(&["--store", "memory"]);
+    let fleet = Catalog::start(&["--store", &redis.url()]);
     let locks = locks::serve().await;
-    let targets = [of_memory.target(), fleet[0].target(), fleet[1].target(), &locks];
+    let targets = [of_memory.targets(), fleet.targets(), vec![&locks]].concat();
     let rules = fs::read_to_string(shipped("rules.yml")).expect("the rules");
     let prometheus = PrometheusServer::start(&targets, &rules);
     let mut waiting = panels();
     assert!(waiting.len() > 30, "{waiting:?}");
     for look in 0..LOOKS {
-        fleet[0].post("/demo/burst", "").await;
+        fleet.press("burst").await;
         share_a_load(&fleet, 70_000 + look).await;
         sleep(Duration::from_secs(1)).await;
         let mut empty = Vec::new();
@@ -97,13 +97,11 @@ async fn every_panel_has_data_after_a_burst() {
     panic!("these panels have no data: {waiting:#?}");
 }
 
-/// Asks both processes for one product, whose query takes so long that one waits for the other.
-async fn share_a_load([one, other]: &[Catalog; 2], sku: usize) {
-    for switch in ["true", "false"] {
-        for catalog in [one, other] {
-            catalog.post(&format!("/demo/slow?on={switch}"), "").await;
-        }
+/// Asks two processes for one product, whose query takes so long that one waits for the other.
+async fn share_a_load(fleet: &Catalog, sku: usize) {
+    for is_slow in [true, false] {
+        fleet.press(&format!("slow?on={is_slow}")).await;
         let product = format!("/api/product/{sku}");
-        tokio::join!(one.get(&product), other.get(&product));
+        tokio::join!(fleet.get(0, &product), fleet.get(1, &product));
     }
 }

@@ -15,6 +15,7 @@ fn text(name: &str) -> String {
 #[test]
 fn the_rules_are_valid_and_pass_their_tests() {
     promtool(&["check", "rules", "rules.yml"], &shipped(""), "");
+    promtool(&["check", "config", "example.yml"], &shipped(""), "");
     promtool(&["test", "rules", "rules_test.yml"], &shipped(""), "");
 }
 
@@ -44,9 +45,9 @@ async fn the_metrics_are_as_prometheus_wants_them() {
     let redis = RedisServer::start();
     for store in ["memory", &redis.url()] {
         let catalog = Catalog::start(&["--store", store]);
-        catalog.get("/api/product/4242").await;
-        let metrics = catalog.metrics().await;
-        for line in ["bellwether_requests_total{", "catalog_queries_total{way=\"plain\"}"] {
+        catalog.get(0, "/api/product/4242").await;
+        let metrics = catalog.metrics(0).await;
+        for line in ["bellwether_requests_total{", "catalog_queries_total{way=\"moka\"}"] {
             assert!(metrics.contains(line), "{line} is missing: {metrics}");
         }
         promtool(&["check", "metrics"], &shipped(""), &metrics);

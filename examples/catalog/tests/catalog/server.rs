@@ -2,22 +2,17 @@
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::response::Parts;
-use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bellwether_testkit::processes::Program;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use prost::Message;
 use serde_json::Value;
-use tonic::metadata::MetadataMap;
-use tonic::transport::Channel;
-use tonic_prost::ProstCodec;
 
 /// A running catalog. It ends on drop.
 pub(crate) struct Catalog {
-    program: Program,
-    web: String,
-    grpc: String,
+    _program: Program,
+    page: String,
+    processes: Vec<String>,
 }
 
 /// An answer over HTTP.
@@ -34,65 +29,48 @@ impl Catalog {
 
     /// With these settings of the environment, each as `NAME=value`.
     pub(crate) fn start_in(environment: &[&str], args: &[&str]) -> Self {
-        let anywhere = ["--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"];
+        let anywhere = ["--listen", "127.0.0.1:0"];
         let command = [environment, &[env!("CARGO_BIN_EXE_catalog")], &anywhere, args].concat();
         let program = Program::start("env", &command);
-        let (web, grpc) = program.said(|line| {
-            let (web, grpc) = line.strip_prefix("catalog: ")?.split_once(" (gRPC: ")?;
-            Some((web.to_owned(), format!("http://{}", grpc.strip_suffix(')')?)))
+        let (page, processes) = program.said(|line| {
+            let (page, processes) = line.strip_prefix("catalog: ")?.split_once(" (processes: ")?;
+            let processes = processes.strip_suffix(')')?.split(' ').map(str::to_owned);
+            Some((page.to_owned(), processes.collect()))
         });
-        Self { program, web, grpc }
+        Self { _program: program, page, processes }
     }
 
     /// Where its page is.
     pub(crate) fn url(&self) -> &str {
-        &self.web
+        &self.page
     }
 
-    /// Where it listens, as a target of Prometheus.
-    pub(crate) fn target(&self) -> &str {
-        self.web.strip_prefix("http://").expect("a plain URL")
+    pub(crate) fn processes(&self) -> usize {
+        self.processes.len()
     }
 
-    /// Waits until it prints a line from which something can be read.
-    pub(crate) fn said<T>(&self, read: impl Fn(&str) -> Option<T>) -> T {
-        self.program.said(read)
+    /// Where its processes listen, as targets of Prometheus.
+    pub(crate) fn targets(&self) -> Vec<&str> {
+        self.processes.iter().map(|url| url.trim_start_matches("http://")).collect()
     }
 
-    /// Its metrics, as Prometheus reads them.
-    pub(crate) async fn metrics(&self) -> String {
-        read(&format!("{}/metrics", self.web)).await
+    /// The metrics of a process, as Prometheus reads them.
+    pub(crate) async fn metrics(&self, process: usize) -> String {
+        read(&format!("{}/metrics", self.processes[process])).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
-        ask(Method::GET, &format!("{}{path}", self.web), "").await
+    /// Asks a process.
+    pub(crate) async fn get(&self, process: usize, path: &str) -> Answer {
+        ask(Method::GET, &format!("{}{path}", self.processes[process]), "").await
     }
 
-    pub(crate) async fn post(&self, path: &str, json: &str) -> Answer {
-        ask(Method::POST, &format!("{}{path}", self.web), json).await
+    pub(crate) async fn post(&self, process: usize, path: &str, json: &str) -> Answer {
+        ask(Method::POST, &format!("{}{path}", self.processes[process]), json).await
     }
 
-    /// Calls a method of `catalog.Catalog`.
-    pub(crate) async fn call<Req, Res>(
-        &self,
-        method: &'static str,
-        message: Req,
-        metadata: &[(&'static str, &str)],
-    ) -> Result<tonic::Response<Res>, tonic::Status>
-    where
-        Req: Message + Send + Sync + 'static,
-        Res: Message + Default + Send + Sync + 'static,
-    {
-        let channel = Channel::from_shared(self.grpc.clone()).expect("a URL");
-        let mut client = tonic::client::Grpc::new(channel.connect().await.expect("it listens"));
-        client.ready().await.expect("it is ready");
-        let mut request = tonic::Request::new(message);
-        for (name, value) in metadata {
-            let metadata: &mut MetadataMap = request.metadata_mut();
-            metadata.insert(*name, value.parse().expect("plain text"));
-        }
-        let path = PathAndQuery::from_static(method);
-        client.unary(request, path, ProstCodec::default()).await
+    /// Presses a button of its page.
+    pub(crate) async fn press(&self, button: &str) -> Answer {
+        ask(Method::POST, &format!("{}/demo/{button}", self.page), "").await
     }
 }
 

@@ -28,9 +28,9 @@ const LEAST_MS: f64 = 0.1;
 /// fastest.
 const SQUEEZED: f64 = 20.0;
 /// The names of the curves, the fastest first, stand at these shares of callers, far from each other.
-const LABELS_AT: [f64; 3] = [0.88, 0.5, 0.2];
+const LABELS_AT: [f64; 4] = [0.88, 0.62, 0.4, 0.2];
 /// The longest name of a way fits into this width, with its distance from the curve.
-const LABEL_WIDTH: f64 = 110.0;
+const LABEL_WIDTH: f64 = 100.0;
 
 /// What the plot shows.
 struct Plot {
@@ -80,9 +80,10 @@ fn subtitle(settings: &Settings, outcome: &Outcome) -> String {
         _ => "entries in memory".to_owned(),
     };
     format!(
-        "{} of {}, {}, {store}, {}",
+        "{} of {}, {}, {}, {store}, {}",
         plural(settings.processes, "process", "processes"),
         plural(settings.callers, "caller", "callers"),
+        plural(settings.connections, "connection", "connections"),
         plural(settings.rounds, "burst", "bursts"),
         database::product_name(settings.database_url.as_deref()),
     )
@@ -106,7 +107,7 @@ fn latencies_ms(bursts: &[Burst], way: Way) -> Vec<f64> {
 impl Curve {
     fn new(way: Way, latencies_ms: Vec<f64>, summary: &Summary, keys: u32) -> Self {
         let queries = summary.queries_per_key_mean;
-        let unit = if queries == 1.0 { "database query" } else { "database queries" };
+        let unit = if queries == 1.0 { "query" } else { "queries" };
         Self {
             way,
             latencies_ms,
@@ -123,9 +124,13 @@ fn times(summary: &Summary) -> String {
     };
     let Quantiles { p50, p99, .. } = latency;
     match summary.errors {
-        0 => format!("median {p50:.0} ms, p99 {p99:.0} ms"),
-        errors => format!("median {p50:.0} ms; errors: {}", short(errors as f64)),
+        0 => format!("median {}, p99 {}", time(p50), time(p99)),
+        errors => format!("median {}; errors: {}", time(p50), short(errors as f64)),
     }
+}
+
+fn time(ms: f64) -> String {
+    if ms < 1_000.0 { format!("{ms:.0} ms") } else { format!("{:.1} s", ms / 1_000.0) }
 }
 
 impl Plot {

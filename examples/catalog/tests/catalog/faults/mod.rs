@@ -91,17 +91,17 @@ const STORE_DOWN: &[Alert] = &[
 async fn the_alerts_fire_when_the_database_is_down_and_when_the_store_is_down() {
     let mut redis = RedisServer::start();
     let catalog = Catalog::start(&["--store", &redis.url()]);
-    let prometheus = PrometheusServer::start(&[catalog.target()], &hasty_rules());
+    let prometheus = PrometheusServer::start(&catalog.targets(), &hasty_rules());
 
-    catalog.post("/demo/broken?on=true", "").await;
+    catalog.press("broken?on=true").await;
     until_fired(&prometheus, DATABASE_DOWN, async |look| {
         for sku in 0..60 {
             let cold = format!("/api/product/{}", 60_000 + 60 * look + sku);
-            assert_eq!(catalog.get(&cold).await.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(catalog.get(0, &cold).await.status, StatusCode::SERVICE_UNAVAILABLE);
         }
     })
     .await;
-    catalog.post("/demo/broken?on=false", "").await;
+    catalog.press("broken?on=false").await;
 
     redis.kill();
     until_fired(&prometheus, STORE_DOWN, async |_| {}).await;
