@@ -27,6 +27,8 @@ pub struct RedisRequest<'a> {
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
+    /// Which node of a cluster runs a command without names: the owner of this slot.
+    slot: u16,
 }
 
 /// The reply to a request.
@@ -54,6 +56,7 @@ impl<'a> RedisRequest<'a> {
             is_by_text: false,
             is_timed: false,
             is_once: false,
+            slot: 0,
         }
     }
 
@@ -102,6 +105,11 @@ impl<'a> RedisRequest<'a> {
     #[must_use]
     pub fn timed(self) -> Self {
         Self { is_timed: true, ..self }
+    }
+
+    /// Sends a command without names to the owner of this slot, in a cluster.
+    pub fn in_slot(self, slot: u16) -> Self {
+        Self { slot, ..self }
     }
 
     /// The same request with the text of its script instead of the hash.
@@ -165,9 +173,9 @@ impl fmt::Debug for RedisRequest<'_> {
 }
 
 impl InSlot for RedisRequest<'_> {
-    /// The hash slot of its names. Without names, any slot will do.
+    /// The hash slot of its names. Without names and [`in_slot`](Self::in_slot), any slot will do.
     fn slot(&self) -> u16 {
-        self.names.first().map_or(0, InSlot::slot)
+        self.names.first().map_or(self.slot, InSlot::slot)
     }
 }
 
