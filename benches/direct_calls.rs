@@ -25,7 +25,7 @@ fn race(case: &str, ttl: Duration, runtime: &Runtime, effort: Effort) {
         ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku));
     let mut catalog = layer.ttl(ttl).layer(loader_fn(load));
     let cache: Cache<u64, Product> =
-        Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build();
+        Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build().expect("options");
     runtime.block_on(catalog.call(SKU)).expect("a load");
     runtime.block_on(cache.get_or_load(SKU, move || load(SKU))).expect("a load");
     let mut race = Race::new("direct", case);

@@ -4,6 +4,7 @@
 //! on the flights, leases and policies of a [`ReadThroughLayer`](crate::ReadThroughLayer), so
 //! everything that is said about requests of a layer holds for its calls.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
+use crate::config_error::ConfigError;
 use crate::delegate_load_options;
 use crate::delegate_options;
 use crate::error::{BoxError, CacheError};
@@ -44,7 +46,7 @@ use crate::tag::{Tag, Tags, TooManyTags};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let pool = Pool;
 /// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
-/// let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+/// let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build()?;
 ///
 /// let item = items.get_or_load(42, async move || query(&pool, 42).await).await?;
 /// assert_eq!(item, "item 42");
@@ -96,11 +98,15 @@ pub struct Cache<K, V, C = Json> {
 impl<K, V> Cache<K, V> {
     /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`](crate::Key::of).
     ///
-    /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
-    /// a load.
-    pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<K, V> {
-        let layer = ReadThroughLayer::without_keys(store).name(name);
-        CacheBuilder { name: name.into(), layer, codec: RuledCodec::new(Json), keys: PhantomData }
+    /// How long values are fresh is said first, by [`ttl`](CacheWithoutLifetime::ttl).
+    pub fn builder<S: Store>(name: &str, store: S) -> CacheWithoutLifetime<K, V> {
+        let layer = Ok(ReadThroughLayer::without_keys(store).name(name));
+        CacheWithoutLifetime(CacheBuilder {
+            name: name.into(),
+            layer,
+            codec: RuledCodec::new(Json),
+            keys: PhantomData,
+        })
     }
 }
 
@@ -125,7 +131,7 @@ impl<K, V> Cache<K, V, InProcess> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = MemoryStore::new(100);
-    /// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build();
+    /// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build()?;
     /// let site = Site { templates };
     ///
     /// let compile = async || Ok::<_, std::io::Error>(Arc::new(Template(Box::new(|it| format!("<{it}>")))));
@@ -143,11 +149,14 @@ impl<K, V> Cache<K, V, InProcess> {
     /// # use bellwether::{Cache, InProcess};
     /// # use bellwether_redis::RedisStore;
     /// # fn templates(redis: RedisStore) {
-    /// let templates: Cache<u64, fn(), InProcess> = Cache::in_process("template", redis).build();
+    /// let templates = Cache::<u64, fn(), InProcess>::in_process("template", redis);
     /// # }
     /// ```
-    pub fn in_process<S: InProcessStore>(name: &str, store: S) -> CacheBuilder<K, V, InProcess> {
-        Cache::<K, V>::builder(name, store).over(InProcess)
+    pub fn in_process<S: InProcessStore>(
+        name: &str,
+        store: S,
+    ) -> CacheWithoutLifetime<K, V, InProcess> {
+        CacheWithoutLifetime(Cache::<K, V>::builder(name, store).0.over(InProcess))
     }
 }
 
@@ -155,14 +164,14 @@ impl<K, V, C> Cache<K, V, C> {
     /// The same cache, whose calls need their answers by `deadline`: see
     /// [`Lookup::deadline`](crate::Lookup::deadline).
     #[must_use]
-    pub fn deadline(&self, deadline: Instant) -> Self {
+    pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { options: self.options.clone().deadline(deadline), ..self.clone() }
     }
 
     /// The same cache, whose calls accept no stored value: they load, or wait for a load under way. See
     /// [`Lookup::force_refresh`](crate::Lookup::force_refresh).
     #[must_use]
-    pub fn force_refresh(&self) -> Self {
+    pub fn with_refresh(&self) -> Self {
         Self { options: self.options.clone().force_refresh(true), ..self.clone() }
     }
 
@@ -178,7 +187,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let stock: Cache<(&str, u64), u64> =
-    ///     Cache::builder("stock", MemoryStore::new(10)).ttl(Duration::from_secs(60)).build();
+    ///     Cache::builder("stock", MemoryStore::new(10)).ttl(Duration::from_secs(60)).build()?;
     /// let berlin = stock.tagged([Tag::of("warehouse").with("berlin")])?;
     /// let load = async || Ok::<_, Infallible>(7);
     /// assert_eq!(berlin.get_or_load(("berlin", 42), load).await?, 7);
@@ -199,8 +208,10 @@ impl<K, V, C> Cache<K, V, C> {
     ///
     /// ```
     /// # use bellwether::{Cache, Key, MemoryStore};
-    /// let stock: Cache<(&str, u64), u64> = Cache::builder("stock", MemoryStore::new(10)).build();
+    /// let stock: Cache<(&str, u64), u64> =
+    ///     Cache::builder("stock", MemoryStore::new(10)).coalesce_only().build()?;
     /// assert_eq!(stock.key(("berlin", 42)), Key::of("stock").with("berlin").with(42));
+    /// # Ok::<_, bellwether::ConfigError>(())
     /// ```
     #[inline]
     pub fn key(&self, key: impl KeyOf<K>) -> Key {
@@ -225,7 +236,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let pool = Pool;
     /// # let minute = std::time::Duration::from_secs(60);
-    /// let prices: Cache<u64, u64> = Cache::builder("price", MemoryStore::new(100)).ttl(minute).build();
+    /// let prices: Cache<u64, u64> = Cache::builder("price", MemoryStore::new(100)).ttl(minute).build()?;
     ///
     /// let changed = prices.change(42, async move { update(&pool, 42, 999).await }).await?;
     /// assert!(matches!(changed, Changed::Invalidated(())));
@@ -346,14 +357,15 @@ impl<K, V, C> Cache<K, V, C> {
     /// use bellwether::{Cache, CacheStatus, MemoryStore};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # async fn main() -> Result<(), bellwether::ConfigError> {
     /// # let minute = std::time::Duration::from_secs(60);
-    /// let names: Cache<u64, String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build();
+    /// let names: Cache<u64, String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build()?;
     /// let load = async || Ok::<_, std::io::Error>("Ada".to_owned());
     ///
     /// let (answer, status) = names.get_or_load(7, load).with_status().await;
     /// assert_eq!(answer.unwrap(), "Ada");
     /// assert_eq!(status, CacheStatus::Led { stored: true });
+    /// # Ok(())
     /// # }
     /// ```
     ///
@@ -362,6 +374,9 @@ impl<K, V, C> Cache<K, V, C> {
     ///
     /// # Cancel safety
     /// As [`AnswerFuture`]: dropping it takes nothing from other callers.
+    #[doc(alias = "get_with")]
+    #[doc(alias = "try_get_with")]
+    #[doc(alias = "GetOrSet")]
     #[inline]
     pub fn get_or_load<F, L, E>(&self, key: impl KeyOf<K>, load: F) -> AnswerFuture<V, E>
     where
@@ -397,7 +412,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # let pool = Pool;
     /// # let minute = std::time::Duration::from_secs(60);
     /// let items: Cache<u64, Option<String>> =
-    ///     Cache::builder("item", MemoryStore::new(10_000)).ttl(minute).build();
+    ///     Cache::builder("item", MemoryStore::new(10_000)).ttl(minute).build()?;
     ///
     /// let load = async move |skus| query_many(&pool, skus).await;
     /// let mut page = vec![];
@@ -468,6 +483,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # Cancel safety
     /// If it is dropped before it returns, the value may be stored or not, and an older value may
     /// still be there.
+    #[doc(alias = "insert")]
     pub async fn put(&self, key: impl KeyOf<K>, value: V) -> Result<bool, CacheError>
     where
         V: Send + Sync + 'static,
@@ -492,49 +508,71 @@ impl<K, V, C: fmt::Debug> fmt::Debug for Cache<K, V, C> {
     }
 }
 
+/// A cache to be built, of which it is not said yet how long its values are fresh. Made by
+/// [`Cache::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct CacheWithoutLifetime<K, V, C = Json>(CacheBuilder<K, V, C>);
+
+impl<K, V, C> CacheWithoutLifetime<K, V, C> {
+    /// Sets the time to live: how long a value is fresh. At most 366 days; more counts as that. How old a
+    /// value may be depends on your data, so there is no default.
+    #[doc(alias = "time_to_live")]
+    pub fn ttl(self, ttl: Duration) -> CacheBuilder<K, V, C> {
+        let CacheBuilder { name, layer, codec, keys } = self.0;
+        CacheBuilder { name, layer: layer.map(|layer| layer.ttl(ttl)), codec, keys }
+    }
+
+    /// A cache that stores nothing: concurrent callers of a process share a load, and processes load one
+    /// after another.
+    pub fn coalesce_only(self) -> CacheBuilder<K, V, C> {
+        let CacheBuilder { name, layer, codec, keys } = self.0;
+        CacheBuilder { name, layer: layer.map(ReadThroughLayer::coalesce_only), codec, keys }
+    }
+}
+
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
 ///
-/// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults.
+/// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults. What is
+/// wrong with one of them is said by [`build`](Self::build).
+#[must_use]
 pub struct CacheBuilder<K, V, C = Json> {
     name: Arc<str>,
-    layer: ReadThroughLayer<()>,
+    layer: Result<ReadThroughLayer<()>, ConfigError>,
     codec: RuledCodec<V, C>,
     keys: PhantomData<fn(K)>,
 }
 
 impl<K, V, C> CacheBuilder<K, V, C> {
-    delegate_options! {
-        ttl(ttl: Duration);
+    delegate_options! { later
         not_found_ttl(ttl: Duration);
         stale_while_revalidate(stale: Duration);
         stale_if_error(stale: Duration);
     }
 
-    delegate_load_options!();
+    delegate_load_options! { later }
 
     /// As [`ReadThroughLayer::classify_error`]: what an error of a function says about the key.
     ///
     /// Default: every error is an [`ErrorClass::Failure`].
-    #[must_use]
     pub fn classify_error<E, F>(mut self, classify: F) -> Self
     where
-        E: 'static,
+        E: StdError + 'static,
         F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
     {
-        self.layer = self.layer.classify_error(classify);
+        self.layer = self.layer.map(|layer| layer.classify_error(classify));
         self
     }
 
     /// As [`ReadThroughLayer::describe_failures`]: what other processes learn of an error.
     ///
     /// Default: only that there was one.
-    #[must_use]
     pub fn describe_failures<E, F>(mut self, describe: F) -> Self
     where
-        E: 'static,
+        E: StdError + 'static,
         F: Fn(&E) -> String + Send + Sync + 'static,
     {
-        self.layer = self.layer.describe_failures(describe);
+        self.layer = self.layer.map(|layer| layer.describe_failures(describe));
         self
     }
 
@@ -553,10 +591,10 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     ///         Some(_) => Cacheability::Keep,
     ///         None => Cacheability::NotFound,
     ///     })
-    ///     .build();
+    ///     .build()?;
     /// # let _: Cache<u64, Option<String>> = items;
+    /// # Ok::<_, bellwether::ConfigError>(())
     /// ```
-    #[must_use]
     pub fn classify<F>(mut self, classify: F) -> Self
     where
         F: Fn(&V) -> Cacheability + Send + Sync + 'static,
@@ -569,7 +607,6 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// that are known before the load, there is [`Cache::tagged`].
     ///
     /// Default: what the codec says, which is none.
-    #[must_use]
     pub fn answer_tags<F, T>(mut self, tags_of: F) -> Self
     where
         F: Fn(&V) -> T + Send + Sync + 'static,
@@ -579,11 +616,19 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         self
     }
 
+    /// Sets the version of the values, as a part of each key. Set another one if values change their
+    /// meaning or their type: entries of other versions count as missing, and their ttl removes them.
+    ///
+    /// Default: none.
+    pub fn version(mut self, version: u32) -> Self {
+        self.name = format!("{}.{version}", self.name).into();
+        self
+    }
+
     /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
     ///
     /// Default: [`Json`], for values that can be cloned and serialised. (Those that cannot be
     /// serialised: [`Cache::in_process`].)
-    #[must_use]
     pub fn codec<D>(self, codec: D) -> CacheBuilder<K, V, D>
     where
         D: Codec<V, Kept = V>,
@@ -598,13 +643,16 @@ impl<K, V, C> CacheBuilder<K, V, C> {
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
     /// like another process.
-    pub fn build(self) -> Cache<K, V, C>
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn build(self) -> Result<Cache<K, V, C>, ConfigError>
     where
         C: Codec<V, Kept = V>,
     {
         let Self { name, layer, codec, keys } = self;
-        let client = CacheClient::new(&layer.codec(codec));
-        Cache { client, name, options: RequestOptions::default(), keys }
+        let client = CacheClient::new(&layer?.codec(codec));
+        Ok(Cache { client, name, options: RequestOptions::default(), keys })
     }
 }
 

@@ -15,7 +15,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
-//! let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+//! let items: Cache<u64, String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build()?;
 //!
 //! let item = items.get_or_load(42, async || {
 //!     Ok::<_, std::io::Error>("item 42".to_owned()) // or a query
@@ -80,7 +80,7 @@ pub mod trace;
 #[cfg(feature = "macros")]
 pub use bellwether_macros::CacheKey;
 pub use box_future::BoxFuture;
-pub use cache::{Cache, CacheBuilder};
+pub use cache::{Cache, CacheBuilder, CacheWithoutLifetime};
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Cacheability, Codec, EncodeBuffer, InProcess, Json, RuledCodec, SerdeValue};

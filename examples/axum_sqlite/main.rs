@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::HeaderName;
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use bellwether::{Cache, Cacheability, Changed, Error, MemoryStore};
+use bellwether::{Cache, Cacheability, Changed, ConfigError, Error, MemoryStore};
 use serde::{Deserialize, Serialize};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -47,7 +47,7 @@ fn service(shop: Shop) -> Router {
 
 impl Shop {
     /// A shop with so many items. Its database is in memory, so it has one connection.
-    async fn open(items: i64) -> Result<Self, sqlx::Error> {
+    async fn open(items: i64) -> Result<Self, Box<dyn std::error::Error>> {
         let options = SqlitePoolOptions::new().max_connections(1).idle_timeout(None);
         let database = options.max_lifetime(None).connect("sqlite::memory:").await?;
         let create = "CREATE TABLE items (sku INTEGER PRIMARY KEY, name TEXT, price_cents INTEGER)";
@@ -56,12 +56,12 @@ impl Shop {
             let insert = sqlx::query("INSERT INTO items VALUES (?, ?, ?)");
             insert.bind(sku).bind(format!("item {sku}")).bind(sku * 100).execute(&database).await?;
         }
-        Ok(Self { database, items: cache() })
+        Ok(Self { database, items: cache()? })
     }
 }
 
 /// For several processes, give it a `RedisStore`: nothing else changes.
-fn cache() -> Cache<i64, Option<Item>> {
+fn cache() -> Result<Cache<i64, Option<Item>>, ConfigError> {
     Cache::builder("item", MemoryStore::new(10_000))
         .ttl(Duration::from_secs(60))
         .stale_if_error(Duration::from_secs(600))

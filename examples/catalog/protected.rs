@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Cache, CacheStatus, Error};
+use bellwether::{Cache, CacheStatus, ConfigError, Error};
 
 use crate::catalog::Product;
 use crate::source::{Database, QueryError};
@@ -17,7 +17,7 @@ pub(crate) type Answer = (Result<Option<Product>, Error<QueryError>>, CacheStatu
 /// Whether there is such a product.
 pub(crate) type IsThere = Result<bool, QueryError>;
 
-pub(crate) fn cache(store: impl Store) -> Products {
+pub(crate) fn cache(store: impl Store) -> Result<Products, ConfigError> {
     let cache = Cache::builder("product", store).ttl(TTL);
     cache.stale_while_revalidate(MINUTE).stale_if_error(60 * MINUTE).build()
 }

@@ -90,11 +90,11 @@ impl Shop {
 async fn products(store: Option<&str>) -> Result<(Products, Box<dyn Fn() + Send + Sync>), Fault> {
     let Some(url) = store.filter(|store| *store != "memory") else {
         let store = MemoryStore::new(ENTRIES);
-        let products = protected::cache(store.clone());
+        let products = protected::cache(store.clone())?;
         return Ok((products, Box::new(move || metrics::publish("memory", &store.stats()))));
     };
     let store = RedisOptions::new(url, "catalog")?.near(NEAR)?.connect().await;
     let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(url)))?;
-    let products = protected::cache(store.clone());
+    let products = protected::cache(store.clone())?;
     Ok((products, Box::new(move || metrics::publish("redis", &store.stats()))))
 }

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new(10_000);
     let items: Cache<u64, String> =
-        Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+        Cache::builder("item", store).ttl(Duration::from_secs(60)).build()?;
 
     let load = async || {
         println!("the database is asked for item 42"); // once

@@ -9,6 +9,8 @@ use crate::lifetimes::Lifetimes;
 pub(crate) struct Freshness {
     /// How long an answer is fresh. Zero: waiters share it, and it is not stored.
     pub(crate) ttl: Duration,
+    /// Whether the program wants that nothing is stored.
+    pub(crate) coalesce_only: bool,
     /// How long an answer that says "there is none" is fresh. Zero: it is not stored.
     pub(crate) not_found_ttl: Duration,
     /// How long after that an answer is served while a load replaces it.
@@ -83,6 +85,7 @@ impl Default for Freshness {
     fn default() -> Self {
         Self {
             ttl: Duration::ZERO,
+            coalesce_only: false,
             not_found_ttl: Duration::ZERO,
             stale_while_revalidate: Duration::ZERO,
             stale_if_error: Duration::ZERO,

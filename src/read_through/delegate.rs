@@ -5,7 +5,15 @@
 #[macro_export]
 macro_rules! delegate_load_options {
     () => {
-        $crate::delegate_options! {
+        $crate::delegate_load_options! { now }
+
+        /// As [`ReadThroughLayer::stats`]($crate::ReadThroughLayer::stats).
+        pub fn stats(&self) -> $crate::stats::CacheStats {
+            self.layer.stats()
+        }
+    };
+    ($when:ident) => {
+        $crate::delegate_options! { $when
             name(name: impl Into<::std::sync::Arc<str>>);
             trace_keys(keys: $crate::trace::TraceKeys);
             wait(wait: $crate::Wait);
@@ -26,20 +34,41 @@ macro_rules! delegate_load_options {
             try max_uncached_loads(most: usize);
             try max_abandoned_loads(most: usize);
         }
-
-        /// As [`ReadThroughLayer::stats`]($crate::ReadThroughLayer::stats).
-        pub fn stats(&self) -> $crate::stats::CacheStats {
-            self.layer.stats()
-        }
     };
 }
 
 /// Defines options that do what those of the same name do on the field `layer`. `try` is for those that
-/// can fail.
+/// can fail. With `later`, the field is a `Result`, and what is wrong is said by `build`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! delegate_options {
-    ($option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
+    (later try $option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
+        #[doc = concat!(
+            "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
+            stringify!($option), "), with its default. [`build`](Self::build) has its errors."
+        )]
+        #[must_use]
+        pub fn $option(mut self, $($argument: $type),*) -> Self {
+            self.layer = self.layer.and_then(|layer| layer.$option($($argument),*));
+            self
+        }
+
+        $crate::delegate_options! { later $($others)* }
+    };
+    (later $option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
+        #[doc = concat!(
+            "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
+            stringify!($option), "), with its default."
+        )]
+        #[must_use]
+        pub fn $option(mut self, $($argument: $type),*) -> Self {
+            self.layer = self.layer.map(|layer| layer.$option($($argument),*));
+            self
+        }
+
+        $crate::delegate_options! { later $($others)* }
+    };
+    (now $option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
         #[doc = concat!(
             "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
             stringify!($option), "), with its default."
@@ -50,9 +79,9 @@ macro_rules! delegate_options {
             self
         }
 
-        $crate::delegate_options! { $($others)* }
+        $crate::delegate_options! { now $($others)* }
     };
-    (try $option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
+    (now try $option:ident($($argument:ident: $type:ty),*); $($others:tt)*) => {
         #[doc = concat!(
             "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
             stringify!($option), "), with its default."
@@ -65,7 +94,7 @@ macro_rules! delegate_options {
             Ok(self)
         }
 
-        $crate::delegate_options! { $($others)* }
+        $crate::delegate_options! { now $($others)* }
     };
-    () => {};
+    ($when:ident) => {};
 }

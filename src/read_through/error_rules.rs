@@ -1,8 +1,11 @@
 //! What a program says about its loader's errors.
 
-use std::any::{Any, TypeId};
+use std::any::{TypeId, type_name};
+use std::error::Error as StdError;
+use std::iter::successors;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{BoxError, Error};
 use crate::error_class::ErrorClass;
@@ -11,17 +14,56 @@ use crate::shared_error::SharedError;
 /// What a program says about its loader's errors.
 #[derive(Clone, Default)]
 pub(crate) struct ErrorRules {
-    /// The text of an error for other processes. `None` for an error of an unexpected type.
-    pub(crate) describe: Option<Arc<ErrorRule<Option<String>>>>,
-    /// The class of an error. `None` for an error of an unexpected type.
-    pub(crate) classify: Option<Arc<ErrorRule<Option<ErrorClass>>>>,
+    /// The text of an error for other processes.
+    pub(crate) describe: Option<ErrorRule<String>>,
+    /// The class of an error.
+    pub(crate) classify: Option<ErrorRule<ErrorClass>>,
 }
 
-/// A function of the program over an error.
-pub(crate) type ErrorRule<T> = dyn Fn(AnyError<'_>) -> T + Send + Sync;
+/// A function of the program over errors of one type.
+#[derive(Clone)]
+pub(crate) struct ErrorRule<T> {
+    /// What it says of an error. `None` if the error is of another type.
+    of: Arc<dyn Fn(AnyError<'_>) -> Option<T> + Send + Sync>,
+    made_for: &'static str,
+    /// It was asked about an error of its type, or a warning has said that it was not.
+    is_settled: Arc<AtomicBool>,
+}
 
 /// An error of any type.
-pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);
+pub(crate) type AnyError<'a> = &'a (dyn StdError + 'static);
+
+impl<T> ErrorRule<T> {
+    /// A rule for errors of this type.
+    pub(crate) fn of<E: StdError + 'static>(
+        rule: impl Fn(&E) -> T + Send + Sync + 'static,
+    ) -> Self {
+        let of = move |error: AnyError<'_>| error.downcast_ref().map(&rule);
+        Self { of: Arc::new(of), made_for: type_name::<E>(), is_settled: Arc::default() }
+    }
+
+    /// A rule for errors of all types.
+    pub(crate) fn of_any(rule: impl Fn(AnyError<'_>) -> T + Send + Sync + 'static) -> Self {
+        let of = move |error: AnyError<'_>| Some(rule(error));
+        Self { of: Arc::new(of), made_for: "any error", is_settled: Arc::default() }
+    }
+
+    /// What it says of an error, or of the first of its sources that has the type of the rule. A rule is
+    /// code of the program: one that panics says nothing.
+    fn says<'a, E>(&self, error: &'a SharedError<E>) -> Option<T> {
+        let chain =
+            successors(Some(&**error as AnyError<'a>), |error: &AnyError<'a>| (*error).source());
+        let said = |error| catch_unwind(AssertUnwindSafe(|| (self.of)(error)));
+        let said = chain.map(said).find(|said| !matches!(said, Ok(None)));
+        if !self.is_settled.swap(true, Ordering::Relaxed) && said.is_none() {
+            let (rule_for, error) = (self.made_for, type_name::<E>());
+            let why = "`classify_error` or `describe_failures` is not asked: it is for another type, which \
+                       is not among the sources of this error";
+            tracing::warn!(target: "bellwether::load", rule_for, error, "{why}");
+        }
+        said?.ok().flatten()
+    }
+}
 
 /// What the rules of a program say about one error.
 #[derive(Clone, Debug)]
@@ -40,15 +82,15 @@ impl ErrorFacts {
 }
 
 impl ErrorRules {
-    /// What the rules say about an error. The rules are code of the program: one that panics says
-    /// nothing.
-    pub(crate) fn facts<E: Send + Sync + 'static>(&self, error: &E) -> ErrorFacts {
-        let describe = || self.describe.as_ref()?(error);
-        let classify = || self.classify.as_ref()?(error);
+    /// What the rules say about an error.
+    pub(crate) fn facts<E: 'static>(&self, error: &SharedError<E>) -> ErrorFacts {
+        let message = self.describe.as_ref().and_then(|rule| rule.says(error));
+        let class = self.classify.as_ref().and_then(|rule| rule.says(error));
+        let made_of = TypeId::of::<E>();
         ErrorFacts {
-            message: catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default(),
-            class: catch_unwind(AssertUnwindSafe(classify)).ok().flatten().unwrap_or_default(),
-            made_of: TypeId::of::<E>(),
+            message: message.unwrap_or_default(),
+            class: class.unwrap_or_default(),
+            made_of,
         }
     }
 
@@ -57,8 +99,8 @@ impl ErrorRules {
     where
         E: Into<BoxError> + Send + Sync + 'static,
     {
-        let is_not_found = self.facts(&error).is_not_found();
         let error = SharedError::new(error);
+        let is_not_found = self.facts(&error).is_not_found();
         Error::Load(if is_not_found { error.not_found() } else { error })
     }
 }

@@ -277,6 +277,7 @@ impl<S> Handle<S> {
     ///
     /// # Cancel safety
     /// As [`invalidate_tag`](Self::invalidate_tag).
+    #[doc(alias = "invalidate_all")]
     pub async fn clear(&self) -> Result<(), CacheError> {
         match self.is_clearable {
             true => self.invalidate_tag(&Tag::everything()).await,

@@ -1,5 +1,6 @@
 //! `ReadThroughLayer`: the options of a layer, and the services that it makes.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::core::{Core, Loads};
-use super::error_rules::AnyError;
+use super::error_rules::ErrorRule;
 use super::handle::Handle;
 use super::lookup::IntoLookup;
 use super::service::ReadThrough;
@@ -108,6 +109,14 @@ impl<K, C> ReadThroughLayer<K, C> {
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.core.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
         self
+    }
+
+    /// Stores no answer, on purpose: the callers of one process share a load, and processes load one after
+    /// another. Without this or a [`ttl`](Self::ttl), the same happens and a warning says so.
+    #[must_use]
+    pub fn coalesce_only(mut self) -> Self {
+        self.core.policy.freshness.coalesce_only = true;
+        self.ttl(Duration::ZERO)
     }
 
     /// Sets how long an answer that says "there is none" is stored (negative caching): see
@@ -471,6 +480,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets a function that classifies the loader's errors: whether an error is a failure of the
     /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
     ///
+    /// The function gets the first error of type `E` among the error and its
+    /// [sources](std::error::Error::source), so it sees through the [`BoxError`] of Tower's middleware. If
+    /// the first error has none, a warning in the log names both types.
+    ///
     /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
     /// costs one more load to find out.
     ///
@@ -493,11 +506,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     #[must_use]
     pub fn classify_error<E, F>(mut self, classify: F) -> Self
     where
-        E: 'static,
+        E: StdError + 'static,
         F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
     {
-        let classify = move |error: AnyError<'_>| error.downcast_ref().map(&classify);
-        self.core.errors.classify = Some(Arc::new(classify));
+        self.core.errors.classify = Some(ErrorRule::of(classify));
         self
     }
 
@@ -509,11 +521,20 @@ impl<K, C> ReadThroughLayer<K, C> {
     #[must_use]
     pub fn describe_failures<E, F>(mut self, describe: F) -> Self
     where
-        E: 'static,
+        E: StdError + 'static,
         F: Fn(&E) -> String + Send + Sync + 'static,
     {
-        let describe = move |error: AnyError<'_>| error.downcast_ref().map(&describe);
-        self.core.errors.describe = Some(Arc::new(describe));
+        self.core.errors.describe = Some(ErrorRule::of(describe));
+        self
+    }
+
+    /// As [`classify_error`](Self::classify_error), for adapters whose loaders have errors of any type.
+    #[must_use]
+    pub fn classify_any_error(
+        mut self,
+        classify: impl Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static,
+    ) -> Self {
+        self.core.errors.classify = Some(ErrorRule::of_any(classify));
         self
     }
 

@@ -187,8 +187,9 @@ where
         Some(ItemError::Load(error, facts)) => (error, facts),
         Some(ItemError::Cache(error)) => return failed(error, FailureCause::Error),
         None => {
+            let error = SharedError::new(error);
             let facts = core.errors.facts(&error);
-            (SharedError::new(error).into_erased(), facts)
+            (error.into_erased(), facts)
         }
     };
     let freshness = &core.policy.freshness;
@@ -265,8 +266,7 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
     let marker = |marker| Draft::marker(freshness.marker_ttl, marker);
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => {
-            if freshness.ttl.is_zero() {
-                // Once, since the program may want that.
+            if freshness.ttl.is_zero() && !freshness.coalesce_only {
                 let why = ["answers are not stored: the layer has no ttl", ""];
                 core.statistics.warn(Statistics::ONCE, why, Some(key), None);
             }

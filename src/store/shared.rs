@@ -19,8 +19,9 @@ use crate::tag::Tags;
 /// use bellwether::{Cache, MemoryStore};
 ///
 /// let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10_000)); // or a `RedisStore`
-/// let items: Cache<u64, String> = Cache::builder("item", store).build();
+/// let items: Cache<u64, String> = Cache::builder("item", store).coalesce_only().build()?;
 /// # let _ = items;
+/// # Ok::<_, bellwether::ConfigError>(())
 /// ```
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn peek(&self, key: &Key) -> Peek {

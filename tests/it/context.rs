@@ -1,6 +1,7 @@
 //! Spans: the load of a request belongs to its trace, and callers that wait for it follow from it.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use bellwether::trace::TraceKeys;
 use bellwether::{Cache, CacheStatus, Key, Lifetimes, MemoryStore};
@@ -38,7 +39,7 @@ fn ask_in_spans(cached: &Cached, callers: usize) -> Vec<Asked> {
 
 fn cache() -> Cache<u64, String> {
     let builder = Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE);
-    builder.stale_while_revalidate(MINUTE).build()
+    builder.stale_while_revalidate(MINUTE).build().expect("options")
 }
 
 /// A load that traces a query.
@@ -73,8 +74,9 @@ async fn the_spans_of_a_load_have_the_request_that_opened_it_as_an_ancestor() {
 /// The keys in the spans of a load and of its request.
 async fn keys_in_spans(keys: TraceKeys) -> [[String; 3]; 2] {
     let (spans, _default) = begin(Level::DEBUG);
-    let builder = Cache::builder("name", MemoryStore::new(10)).trace_keys(keys).name("names");
-    let cache: Cache<(&str, Option<i32>, bool), String> = builder.ttl(MINUTE).build();
+    let builder =
+        Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE).trace_keys(keys).name("names");
+    let cache: Cache<(&str, Option<i32>, bool), String> = builder.build().expect("options");
     cache.get_or_load(("Ann\nLee", Some(-7), true), load).await.unwrap();
     ["cache.get", "cache.load"].map(|name| {
         let span = spans.only(name);
@@ -242,14 +244,18 @@ async fn a_batch_is_loaded_in_the_span_in_which_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_without_a_ttl_warns_once_and_stores_nothing() {
+async fn a_cache_without_a_ttl_stores_nothing_and_warns_once_unless_that_is_wanted() {
     let (spans, _default) = begin(Level::WARN);
-    let cache: Cache<u64, String> = Cache::builder("name", MemoryStore::new(10)).build();
-    for part in 0..3 {
-        cache.get_or_load(part, load).await.unwrap();
-        assert_eq!(cache.get(part).await.unwrap(), None);
+    let builder = || Cache::<u64, String>::builder("name", MemoryStore::new(10));
+    let [forgotten, wanted] = [builder().ttl(Duration::ZERO), builder().coalesce_only()];
+    for (builder, warnings) in [(wanted, 0), (forgotten, 1)] {
+        let cache = builder.build().expect("options");
+        for part in 0..3 {
+            cache.get_or_load(part, load).await.unwrap();
+            assert_eq!(cache.get(part).await.unwrap(), None);
+        }
+        assert_eq!(spans.events(), warnings);
     }
-    assert_eq!(spans.events(), 1);
 }
 
 /// What other processes are told, and the links that this one makes.
@@ -318,8 +324,10 @@ async fn two_types_of_values_under_one_name_are_warned_of_once_per_cache() {
     let spans = Spans::up_to(Level::WARN);
     let _default = set_default(spans.clone());
     let store = MemoryStore::new(10);
-    let names: Cache<u64, String> = Cache::builder("item", store.clone()).ttl(MINUTE).build();
-    let prices: Cache<u64, u64> = Cache::builder("item", store).ttl(MINUTE).build();
+    let names: Cache<u64, String> =
+        Cache::builder("item", store.clone()).ttl(MINUTE).build().expect("options");
+    let prices: Cache<u64, u64> =
+        Cache::builder("item", store).ttl(MINUTE).build().expect("options");
     for part in 0..3 {
         names.get_or_load(part, load).await.unwrap();
         assert_eq!(prices.get(part).await.unwrap(), None);

@@ -16,7 +16,11 @@ use tower::{BoxError, Layer, ServiceExt, service_fn};
 #[tokio::test(start_paused = true)]
 async fn a_load_that_waits_for_itself_is_told_so() {
     let wait = Wait::at_most(Duration::from_secs(1));
-    let cache = Cache::<u64, u64>::builder("item", MemoryStore::new(10)).wait(wait).build();
+    let cache = Cache::<u64, u64>::builder("item", MemoryStore::new(10))
+        .coalesce_only()
+        .wait(wait)
+        .build()
+        .expect("options");
     let inner = cache.clone();
     let load = || async move {
         let own = inner.get_or_load(1, || async { Ok::<_, BoxError>(2) }).await;

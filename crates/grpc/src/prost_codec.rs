@@ -25,7 +25,7 @@ use prost::Message;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379", "shop").await?
 /// let products: Cache<u64, Product, Prost> =
-///     Cache::builder("product", store).ttl(Duration::from_secs(60)).codec(Prost::default()).build();
+///     Cache::builder("product", store).ttl(Duration::from_secs(60)).codec(Prost::default()).build()?;
 ///
 /// let load = async || Ok::<_, tonic::Status>(Product { name: "Bell".to_owned() });
 /// assert_eq!(products.get_or_load(42, load).await?.name, "Bell");
@@ -97,8 +97,11 @@ mod tests {
     async fn messages_are_stored_as_protobuf() {
         let store = MemoryStore::new(10);
         let minute = std::time::Duration::from_secs(60);
-        let cache: Cache<u64, Product, Prost> =
-            Cache::builder("product", store.clone()).ttl(minute).codec(Prost).build();
+        let cache: Cache<u64, Product, Prost> = Cache::builder("product", store.clone())
+            .ttl(minute)
+            .codec(Prost)
+            .build()
+            .expect("options");
         let loaded = cache.get_or_load(1, async || Ok::<_, Infallible>(bell())).await;
         assert_eq!((loaded.unwrap(), cache.get(1).await.unwrap()), (bell(), Some(bell())));
         let entry = store.find(cache.key(1)).await.unwrap().expect("it is stored");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, within};
 use bellwether::store::Store;
-use bellwether::{BoxError, ConfigError, ErrorClass, Handle, ReadThroughLayer};
+use bellwether::{ConfigError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
 use http::request::Parts;
 use http::{HeaderName, Uri};
@@ -183,7 +183,7 @@ impl HttpCacheLayer<KeyedRules> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: Rules, store: S) -> Self {
         let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
-        let layer = layer.classify_error(|error: &BoxError| match is_unreachable(&**error) {
+        let layer = layer.classify_any_error(|error| match is_unreachable(error) {
             true => ErrorClass::SourceFailure,
             false => ErrorClass::Failure,
         });

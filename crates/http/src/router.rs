@@ -268,7 +268,8 @@ mod tests {
             let cache: Cache<u64, u64> = Cache::builder("item", MemoryStore::new(10))
                 .ttl(Duration::from_secs(60))
                 .classify_error(move |_: &fmt::Error| class)
-                .build();
+                .build()
+                .expect("options");
             let error = cache.get_or_load(1, async || Err(fmt::Error)).await.unwrap_err();
             assert_eq!(CacheRejection::from(error).status(), status);
         }

@@ -33,8 +33,9 @@ impl ItemError {
         E: Into<BoxError> + Send + Sync + 'static,
     {
         let load = |error: E| {
+            let error = SharedError::new(error);
             let facts = rules.facts(&error);
-            Self::Load(SharedError::new(error).into_erased(), facts)
+            Self::Load(error.into_erased(), facts)
         };
         let error = match loaded {
             Ok(Ok(outcomes)) if outcomes.len() == asked => {

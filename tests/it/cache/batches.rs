@@ -65,7 +65,8 @@ async fn a_batch_and_a_single_call_share_an_error() {
     loader.ends_by(End::Fail);
     let cache = builder(MemoryStore::new(10))
         .classify_error(|_: &Refusal| ErrorClass::SourceFailure)
-        .build();
+        .build()
+        .expect("options");
     let single = ask(&cache, 1, &loader);
     loader.has_begun(1).await;
     let calls = Calls::default();
@@ -85,7 +86,7 @@ async fn a_batch_and_a_single_call_share_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_map_answers_for_the_keys_that_it_has() {
-    let cache: Cache<u64, Option<usize>> = builder(MemoryStore::new(10)).build();
+    let cache: Cache<u64, Option<usize>> = builder(MemoryStore::new(10)).build().expect("options");
     let load = async |parts: Vec<u64>| {
         let even = parts.into_iter().filter(|part| part % 2 == 0);
         Ok::<_, Refusal>(even.map(|part| (part, part as usize)).collect::<HashMap<_, _>>())

@@ -66,7 +66,8 @@ async fn callers_that_share_a_load_share_its_error() {
     loader.ends_by(End::Fail);
     let cache = builder(MemoryStore::new(10))
         .classify_error(|_: &Refusal| ErrorClass::SourceFailure)
-        .build();
+        .build()
+        .expect("options");
     let calls: Vec<_> = (0..3).map(|_| ask(&cache, 1, &loader)).collect();
     loader.has_begun(1).await;
     idle().await;
@@ -94,8 +95,9 @@ async fn names_and_parts_keep_values_apart() {
     let store = MemoryStore::new(10);
     let loader = Loader::new();
     let by_two: Cache<(String, String), usize> =
-        Cache::builder("item", store.clone()).ttl(MINUTE).build();
-    let named: Cache<u64, String> = Cache::builder("name", store.clone()).ttl(MINUTE).build();
+        Cache::builder("item", store.clone()).ttl(MINUTE).build().expect("options");
+    let named: Cache<u64, String> =
+        Cache::builder("name", store.clone()).ttl(MINUTE).build().expect("options");
     asked(&cache(store), 1, &loader).await.0.unwrap();
     assert_eq!(by_two.get(&("1".to_owned(), "1".to_owned())).await.unwrap(), None);
     assert_eq!(named.get(1).await.unwrap(), None);
@@ -109,7 +111,7 @@ async fn names_and_parts_keep_values_apart() {
 async fn in_one_process_a_value_of_another_type_is_a_miss() {
     let store = MemoryStore::new(10);
     asked(&cache(store.clone()), 1, &Loader::new()).await.0.unwrap();
-    let other: Cache<u64, u64> = builder(store).build();
+    let other: Cache<u64, u64> = builder(store).build().expect("options");
     assert_eq!(other.get(1).await.unwrap(), None);
     let loaded = other.get_or_load(1, async || Ok::<_, Infallible>(7)).await;
     assert_eq!(loaded.unwrap(), 7);
@@ -120,7 +122,7 @@ async fn a_forced_refresh_replaces_a_fresh_value() {
     let loader = Loader::new();
     let cache = cache(MemoryStore::new(10));
     asked(&cache, 1, &loader).await.0.unwrap();
-    assert_eq!(asked(&cache.force_refresh(), 1, &loader).await.0.unwrap(), 2);
+    assert_eq!(asked(&cache.with_refresh(), 1, &loader).await.0.unwrap(), 2);
     assert_eq!(asked(&cache, 1, &loader).await.0.unwrap(), 2);
 }
 
@@ -128,7 +130,7 @@ async fn a_forced_refresh_replaces_a_fresh_value() {
 async fn a_deadline_ends_the_wait_and_not_the_load() {
     let loader = Loader::taking(MINUTE / 4);
     let cache = cache(MemoryStore::new(10));
-    let hurried = cache.deadline(Instant::now() + SECOND);
+    let hurried = cache.with_deadline(Instant::now() + SECOND);
     assert_eq!(kind_of(&asked(&hurried, 1, &loader).await.0), CacheErrorKind::DeadlineExceeded);
     advance(MINUTE / 4).await;
     idle().await;
@@ -143,7 +145,8 @@ async fn values_are_stored_as_the_program_classifies_them() {
         .classify(|found: &Option<u64>| {
             found.map_or(Cacheability::NotFound, |_| Cacheability::Keep)
         })
-        .build();
+        .build()
+        .expect("options");
     for value in [None, Some(7)] {
         let key = value.is_some();
         let loaded = cache.get_or_load(key, async move || Ok::<_, Infallible>(value)).await;
@@ -159,7 +162,10 @@ async fn values_are_stored_as_the_program_classifies_them() {
 async fn get_loads_nothing_and_gives_what_is_fresh() {
     let memory = MemoryStore::new(10);
     let store = remote(&memory);
-    let cache = builder::<u64, usize>(store.clone()).stale_while_revalidate(MINUTE).build();
+    let cache = builder::<u64, usize>(store.clone())
+        .stale_while_revalidate(MINUTE)
+        .build()
+        .expect("options");
     assert_eq!(cache.get(1).await.unwrap(), None);
     bellwether_testkit::caches::put(&memory, 1, "42", bellwether_testkit::caches::JSON).await;
     assert_eq!(cache.get(1).await.unwrap(), Some(42));
@@ -173,7 +179,7 @@ async fn get_loads_nothing_and_gives_what_is_fresh() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_too_long_is_an_error_of_every_call() {
-    let cache: Cache<String, usize> = builder(MemoryStore::new(10)).build();
+    let cache: Cache<String, usize> = builder(MemoryStore::new(10)).build().expect("options");
     let long = "x".repeat(Key::MAX_BYTES);
     let loaded = cache.get_or_load(&*long, async || Ok::<_, Infallible>(1)).await;
     assert_eq!(kind_of(&loaded), CacheErrorKind::KeyTooLong);

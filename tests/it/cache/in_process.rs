@@ -21,7 +21,7 @@ struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
 type Templates = Cache<u64, Arc<Template>, InProcess>;
 
 fn templates(store: impl InProcessStore) -> Templates {
-    Cache::in_process("item", store).ttl(MINUTE).jitter(0.0).expect("no jitter").build()
+    Cache::in_process("item", store).ttl(MINUTE).jitter(0.0).build().expect("options")
 }
 
 async fn compile() -> Result<Arc<Template>, Infallible> {
@@ -60,8 +60,8 @@ async fn caches_of_one_store_share_values_and_invalidations() {
 async fn values_of_the_process_and_encoded_ones_are_apart() {
     let store = MemoryStore::new(10);
     let kept: Cache<u64, u64, InProcess> =
-        Cache::in_process("item", store.clone()).ttl(MINUTE).build();
-    let encoded: Cache<u64, u64> = builder(store).build();
+        Cache::in_process("item", store.clone()).ttl(MINUTE).build().expect("options");
+    let encoded: Cache<u64, u64> = builder(store).build().expect("options");
     assert!(kept.put(1, 7).await.unwrap());
     assert_eq!(encoded.get(1).await.unwrap(), None);
     assert!(encoded.put(1, 8).await.unwrap());
@@ -71,7 +71,8 @@ async fn values_of_the_process_and_encoded_ones_are_apart() {
 #[tokio::test(start_paused = true)]
 async fn not_a_number_stays_what_it_is() {
     let store = MemoryStore::new(10);
-    let cache: Cache<u64, f64, InProcess> = Cache::in_process("item", store).ttl(MINUTE).build();
+    let cache: Cache<u64, f64, InProcess> =
+        Cache::in_process("item", store).ttl(MINUTE).build().expect("options");
     cache.put(1, f64::NAN).await.unwrap();
     assert!(cache.get(1).await.unwrap().expect("it is stored").is_nan());
 }
@@ -80,9 +81,14 @@ async fn not_a_number_stays_what_it_is() {
 async fn a_value_counts_its_size_in_the_store() {
     let options = || MemoryOptions::new(10).max_bytes(16 * 1024);
     let large: Cache<u64, [u8; 8 * 1024], InProcess> =
-        Cache::in_process("item", MemoryStore::new(options())).ttl(MINUTE).build();
-    let small: Cache<u64, u8, InProcess> =
-        Cache::in_process("item", MemoryStore::new(options())).ttl(MINUTE).build();
+        Cache::in_process("item", MemoryStore::new(options()))
+            .ttl(MINUTE)
+            .build()
+            .expect("options");
+    let small: Cache<u64, u8, InProcess> = Cache::in_process("item", MemoryStore::new(options()))
+        .ttl(MINUTE)
+        .build()
+        .expect("options");
     for part in 0..4 {
         large.put(part, [0; 8 * 1024]).await.unwrap();
         small.put(part, 0).await.unwrap();

@@ -20,7 +20,8 @@ async fn an_invalidation_tells_whether_there_was_a_value() {
 #[tokio::test(start_paused = true)]
 async fn expiring_leaves_a_stale_value_and_tells_whether_there_was_one() {
     let loader = Loader::new();
-    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    let cache =
+        builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build().expect("options");
     assert!(!cache.expire(1).await.unwrap());
     asked(&cache, 1, &loader).await.0.unwrap();
     assert!(cache.expire(1).await.unwrap());
@@ -32,7 +33,8 @@ async fn expiring_leaves_a_stale_value_and_tells_whether_there_was_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_expiry_does_not_prolong_the_stale_window() {
-    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    let cache =
+        builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build().expect("options");
     asked(&cache, 1, &Loader::new()).await.0.unwrap();
     for is_there in [true, true, false] {
         assert_eq!(cache.expire(1).await.unwrap(), is_there);
@@ -80,7 +82,8 @@ async fn many_keys_are_invalidated_at_once_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn many_keys_are_expired_at_once_and_counted() {
-    let cache = builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build();
+    let cache =
+        builder(MemoryStore::new(10)).stale_while_revalidate(MINUTE).build().expect("options");
     let loader = Loader::new();
     for item in 0..3 {
         asked(&cache, item, &loader).await.0.unwrap();

@@ -23,12 +23,12 @@ type Answered<V = usize> = (Result<V, Error<Refusal>>, CacheStatus);
 /// A cache that keeps values for a minute, to the millisecond, and remembers no failures. Its keys
 /// are those of the layers of these tests.
 fn builder<K, V>(store: impl Store) -> CacheBuilder<K, V> {
-    let builder = Cache::builder("item", store).ttl(MINUTE).jitter(0.0).expect("no jitter");
-    builder.failure_windows(NO_TIME, NO_TIME).expect("windows")
+    let builder = Cache::builder("item", store).ttl(MINUTE).jitter(0.0);
+    builder.failure_windows(NO_TIME, NO_TIME)
 }
 
 fn cache(store: impl Store) -> Cache<u64, usize> {
-    builder(store).build()
+    builder(store).build().expect("options")
 }
 
 /// A call that is under way from now on.

@@ -9,7 +9,10 @@ use super::builder;
 async fn postcard_encodes_and_decodes_and_is_no_json() {
     let store = MemoryStore::new(10);
     let value = (7_u64, "seven".to_owned());
-    let small = builder::<u64, (u64, String)>(store.clone()).codec(Postcard::default()).build();
+    let small = builder::<u64, (u64, String)>(store.clone())
+        .codec(Postcard::default())
+        .build()
+        .expect("options");
     assert!(small.put(1, value.clone()).await.unwrap());
     let entry = store.find(small.key(1)).await.unwrap().expect("it is stored");
     assert_eq!(entry.value().encoded()[..], *b"\x07\x05seven");
@@ -19,7 +22,10 @@ async fn postcard_encodes_and_decodes_and_is_no_json() {
     let cut = Codec::<(u64, String)>::decode(&codec, b"\x07\x05seve");
     let longer = Codec::<(u64, String)>::decode(&codec, b"\x07\x05seven!");
     assert!(cut.is_err() && longer.is_err());
-    assert_eq!(builder::<u64, (u64, String)>(store).build().get(1).await.unwrap(), None);
+    assert_eq!(
+        builder::<u64, (u64, String)>(store).build().expect("options").get(1).await.unwrap(),
+        None
+    );
 }
 
 #[test]

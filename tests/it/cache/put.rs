@@ -89,12 +89,13 @@ async fn of_two_puts_that_overlap_the_first_to_begin_leaves_nothing_of_its_own()
 #[tokio::test(start_paused = true)]
 async fn a_value_that_cannot_be_stored_removes_the_older_one() {
     let store = MemoryStore::new(10);
-    let small: Cache<u64, String> = builder(store.clone()).max_entry_bytes(100).unwrap().build();
+    let small: Cache<u64, String> =
+        builder(store.clone()).max_entry_bytes(100).build().expect("options");
     assert!(small.put(1, "old".to_owned()).await.unwrap());
     assert!(!small.put(1, "x".repeat(200)).await.unwrap());
     assert_eq!(small.get(1).await.unwrap(), None);
     let private: Cache<u64, String> =
-        builder(store).classify(|_: &String| Cacheability::PrivateOnce).build();
+        builder(store).classify(|_: &String| Cacheability::PrivateOnce).build().expect("options");
     assert!(small.put(1, "old".to_owned()).await.unwrap());
     assert!(!private.put(1, "mine".to_owned()).await.unwrap());
     assert_eq!(small.get(1).await.unwrap(), None);
@@ -105,7 +106,8 @@ async fn a_put_ends_the_cooldown_of_a_failing_key() {
     let loader = Loader::new();
     loader.ends_by(End::Fail);
     let store = MemoryStore::new(10);
-    let cache: Cache<u64, usize> = Cache::builder("item", store).ttl(MINUTE).build();
+    let cache: Cache<u64, usize> =
+        Cache::builder("item", store).ttl(MINUTE).build().expect("options");
     for _ in 0..2 {
         asked(&cache, 1, &loader).await.0.unwrap_err();
     }

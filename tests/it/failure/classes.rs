@@ -7,10 +7,10 @@ use bellwether::{
     Cache, CacheErrorKind, CacheStatus, Error, ErrorClass, LoadLocation, MemoryStore,
 };
 use bellwether_testkit::caches::promises::not_found_is_shared;
-use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, put};
+use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, put, remembering_layer};
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use futures_util::future::join_all;
-use tower::ServiceExt;
+use tower::{Layer, ServiceBuilder, ServiceExt};
 
 use crate::support::store::{processes, remote};
 
@@ -23,10 +23,10 @@ fn process(store: &MemoryStore, class: ErrorClass) -> Cache<u64, usize> {
         .not_found_ttl(SECOND)
         .stale_if_error(MINUTE)
         .jitter(0.0)
-        .expect("no jitter")
         .classify_error(move |_: &Refusal| class)
         .describe_failures(|_: &Refusal| "no row".to_owned())
         .build()
+        .expect("options")
 }
 
 async fn ask(cache: &Cache<u64, usize>, loader: &Loader) -> Answered {
@@ -194,3 +194,16 @@ async fn the_first_success_of_a_probe_ends_the_cooldown_for_all_processes() {
 
 /// The codec of errors that say "there is none".
 const NOT_FOUND: u8 = 63;
+
+/// `TimeoutLayer` makes a `BoxError` of each error.
+#[tokio::test(start_paused = true)]
+async fn a_class_is_found_through_the_error_of_middleware() {
+    let loader = failing();
+    let boxed = ServiceBuilder::new().timeout(MINUTE).service(loader.clone());
+    let layer = remembering_layer(MemoryStore::new(10)).not_found_ttl(SECOND);
+    let service = layer.classify_error(|_: &Refusal| ErrorClass::NotFound).layer(boxed);
+    for _ in 0..3 {
+        assert!(service.clone().oneshot(1).await.unwrap_err().is_not_found());
+    }
+    assert_eq!(loader.loads(), 1);
+}

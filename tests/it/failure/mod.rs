@@ -11,7 +11,7 @@ use bellwether::ErrorClass;
 
 /// Of the errors of a source, the one that says that the source failed.
 #[allow(clippy::ptr_arg, reason = "it is the type of the errors")]
-fn class_of(failure: &String) -> ErrorClass {
+fn class_of(failure: &str) -> ErrorClass {
     match failure.contains("failed") {
         true => ErrorClass::SourceFailure,
         false => ErrorClass::Failure,

@@ -9,7 +9,7 @@ use bellwether_testkit::caches::MINUTE;
 use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 fn cache<K>(store: impl Store) -> Cache<K, String> {
-    Cache::builder("name", store).ttl(MINUTE).build()
+    Cache::builder("name", store).ttl(MINUTE).build().expect("options")
 }
 
 #[tokio::test]

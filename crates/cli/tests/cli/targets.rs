@@ -26,8 +26,11 @@ async fn a_number_and_a_text_are_two_keys() {
 #[tokio::test]
 async fn clearable_caches_are_cleared_by_their_tag() {
     let place = Place::single();
-    let items: Cache<u64, u64> =
-        Cache::builder("item", place.store().await).ttl(MINUTE).clearable().build();
+    let items: Cache<u64, u64> = Cache::builder("item", place.store().await)
+        .ttl(MINUTE)
+        .clearable()
+        .build()
+        .expect("options");
     let load = async || Ok::<_, std::io::Error>(7);
     items.get_or_load(1, load).await.expect("an answer");
     // It is the key that a cache makes of its name and the argument.

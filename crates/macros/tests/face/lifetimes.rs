@@ -10,6 +10,10 @@ async fn query(_: &Pool, sku: u64) -> Result<u64, Error> {
     Ok(sku)
 }
 
+fn no_lifetime() {
+    let items: Cache<u64, u64> = Cache::builder("item", MemoryStore::new(10)).build();
+}
+
 fn a_loader_that_borrows(items: &Cache<u64, u64>, pool: &Pool) {
     drop(items.get_or_load(1, async move || query(pool, 1).await));
 }

@@ -6,11 +6,11 @@ use bellwether::store::Store;
 use bellwether::{Cache, InProcess, Key, MemoryStore, ReadThroughLayer, StoreError};
 
 fn a_result(store: Result<MemoryStore, StoreError>) {
-    let items: Cache<u64, u64> = Cache::builder("item", store).build();
+    Cache::<u64, u64>::builder("item", store);
 }
 
 fn values_of_the_process_in_a_store_that_may_be_shared(store: Arc<dyn Store>) {
-    let items: Cache<u64, u64, InProcess> = Cache::in_process("item", store).build();
+    Cache::<u64, u64, InProcess>::in_process("item", store);
 }
 
 fn a_layer_of_the_process_over_one(store: Arc<dyn Store>) {

@@ -10,7 +10,7 @@ struct Item;
 struct Half;
 
 fn nothing_is_derived() {
-    let items: Cache<u64, Item> = Cache::builder("item", MemoryStore::new(10)).build();
+    Cache::<u64, Item>::builder("item", MemoryStore::new(10)).coalesce_only().build();
 }
 
 fn something_is_not_derived(items: &Cache<u64, Option<Half>>) {
@@ -23,7 +23,7 @@ fn behind_a_layer() {
 }
 
 fn in_the_process() {
-    let items: Cache<u64, Item, InProcess> = Cache::in_process("item", MemoryStore::new(10)).build();
+    Cache::<u64, Item, InProcess>::in_process("item", MemoryStore::new(10)).coalesce_only().build();
 }
 
 fn main() {}

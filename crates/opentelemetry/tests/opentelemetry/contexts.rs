@@ -36,7 +36,7 @@ fn text(id: SpanId) -> String {
 
 fn cache() -> Cache<u64, String> {
     let builder = Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE);
-    builder.stale_while_revalidate(MINUTE).build()
+    builder.stale_while_revalidate(MINUTE).build().expect("options")
 }
 
 async fn load() -> Result<String, Infallible> {

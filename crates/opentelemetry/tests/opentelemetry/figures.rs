@@ -20,7 +20,7 @@ const LOAD: Duration = Duration::from_millis(70);
 
 /// A cache that has led a load and answered twice from what is stored.
 async fn used(name: &str, store: &MemoryStore) -> Cache<u64, u64> {
-    let cache = Cache::builder(name, store.clone()).ttl(MINUTE).build();
+    let cache = Cache::builder(name, store.clone()).ttl(MINUTE).build().expect("options");
     for _ in 0..3 {
         cache.get_or_load(42, async || Ok::<_, std::io::Error>(7)).await.unwrap();
     }

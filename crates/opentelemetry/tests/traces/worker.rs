@@ -56,7 +56,7 @@ impl Member {
         set_trace_context(TraceLinks::default())?;
         let store = RedisStore::connect(&setup.url, "test").await?;
         let builder = Cache::builder("item", store).ttl(MINUTE);
-        let cache = builder.stale_while_revalidate(MINUTE).build();
+        let cache = builder.stale_while_revalidate(MINUTE).build()?;
         let loader = GatedLoader { begun: AtomicUsize::new(0), gate: Semaphore::new(0) };
         let callers = Mutex::default();
         Ok(Self { cache, loader: Arc::new(loader), callers, exported, _tracers: tracers })

@@ -136,7 +136,7 @@ pub async fn not_found_is_shared(stores: &[Arc<dyn Store>]) {
     loader.ends_by(End::Fail);
     let process = |store| {
         let cache = Cache::<u64, usize>::builder("item", store).ttl(MINUTE).not_found_ttl(MINUTE);
-        cache.classify_error(|_: &Refusal| ErrorClass::NotFound).build()
+        cache.classify_error(|_: &Refusal| ErrorClass::NotFound).build().expect("options")
     };
     let fleet: Vec<_> = stores.iter().cloned().map(process).collect();
     let all_ask = || {
@@ -166,7 +166,10 @@ pub async fn waiters_get_what_was_put(stores: &[Arc<dyn Store>]) -> bool {
     while process.in_flight() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    let cache = Cache::<u64, usize>::builder("item", Arc::clone(&stores[0])).ttl(MINUTE).build();
+    let cache = Cache::<u64, usize>::builder("item", Arc::clone(&stores[0]))
+        .ttl(MINUTE)
+        .build()
+        .expect("options");
     let is_stored = cache.put(1, 42).await.expect("an answer");
     let (answer, _) = settled(vec![waiting]).await.remove(0);
     assert!([1, 42].contains(&answer.expect("an answer")), "an answer from after the put");

@@ -50,7 +50,11 @@ impl Copied {
             .connect()
             .await
             .expect("another process");
-        let theirs = Cache::builder("item", there).ttl(MINUTE).stale_if_error(MINUTE).build();
+        let theirs = Cache::builder("item", there)
+            .ttl(MINUTE)
+            .stale_if_error(MINUTE)
+            .build()
+            .expect("options");
         theirs.put(1, "before".to_owned()).await.expect("an answer");
         let claim = Claim::new(theirs.key(1));
         let copy = site.proxy.hold(claim.token().as_bytes());
@@ -142,7 +146,8 @@ async fn a_late_copy_of_a_commit_does_not_undo_an_invalidation() {
             .connect()
             .await
             .expect("another process");
-        let theirs = Cache::<u64, String>::builder("item", there).ttl(MINUTE).build();
+        let theirs =
+            Cache::<u64, String>::builder("item", there).ttl(MINUTE).build().expect("options");
         let claim = Claim::new(theirs.key(1));
         let token = claim.token();
         let Ok(Acquire::Lead { lease, .. }) = ours.acquire(claim, MINUTE, Accept::Fresh).await

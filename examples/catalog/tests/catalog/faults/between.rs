@@ -50,7 +50,7 @@ impl Pair {
     async fn connect(name: &'static str, url: &str, lease: Duration) -> Self {
         let [leader, waiter] = [store(url).await, store(url).await].map(|store| {
             let cache = Cache::builder(name, store).ttl(HOUR).lease(lease);
-            cache.expect("a lease").wait(Wait::at_most(HOUR)).build()
+            cache.wait(Wait::at_most(HOUR)).build().expect("options")
         });
         Self { name, leader, waiter }
     }

@@ -33,11 +33,11 @@ struct Caches {
 impl Caches {
     fn new() -> Result<Self, ConfigError> {
         let store = MemoryStore::new(1_000);
-        let hung = Cache::builder("hung", store.clone()).ttl(HOUR).load_timeout(HOUR)?.build();
+        let hung = Cache::builder("hung", store.clone()).ttl(HOUR).load_timeout(HOUR).build()?;
         let old = Cache::builder("old", store.clone());
-        let old = old.ttl(Duration::from_millis(50)).stale_if_error(HOUR).build();
+        let old = old.ttl(Duration::from_millis(50)).stale_if_error(HOUR).build()?;
         let crowded = Cache::builder("crowded", store).ttl(HOUR);
-        let crowded = crowded.max_waiters(1)?.max_flights(1)?.build();
+        let crowded = crowded.max_waiters(1).max_flights(1).build()?;
         Ok(Self { hung, old, crowded })
     }
 

@@ -42,9 +42,9 @@ async fn connect(redis: &RedisServer) -> RedisStore {
 async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_lost() {
     let mut redis = RedisServer::start();
     let store = connect(&redis).await;
-    let cache = Cache::builder("product", store.clone()).ttl(HOUR).build();
+    let cache = Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
     let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_uncached_loads(1);
-    let narrow = narrow.expect("a limit").wait(Wait::at_most(Duration::from_millis(200))).build();
+    let narrow = narrow.wait(Wait::at_most(Duration::from_millis(200))).build().expect("options");
     let caches = [("product", cache.clone()), ("narrow", narrow.clone())];
     let target = expose(move || {
         publish("shared", &store.stats());
