@@ -47,7 +47,6 @@ macro_rules! delegate_options {
             "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
             stringify!($option), "), with its default. [`build`](Self::build) has its errors."
         )]
-        #[must_use]
         pub fn $option(mut self, $($argument: $type),*) -> Self {
             self.layer = self.layer.and_then(|layer| layer.$option($($argument),*));
             self
@@ -60,7 +59,6 @@ macro_rules! delegate_options {
             "As [`ReadThroughLayer::", stringify!($option), "`]($crate::ReadThroughLayer::",
             stringify!($option), "), with its default."
         )]
-        #[must_use]
         pub fn $option(mut self, $($argument: $type),*) -> Self {
             self.layer = self.layer.map(|layer| layer.$option($($argument),*));
             self

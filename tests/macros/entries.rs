@@ -44,7 +44,7 @@ async fn an_entry_that_is_invalidated_is_loaded_again() {
     let entry = part_entry(&catalog, "berlin", 42);
     assert!(!entry.invalidate().await.unwrap());
     part(&catalog, "", "berlin", 42).await.unwrap();
-    assert!(entry.clone().invalidate().await.unwrap());
+    assert!(entry.invalidate().await.unwrap());
     part(&catalog, "", "berlin", 42).await.unwrap();
     assert_eq!(catalog.queries(), 2);
 }

@@ -108,13 +108,6 @@ impl<V: Send + Sync + 'static> EntryHandle<V> {
     }
 }
 
-impl<V> Clone for EntryHandle<V> {
-    fn clone(&self) -> Self {
-        let Self { key, tags, client } = self;
-        Self { key: key.clone(), tags: tags.clone(), client: client.clone() }
-    }
-}
-
 impl<V> fmt::Debug for EntryHandle<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EntryHandle").field("key", &self.key).finish_non_exhaustive()
