@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tower::service_fn;
 
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::ConfigError;
@@ -25,7 +26,7 @@ use crate::read_through::change::Changed;
 use crate::read_through::client::CacheClient;
 use crate::read_through::handle::Handle;
 use crate::read_through::layer::ReadThroughLayer;
-use crate::read_through::loader_fn::{RunRequest, loader_fn};
+use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
 use crate::stats::CacheStats;
@@ -113,45 +114,7 @@ impl<K, V> Cache<K, V> {
 impl<K, V> Cache<K, V, InProcess> {
     /// Begins a cache of values that are never encoded, over a store of this process alone. They are
     /// any `Clone` values, such as an `Arc`, and need nothing of serde. As [`builder`](Self::builder)
-    /// otherwise.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{Cache, InProcess, MemoryStore};
-    ///
-    /// /// It could not be serialised.
-    /// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
-    ///
-    /// struct Site {
-    ///     templates: Cache<String, Arc<Template>, InProcess>,
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::new(100);
-    /// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build()?;
-    /// let site = Site { templates };
-    ///
-    /// let compile = async || Ok::<_, std::io::Error>(Arc::new(Template(Box::new(|it| format!("<{it}>")))));
-    /// let template = site.templates.get_or_load("home", compile).await?;
-    /// assert_eq!((template.0)("p"), "<p>");
-    /// let again = site.templates.get("home").await?.expect("it is stored");
-    /// assert!(Arc::ptr_eq(&template, &again));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// With a store that other processes share, it does not compile:
-    ///
-    /// ```compile_fail,E0277
-    /// # use bellwether::{Cache, InProcess};
-    /// # use bellwether_redis::RedisStore;
-    /// # fn templates(redis: RedisStore) {
-    /// let templates = Cache::<u64, fn(), InProcess>::in_process("template", redis);
-    /// # }
-    /// ```
+    /// otherwise; [`InProcess`] has an example.
     pub fn in_process<S: InProcessStore>(
         name: &str,
         store: S,
@@ -205,14 +168,6 @@ impl<K, V, C> Cache<K, V, C> {
     }
 
     /// The key of a value: the name of the cache, and this part.
-    ///
-    /// ```
-    /// # use bellwether::{Cache, Key, MemoryStore};
-    /// let stock: Cache<(&str, u64), u64> =
-    ///     Cache::builder("stock", MemoryStore::new(10)).coalesce_only().build()?;
-    /// assert_eq!(stock.key(("berlin", 42)), Key::of("stock").with("berlin").with(42));
-    /// # Ok::<_, bellwether::ConfigError>(())
-    /// ```
     #[inline]
     pub fn key(&self, key: impl KeyOf<K>) -> Key {
         Key::of(&self.name).with(key)
@@ -253,15 +208,11 @@ impl<K, V, C> Cache<K, V, C> {
     ///
     /// # Cancel safety
     /// As there: once it has been polled, dropping it stops neither the write nor the invalidation.
-    pub async fn change<T, E>(
+    pub async fn change<T: Send + 'static, E: Send + 'static>(
         &self,
         key: impl KeyOf<K>,
         write: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<Changed<T>, E>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    ) -> Result<Changed<T>, E> {
         let key = self.key(key);
         self.handle().change(&key, write).await
     }
@@ -349,25 +300,8 @@ impl<K, V, C> Cache<K, V, C> {
     /// opened the load. Other task-locals of that caller are not there: capture what the function
     /// needs of them.
     ///
-    /// The future gives the value.
-    /// [`with_status`](AnswerFuture::with_status) makes it give the
-    /// [`CacheStatus`](crate::CacheStatus) too:
-    ///
-    /// ```
-    /// use bellwether::{Cache, CacheStatus, MemoryStore};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), bellwether::ConfigError> {
-    /// # let minute = std::time::Duration::from_secs(60);
-    /// let names: Cache<u64, String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build()?;
-    /// let load = async || Ok::<_, std::io::Error>("Ada".to_owned());
-    ///
-    /// let (answer, status) = names.get_or_load(7, load).with_status().await;
-    /// assert_eq!(answer.unwrap(), "Ada");
-    /// assert_eq!(status, CacheStatus::Led { stored: true });
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// The future gives the value. [`with_status`](AnswerFuture::with_status) makes it give the
+    /// [`CacheStatus`](crate::CacheStatus) too.
     ///
     /// # Errors
     /// The error of the function, or why the cache has no answer.
@@ -386,7 +320,8 @@ impl<K, V, C> Cache<K, V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        self.client.request(self.key(key), self.options.clone(), &RunRequest, load).into()
+        let run = service_fn(|load: F| load());
+        self.client.request(self.key(key), self.options.clone(), &run, load).into()
     }
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
@@ -519,15 +454,13 @@ impl<K, V, C> CacheWithoutLifetime<K, V, C> {
     /// value may be depends on your data, so there is no default.
     #[doc(alias = "time_to_live")]
     pub fn ttl(self, ttl: Duration) -> CacheBuilder<K, V, C> {
-        let CacheBuilder { name, layer, codec, keys } = self.0;
-        CacheBuilder { name, layer: layer.map(|layer| layer.ttl(ttl)), codec, keys }
+        CacheBuilder { layer: self.0.layer.map(|layer| layer.ttl(ttl)), ..self.0 }
     }
 
     /// A cache that stores nothing: concurrent callers of a process share a load, and processes load one
     /// after another.
     pub fn coalesce_only(self) -> CacheBuilder<K, V, C> {
-        let CacheBuilder { name, layer, codec, keys } = self.0;
-        CacheBuilder { name, layer: layer.map(ReadThroughLayer::coalesce_only), codec, keys }
+        CacheBuilder { layer: self.0.layer.map(ReadThroughLayer::coalesce_only), ..self.0 }
     }
 }
 
@@ -535,6 +468,7 @@ impl<K, V, C> CacheWithoutLifetime<K, V, C> {
 ///
 /// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults. What is
 /// wrong with one of them is said by [`build`](Self::build).
+#[derive(Debug)]
 #[must_use]
 pub struct CacheBuilder<K, V, C = Json> {
     name: Arc<str>,
@@ -653,15 +587,5 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         let Self { name, layer, codec, keys } = self;
         let client = CacheClient::new(&layer?.codec(codec));
         Ok(Cache { client, name, options: RequestOptions::default(), keys })
-    }
-}
-
-impl<K, V, C: fmt::Debug> fmt::Debug for CacheBuilder<K, V, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheBuilder")
-            .field("name", &self.name)
-            .field("layer", &self.layer)
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
     }
 }

@@ -97,7 +97,7 @@ pub use read_through::answer::AnswerFuture;
 pub use read_through::attribute::{ByKey, EntryHandle, read_through};
 pub use read_through::change::Changed;
 pub use read_through::future::ResponseFuture;
-pub use read_through::handle::{ExpireTag, Handle};
+pub use read_through::handle::Handle;
 pub use read_through::layer::ReadThroughLayer;
 pub use read_through::loader_fn::{LoaderFn, loader_fn};
 pub use read_through::lookup::{IntoLookup, Lookup};

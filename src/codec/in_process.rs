@@ -16,6 +16,44 @@ use crate::status::CacheStatus;
 ///
 /// A stored value counts its size on the stack, since what it points to is not known. So bound the
 /// store by the number of its entries.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use bellwether::{Cache, InProcess, MemoryStore};
+///
+/// /// It could not be serialised.
+/// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
+///
+/// struct Site {
+///     templates: Cache<String, Arc<Template>, InProcess>,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new(100);
+/// let templates = Cache::in_process("template", store).ttl(Duration::from_secs(60)).build()?;
+/// let site = Site { templates };
+///
+/// let compile = async || Ok::<_, std::io::Error>(Arc::new(Template(Box::new(|it| format!("<{it}>")))));
+/// let template = site.templates.get_or_load("home", compile).await?;
+/// assert_eq!((template.0)("p"), "<p>");
+/// let again = site.templates.get("home").await?.expect("it is stored");
+/// assert!(Arc::ptr_eq(&template, &again));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With a store that other processes share, it does not compile:
+///
+/// ```compile_fail,E0277
+/// # use bellwether::{Cache, InProcess};
+/// # use bellwether_redis::RedisStore;
+/// # fn templates(redis: RedisStore) {
+/// let templates = Cache::<u64, fn(), InProcess>::in_process("template", redis);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct InProcess;

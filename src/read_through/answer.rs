@@ -1,11 +1,12 @@
 //! `AnswerFuture`: the future of one call, without the types of its loader and its codec.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
+use futures_util::future::Either;
 use tower::Service;
 
 use super::future::{AnswerWithStatus, ResponseFuture};
@@ -22,39 +23,23 @@ use crate::status::CacheStatus;
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its
 /// waiters. If there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies.
 #[must_use = "futures do nothing unless polled"]
-pub struct AnswerFuture<R, E>(Answer<R, E>);
+pub struct AnswerFuture<R, E>(AtOnceOrBoxed<AnswerWithStatus<R, E>>);
 
 /// An answer that was there at once takes no box.
-enum Answer<R, E> {
-    Ready(Option<AnswerWithStatus<R, E>>),
-    Pending(BoxFuture<'static, AnswerWithStatus<R, E>>),
-}
-
-/// The answer stays where it is read from, and the box is pinned.
-impl<R, E> Unpin for AnswerFuture<R, E> {}
+type AtOnceOrBoxed<A> = Either<Ready<A>, BoxFuture<'static, A>>;
 
 impl<R, E> AnswerFuture<R, E> {
     /// Waits for the answer and how it came about, with the same cancel safety.
     pub fn with_status(
-        mut self,
+        self,
     ) -> impl Future<Output = (Result<R, Error<E>>, CacheStatus)> + use<R, E> {
-        poll_fn(move |cx| self.poll_answer(cx))
+        self.0
     }
 
     pub(super) fn of(
         answer: impl Future<Output = AnswerWithStatus<R, E>> + Send + 'static,
     ) -> Self {
-        Self(Answer::Pending(answer.boxed()))
-    }
-
-    #[inline]
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<AnswerWithStatus<R, E>> {
-        match &mut self.0 {
-            Answer::Ready(answer) => {
-                Poll::Ready(answer.take().unwrap_or_else(|| panic!("polled after it was ready")))
-            }
-            Answer::Pending(answer) => answer.as_mut().poll(cx),
-        }
+        Self(Either::Right(answer.boxed()))
     }
 }
 
@@ -67,7 +52,7 @@ where
     #[inline]
     fn from(mut answer: ResponseFuture<S, Req, C>) -> Self {
         match answer.at_once() {
-            Some(answer) => Self(Answer::Ready(Some(answer))),
+            Some(answer) => Self(Either::Left(ready(answer))),
             None => Self::of(answer.with_status()),
         }
     }
@@ -78,7 +63,7 @@ impl<R, E> Future for AnswerFuture<R, E> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_answer(cx).map(|(answer, _)| answer)
+        self.0.poll_unpin(cx).map(|(answer, _)| answer)
     }
 }
 

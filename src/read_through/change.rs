@@ -48,15 +48,10 @@ impl<T> Changed<T> {
 
 /// Writes, then invalidates, in a task that its caller may leave. A write that fails or panics may have
 /// reached the source, so it is followed by an invalidation, too.
-pub(super) async fn change<T, E, I>(
+pub(super) async fn change<T: Send + 'static, E: Send + 'static>(
     write: impl Future<Output = Result<T, E>> + Send + 'static,
-    invalidation: impl Future<Output = Result<I, CacheError>> + Send + 'static,
-) -> Result<Changed<T>, E>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    I: Send + 'static,
-{
+    invalidation: impl Future<Output = Result<(), CacheError>> + Send + 'static,
+) -> Result<Changed<T>, E> {
     let both = async move {
         let written = AssertUnwindSafe(write).catch_unwind().await;
         (written, invalidation.await)
@@ -67,7 +62,7 @@ where
         Err(ended) => resume_unwind(ended.into_panic()),
     };
     Ok(match invalidated {
-        Ok(_) => Changed::Invalidated(written),
+        Ok(()) => Changed::Invalidated(written),
         Err(error) => Changed::Pending(written, error),
     })
 }

@@ -38,14 +38,19 @@ impl<T> ErrorRule<T> {
     pub(crate) fn of<E: StdError + 'static>(
         rule: impl Fn(&E) -> T + Send + Sync + 'static,
     ) -> Self {
-        let of = move |error: AnyError<'_>| error.downcast_ref().map(&rule);
-        Self { of: Arc::new(of), made_for: type_name::<E>(), is_settled: Arc::default() }
+        Self::new(type_name::<E>(), move |error| error.downcast_ref().map(&rule))
     }
 
     /// A rule for errors of all types.
     pub(crate) fn of_any(rule: impl Fn(AnyError<'_>) -> T + Send + Sync + 'static) -> Self {
-        let of = move |error: AnyError<'_>| Some(rule(error));
-        Self { of: Arc::new(of), made_for: "any error", is_settled: Arc::default() }
+        Self::new("any error", move |error| Some(rule(error)))
+    }
+
+    fn new(
+        made_for: &'static str,
+        of: impl Fn(AnyError<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> Self {
+        Self { of: Arc::new(of), made_for, is_settled: Arc::default() }
     }
 
     /// What it says of an error, or of the first of its sources that has the type of the rule. A rule is
@@ -84,14 +89,9 @@ impl ErrorFacts {
 impl ErrorRules {
     /// What the rules say about an error.
     pub(crate) fn facts<E: 'static>(&self, error: &SharedError<E>) -> ErrorFacts {
-        let message = self.describe.as_ref().and_then(|rule| rule.says(error));
-        let class = self.classify.as_ref().and_then(|rule| rule.says(error));
-        let made_of = TypeId::of::<E>();
-        ErrorFacts {
-            message: message.unwrap_or_default(),
-            class: class.unwrap_or_default(),
-            made_of,
-        }
+        let message = self.describe.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
+        let class = self.classify.as_ref().and_then(|rule| rule.says(error)).unwrap_or_default();
+        ErrorFacts { message, class, made_of: TypeId::of::<E>() }
     }
 
     /// The error of a caller that loaded individually.

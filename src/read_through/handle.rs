@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use tower::{Service, ServiceExt};
 
 use super::change::{Changed, change};
 use super::results::combined;
-use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
@@ -63,64 +62,6 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
-    /// Changes the source, and then [invalidates](Self::invalidate) the entry of a key. Both run to their
-    /// end in a task, also if the caller leaves. `write` is such as
-    /// `async move { query.execute(&pool).await }`, and owns what it uses. Commit a transaction in it: what
-    /// is loaded before the commit is old.
-    ///
-    /// If the write fails, the entry is invalidated too, since the write may have reached the source.
-    ///
-    /// # Errors
-    /// The error of the write. That of the invalidation is in [`Changed::Pending`].
-    ///
-    /// # Panics
-    /// If `write` panics, after the invalidation. Outside of a tokio runtime, or if it shuts down.
-    ///
-    /// # Cancel safety
-    /// Once it has been polled, dropping it stops neither the write nor the invalidation.
-    pub async fn change<T, E>(
-        &self,
-        key: &Key,
-        write: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<Changed<T>, E>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
-        let (handle, key) = (self.entries(), key.clone());
-        change(write, async move { handle.invalidate(&key).await }).await
-    }
-
-    /// As [`change`](Self::change), for all entries [with a tag](Self::invalidate_tag).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
-    pub async fn change_tag<T, E>(
-        &self,
-        tag: &Tag,
-        write: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<Changed<T>, E>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
-        let (handle, tag) = (self.entries(), tag.clone());
-        change(write, async move { handle.invalidate_tag(&tag).await }).await
-    }
-
-    /// The same handle, without its service.
-    fn entries(&self) -> Handle {
-        let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));
-        let (is_clearable, expiry) = (self.is_clearable, self.expiry.clone());
-        Handle { store, is_clearable, statistics, service: (), expiry }
-    }
-
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///
@@ -248,8 +189,12 @@ impl<S> Handle<S> {
     }
 
     /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
-    /// callers get it within its stale window. Entries without a stale window are removed. Await
-    /// the result, perhaps with a [spread](ExpireTag::spread).
+    /// callers get it within its stale window. Entries without a stale window are removed.
+    ///
+    /// The entries become stale one after the other over the time `spread`, each at a time that depends on
+    /// its key, so that they are not all loaded again at once. Until then, an entry is as fresh as before.
+    /// [`Duration::ZERO`] makes all of them stale at once. If the tag is expired again meanwhile, its entries
+    /// from before the first expiry are stale at once.
     ///
     /// It promises of each entry what [`expire`](Self::expire) does. With a spread, that holds from the
     /// moment of the entry on, but loads under way store nothing from now on.
@@ -259,13 +204,12 @@ impl<S> Handle<S> {
     ///
     /// # Cancel safety
     /// As [`invalidate_tag`](Self::invalidate_tag).
-    pub fn expire_tag(&self, tag: &Tag) -> ExpireTag {
-        ExpireTag {
-            store: Arc::clone(&self.store),
-            statistics: Arc::clone(&self.statistics),
-            tag: tag.clone(),
-            spread: Duration::ZERO,
-        }
+    pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
+        let change = Change::Expire { over: spread };
+        let expired = self.store.change(ChangeTarget::Tag(tag.clone()), change).await.map(drop);
+        self.statistics
+            .changed(InvalidationEvent::ExpiredTags, expired)
+            .map_err(|error| CacheError::tag(tag, &error))
     }
 
     /// Removes all entries of [clearable](crate::ReadThroughLayer::clearable) layers over this store
@@ -306,57 +250,57 @@ impl<S> Handle<S> {
     }
 }
 
+impl<S: Clone + Send + Sync + 'static> Handle<S> {
+    /// Changes the source, and then [invalidates](Self::invalidate) the entry of a key. Both run to their
+    /// end in a task, also if the caller leaves. `write` is such as
+    /// `async move { query.execute(&pool).await }`, and owns what it uses. Commit a transaction in it: what
+    /// is loaded before the commit is old.
+    ///
+    /// If the write fails, the entry is invalidated too, since the write may have reached the source.
+    ///
+    /// # Errors
+    /// The error of the write. That of the invalidation is in [`Changed::Pending`].
+    ///
+    /// # Panics
+    /// If `write` panics, after the invalidation. Outside of a tokio runtime, or if it shuts down.
+    ///
+    /// # Cancel safety
+    /// Once it has been polled, dropping it stops neither the write nor the invalidation.
+    pub async fn change<T: Send + 'static, E: Send + 'static>(
+        &self,
+        key: &Key,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, key) = (self.clone(), key.clone());
+        change(write, async move { handle.invalidate(&key).await.map(drop) }).await
+    }
+
+    /// As [`change`](Self::change), for all entries [with a tag](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change_tag<T: Send + 'static, E: Send + 'static>(
+        &self,
+        tag: &Tag,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, tag) = (self.clone(), tag.clone());
+        change(write, async move { handle.invalidate_tag(&tag).await }).await
+    }
+}
+
 impl<S: fmt::Debug> fmt::Debug for Handle<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
             .field("store", &self.store)
             .field("service", &self.service)
             .finish_non_exhaustive()
-    }
-}
-
-/// An expiry of a tag, to be awaited. Made by [`Handle::expire_tag`].
-#[must_use = "nothing expires until it is awaited"]
-pub struct ExpireTag {
-    store: Arc<dyn Store>,
-    statistics: Arc<Statistics>,
-    tag: Tag,
-    spread: Duration,
-}
-
-impl ExpireTag {
-    /// Lets the entries become stale one after the other over this time, each at a time that
-    /// depends on its key, so that they are not all loaded again at once. Until then, an entry is
-    /// as fresh as before.
-    ///
-    /// If the tag is expired again meanwhile, its entries from before the first expiry are stale at
-    /// once.
-    ///
-    /// Default: zero, which makes all of them stale at once.
-    pub fn spread(self, spread: Duration) -> Self {
-        Self { spread, ..self }
-    }
-}
-
-impl IntoFuture for ExpireTag {
-    type Output = Result<(), CacheError>;
-    type IntoFuture = BoxFuture<'static, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { store, statistics, tag, spread } = self;
-        Box::pin(async move {
-            let expired =
-                store.change(ChangeTarget::Tag(tag.clone()), Change::Expire { over: spread }).await;
-            statistics
-                .changed(InvalidationEvent::ExpiredTags, expired.map(drop))
-                .map_err(|error| CacheError::tag(&tag, &error))
-        })
-    }
-}
-
-impl fmt::Debug for ExpireTag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpireTag").field("tag", &self.tag).field("spread", &self.spread).finish()
     }
 }
 

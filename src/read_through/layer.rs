@@ -327,19 +327,6 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// "there is none", is private to its caller, or counts as a failure.
     ///
     /// Default: every answer is stored.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use bellwether::{Key, MemoryStore, ReadThroughLayer, Cacheability};
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .not_found_ttl(Duration::from_secs(5))
-    ///     .classify(|item: &Option<String>| match item {
-    ///         Some(_) => Cacheability::Keep,
-    ///         None => Cacheability::NotFound,
-    ///     });
-    /// # let _ = layer;
-    /// ```
     #[must_use]
     pub fn classify<T, F>(self, classify: F) -> ReadThroughLayer<K, RuledCodec<T, C>>
     where
@@ -480,9 +467,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets a function that classifies the loader's errors: whether an error is a failure of the
     /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
     ///
-    /// The function gets the first error of type `E` among the error and its
-    /// [sources](std::error::Error::source), so it sees through the [`BoxError`] of Tower's middleware. If
-    /// the first error has none, a warning in the log names both types.
+    /// The function gets the first `E` among the error and its [sources](std::error::Error::source), also
+    /// within a [`BoxError`] of middleware. If the first error has none, a warning names both types.
     ///
     /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
     /// costs one more load to find out.
@@ -528,7 +514,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// As [`classify_error`](Self::classify_error), for adapters whose loaders have errors of any type.
+    /// As [`classify_error`](Self::classify_error), for errors of any type.
     #[must_use]
     pub fn classify_any_error(
         mut self,

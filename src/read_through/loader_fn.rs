@@ -68,25 +68,3 @@ impl<F> fmt::Debug for LoaderFn<F> {
         f.debug_struct("LoaderFn").finish_non_exhaustive()
     }
 }
-
-/// The loader of a [`Cache`](crate::Cache): its requests are functions, and it calls them.
-#[derive(Clone)]
-pub(crate) struct RunRequest;
-
-impl<F, L, R, E> Service<F> for RunRequest
-where
-    F: FnOnce() -> L,
-    L: Future<Output = Result<R, E>>,
-{
-    type Response = R;
-    type Error = E;
-    type Future = L;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, load: F) -> L {
-        load()
-    }
-}

@@ -38,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
         "cache",
         &[
             "codec",
+            "config_error",
             // Macros, which live at the root of the crate.
             "delegate_load_options",
             "delegate_options",

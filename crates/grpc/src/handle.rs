@@ -1,9 +1,10 @@
 //! `GrpcHandle`: invalidates stored answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether::stats::CacheStats;
-use bellwether::{CacheError, ConfigError, ExpireTag, Handle, Key, Tag};
+use bellwether::{CacheError, ConfigError, Handle, Key, Tag};
 use http::{HeaderMap, HeaderValue};
 
 use super::key::{CallParts, keys};
@@ -119,16 +120,15 @@ impl GrpcHandle {
         self.handle.invalidate_tag(tag).await
     }
 
-    /// Makes all answers with a tag stale, as [`Handle::expire_tag`] does. Await the result, perhaps
-    /// with a [spread](ExpireTag::spread).
+    /// Makes all answers with a tag stale, over the time `spread`, as [`Handle::expire_tag`] does.
     ///
     /// # Errors
     /// As there.
     ///
     /// # Cancel safety
     /// As there.
-    pub fn expire_tag(&self, tag: &Tag) -> ExpireTag {
-        self.handle.expire_tag(tag)
+    pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
+        self.handle.expire_tag(tag, spread).await
     }
 
     /// Removes all answers of [clearable](super::GrpcCacheLayer::clearable) layers over this store,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bellwether::adapter::result_of_all;
 use bellwether::stats::CacheStats;
-use bellwether::{CacheError, ExpireTag, Handle, Key};
+use bellwether::{CacheError, Handle, Key};
 use futures_util::future::join_all;
 use http::Uri;
 
@@ -127,7 +127,7 @@ impl HttpHandle {
 
     /// Makes all stored responses of a [group](Self::invalidate_group) stale, as
     /// [`Handle::expire_tag`] does: within its stale window, each is served while it is loaded again.
-    /// They become stale one after the other over the time `spread`, as [`ExpireTag::spread`] says.
+    /// They become stale one after the other over the time `spread`, as there.
     ///
     /// # Errors
     /// As [`invalidate_group`](Self::invalidate_group).
@@ -141,7 +141,7 @@ impl HttpHandle {
         spread: Duration,
     ) -> Result<(), CacheError> {
         let tags = group_tags(origin, group);
-        let expired = |tag| self.entries.expire_tag(tag).spread(spread).into_future();
+        let expired = |tag| self.entries.expire_tag(tag, spread);
         result_of_all(join_all(tags.iter().map(expired)).await)
     }
 
@@ -157,16 +157,16 @@ impl HttpHandle {
         self.entries.invalidate_tag(&surrogate_tag(key)).await
     }
 
-    /// Makes all stored responses with a surrogate key stale, as [`Handle::expire_tag`] does. Await
-    /// the result, perhaps with a [spread](ExpireTag::spread).
+    /// Makes all stored responses with a surrogate key stale, over the time `spread`, as
+    /// [`Handle::expire_tag`] does.
     ///
     /// # Errors
     /// As [`invalidate_group`](Self::invalidate_group).
     ///
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
-    pub fn expire_tag(&self, key: &str) -> ExpireTag {
-        self.entries.expire_tag(&surrogate_tag(key))
+    pub async fn expire_tag(&self, key: &str, spread: Duration) -> Result<(), CacheError> {
+        self.entries.expire_tag(&surrogate_tag(key), spread).await
     }
 
     /// Removes all stored responses of [clearable](super::HttpCacheLayer::clearable) layers over this

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bellwether::adapter::{result_of_all, warn_throttled, within};
 use bellwether::{BoxFuture, CacheError, ConfigError, Digest, Handle, Key, Tag};
@@ -214,7 +215,7 @@ impl Purger {
     async fn purge_tags(&self, tags: &[Tag], is_soft: bool) -> Result<(), CacheError> {
         let purged = |tag| async move {
             match is_soft {
-                true => self.entries.expire_tag(tag).await,
+                true => self.entries.expire_tag(tag, Duration::ZERO).await,
                 false => self.entries.invalidate_tag(tag).await,
             }
         };

@@ -61,11 +61,6 @@ impl<B> Batched<B> {
         self.most = within("batch size", most, 1, 1_000_000)?;
         Ok(self)
     }
-
-    /// The loader.
-    pub fn get_ref(&self) -> &B {
-        &self.loader
-    }
 }
 
 /// Answers a batch of requests: see [`ReadThrough::load_many`](crate::ReadThrough::load_many).

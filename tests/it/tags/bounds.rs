@@ -90,7 +90,7 @@ async fn an_invalidation_that_fails_names_the_tag() {
     let failed = handle.invalidate_tag(&shelf(1)).await.unwrap_err();
     assert_eq!(failed.kind(), CacheErrorKind::Store(UNREACHABLE));
     assert!(failed.to_string().starts_with(&format!("tag `{}`: ", shelf(1))), "{failed}");
-    assert!(handle.expire_tag(&shelf(1)).await.is_err());
+    assert!(handle.expire_tag(&shelf(1), Duration::ZERO).await.is_err());
 }
 
 /// A store that was written before there were tags.

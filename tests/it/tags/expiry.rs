@@ -24,7 +24,7 @@ async fn callers_get_the_stale_answer_while_one_load_replaces_it() {
     let loader = Loader::new();
     let cached = stale_while_revalidate(&loader);
     answer(&cached, 1).await;
-    cached.handle().expire_tag(&shelf(1)).await.expect("it works");
+    cached.handle().expire_tag(&shelf(1), Duration::ZERO).await.expect("it works");
     sleep(SECOND).await;
     let why = StaleReason::Revalidating;
     assert_eq!(status(&cached, 1).await, CacheStatus::Stale { why, stale_for: SECOND });
@@ -37,7 +37,7 @@ async fn without_a_stale_window_entries_are_removed() {
     let loader = Loader::new();
     let cached = tagged(MemoryStore::new(10), &loader);
     answer(&cached, 1).await;
-    cached.handle().expire_tag(&shelf(1)).await.expect("it works");
+    cached.handle().expire_tag(&shelf(1), Duration::ZERO).await.expect("it works");
     assert_eq!(answer(&cached, 1).await, 2);
 }
 
@@ -47,7 +47,7 @@ async fn a_load_that_began_before_it_is_not_kept() {
     let cached = stale_while_revalidate(&loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
-    cached.handle().expire_tag(&shelf(1)).await.expect("it works");
+    cached.handle().expire_tag(&shelf(1), Duration::ZERO).await.expect("it works");
     loader.let_go(1);
     assert_eq!(asked.await.expect("no panic").1, CacheStatus::Led { stored: false });
 }
@@ -61,7 +61,7 @@ async fn over_a_spread_the_loads_are_spread_and_no_caller_waits() {
         answer(&cached, item).await;
     }
     let catalog = Tag::of("catalog");
-    cached.handle().expire_tag(&catalog).spread(Duration::from_secs(10)).await.expect("it works");
+    cached.handle().expire_tag(&catalog, Duration::from_secs(10)).await.expect("it works");
     let mut per_second = Vec::new();
     for _ in 0..10 {
         let before = loader.loads();
@@ -87,7 +87,7 @@ async fn an_invalidation_ends_a_spread() {
     let cached = stale_while_revalidate(&loader);
     answer(&cached, 1).await;
     let handle = cached.handle();
-    handle.expire_tag(&shelf(1)).spread(MINUTE).await.expect("it works");
+    handle.expire_tag(&shelf(1), MINUTE).await.expect("it works");
     assert_eq!(answer(&cached, 1).await, 1);
     handle.invalidate_tag(&shelf(1)).await.expect("it works");
     assert_eq!(answer(&cached, 1).await, 2);

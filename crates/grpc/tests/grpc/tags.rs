@@ -1,5 +1,7 @@
 //! Answers that share a tag, which their request messages tell.
 
+use std::time::Duration;
+
 use bellwether::{CacheErrorKind, Tag};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bytes::Bytes;
@@ -53,9 +55,9 @@ async fn an_expired_tag_is_served_stale_while_it_is_loaded_again() {
     let service = layer.layer(catalog.clone());
     let asked = async || ask(&service, request(PRODUCT, "north/a")).await.content();
     assert_eq!(asked().await, "0");
-    layer.handle().expire_tag(&Tag::of("catalog")).await.unwrap();
+    layer.handle().expire_tag(&Tag::of("catalog"), Duration::ZERO).await.unwrap();
     assert_eq!(asked().await, "0");
-    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(catalog.calls(), 2);
 }
 

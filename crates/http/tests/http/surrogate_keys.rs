@@ -49,7 +49,7 @@ async fn an_expired_key_is_served_while_it_is_loaded_again() {
     let cache = cached(&layer, &Origin::echoing());
     let fields = [KEYS, ("echo-cache-control", "max-age=60, stale-while-revalidate=60")];
     get(&cache, &fields).await;
-    layer.handle().expire_tag("shelf-7").await.unwrap();
+    layer.handle().expire_tag("shelf-7", Duration::ZERO).await.unwrap();
     assert!(says(&get(&cache, &fields).await, "detail=revalidating"));
 }
 

@@ -169,7 +169,7 @@ impl Member {
         let version = self.write(ROWS + group).await;
         let began = clock::now();
         let done = match change {
-            TagChange::Expire => handle.expire_tag(&tag_of(group)).await,
+            TagChange::Expire => handle.expire_tag(&tag_of(group), Duration::ZERO).await,
             _ => handle.invalidate_tag(&tag_of(group)).await,
         };
         let ended = clock::now();

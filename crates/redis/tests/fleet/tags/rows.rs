@@ -82,7 +82,7 @@ impl Member {
             }
             TagOrder::ExpireAll { over_ms } => {
                 let over = Duration::from_millis(over_ms);
-                handle.expire_tag(&tag_of_all()).spread(over).await.expect("Redis runs");
+                handle.expire_tag(&tag_of_all(), over).await.expect("Redis runs");
                 Vec::new()
             }
         }
