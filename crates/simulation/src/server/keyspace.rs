@@ -1,0 +1,43 @@
+//! What a server stores: values with an expiry.
+
+use std::collections::HashMap;
+
+/// All values of a server, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keyspace {
+    values: HashMap<Vec<u8>, Stored>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) value: StoredValue,
+    /// In milliseconds of the server's clock.
+    pub(crate) expires_at: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum StoredValue {
+    Text(Vec<u8>),
+    /// A value of another program: it is only there.
+    Hash,
+}
+
+impl Keyspace {
+    /// The value, and whether one has expired before.
+    pub(crate) fn find(&mut self, name: &[u8], now: i64) -> (Option<&mut Stored>, bool) {
+        let is_late = |stored: &Stored| stored.expires_at.is_some_and(|at| now > at);
+        if self.values.get(name).is_some_and(is_late) {
+            self.values.remove(name);
+            return (None, true);
+        }
+        (self.values.get_mut(name), false)
+    }
+
+    pub(crate) fn insert(&mut self, name: &[u8], stored: Stored) {
+        self.values.insert(name.to_vec(), stored);
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
+        self.values.remove(name).is_some()
+    }
+}

@@ -1,0 +1,244 @@
+//! A Redis in this process: the commands that the scripts and the client use, and the scripts themselves.
+
+mod commands;
+mod keyspace;
+mod resp;
+mod scripts;
+mod state;
+
+use std::sync::{Arc, Mutex};
+
+pub use self::scripts::Mutations;
+pub use self::state::ClientId;
+
+use self::commands::{CommandKind, DataCommand, integer, not_an_integer, syntax};
+use self::resp::{RespValue, read_request};
+use self::scripts::{FULL, Scripts};
+use self::state::ServerState;
+use crate::locked;
+
+/// A server. Its caller gives it commands and the time, and takes the bytes that it sends.
+#[derive(Debug)]
+pub struct ModelServer {
+    state: Arc<Mutex<ServerState>>,
+    scripts: Scripts,
+    last_client: ClientId,
+}
+
+impl ModelServer {
+    /// An empty server, whose scripts are changed by these replacements.
+    pub fn new(mutations: Mutations) -> Self {
+        let state = Arc::default();
+        let scripts = Scripts::new(&state, mutations).expect("an interpreter");
+        Self { state, scripts, last_client: 0 }
+    }
+
+    /// A new connection.
+    pub fn connect(&mut self) -> ClientId {
+        self.last_client += 1;
+        let mut state = locked(&self.state);
+        state.clients.insert(self.last_client, Default::default());
+        self.last_client
+    }
+
+    /// Ends a connection.
+    pub fn disconnect(&mut self, client: ClientId) {
+        locked(&self.state).disconnect(client);
+    }
+
+    /// Takes bytes that a connection has received, at a time of the server in microseconds. What is a whole
+    /// command by then is executed.
+    pub fn receive(&mut self, client: ClientId, bytes: &[u8], now: u64) {
+        let mut state = locked(&self.state);
+        let Some(record) = state.clients.get_mut(&client) else { return };
+        record.input.extend_from_slice(bytes);
+        let input = std::mem::take(&mut record.input);
+        drop(state);
+        let mut at = 0;
+        while let Some((words, length)) = read_request(&input[at..]) {
+            at += length;
+            self.execute(client, &words, now);
+        }
+        let mut state = locked(&self.state);
+        if let Some(record) = state.clients.get_mut(&client) {
+            record.input = input[at..].to_vec();
+        }
+    }
+
+    fn execute(&mut self, client: ClientId, words: &[Vec<u8>], now: u64) {
+        let mut state = locked(&self.state);
+        (state.current, state.now, state.has_written) = (client, now, false);
+        drop(state);
+        let reply = self.reply(words);
+        let mut state = locked(&self.state);
+        state.send(client, &reply);
+        state.answered();
+    }
+
+    /// The connections to which something is to be sent, and that.
+    pub fn take_output(&mut self) -> Vec<(ClientId, Vec<u8>)> {
+        let mut state = locked(&self.state);
+        let noisy = std::mem::take(&mut state.noisy);
+        let output =
+            |client| Some((client, std::mem::take(&mut state.clients.get_mut(&client)?.output)));
+        noisy.into_iter().filter_map(output).collect()
+    }
+
+    fn reply(&mut self, words: &[Vec<u8>]) -> RespValue {
+        let name = words[0].to_ascii_lowercase();
+        let args = &words[1..];
+        let text = String::from_utf8_lossy(&name).into_owned();
+        if !self.is_allowed(&name) {
+            return RespValue::error(format!("ERR Can't execute '{text}': {SUBSCRIBED}"));
+        }
+        match (&*name, args.len()) {
+            (b"hello", _) => self.hello(args),
+            (b"client", 1..) => self.client(&args[0], &args[1..]),
+            (b"script", 1..) => self.script(&args[0], &args[1..]),
+            (b"eval", 2..) => self.eval(args, true),
+            (b"evalsha", 2..) => self.eval(args, false),
+            (b"subscribe", 1..) => self.subscribe(args),
+            (b"config", 3) if args[1] == b"maxmemory" => {
+                locked(&self.state).is_full = args[2] != b"0";
+                RespValue::ok()
+            }
+            (b"flushall", 0) => {
+                locked(&self.state).flush();
+                RespValue::ok()
+            }
+            _ => self.data(words, &text),
+        }
+    }
+
+    /// Whether a connection that has subscribed by RESP2 may send a command.
+    fn is_allowed(&self, name: &[u8]) -> bool {
+        let mut state = locked(&self.state);
+        let client = state.client();
+        client.is_resp3 || client.subscriptions.is_empty() || matches!(name, b"ping" | b"subscribe")
+    }
+
+    fn data(&self, words: &[Vec<u8>], name: &str) -> RespValue {
+        let Some(command) = DataCommand::named(&words[0]) else {
+            let name = String::from_utf8_lossy(&words[0]);
+            let mut error = format!("ERR unknown command '{name}', with args beginning with: ");
+            for arg in &words[1..] {
+                error += &format!("'{}' ", String::from_utf8_lossy(arg));
+            }
+            return RespValue::error(error);
+        };
+        if !command.accepts(words.len()) {
+            let error = format!("ERR wrong number of arguments for '{name}' command");
+            return RespValue::error(error);
+        }
+        let mut state = locked(&self.state);
+        if command.kind == CommandKind::Grow && state.is_full {
+            return RespValue::error(FULL);
+        }
+        command.call(&mut state, words)
+    }
+
+    fn hello(&self, args: &[Vec<u8>]) -> RespValue {
+        let mut state = locked(&self.state);
+        let is_resp3 = match args.first().map(Vec::as_slice) {
+            None => state.client().is_resp3,
+            Some(b"2") => false,
+            Some(b"3") => true,
+            Some(_) => return RespValue::error("NOPROTO unsupported protocol version"),
+        };
+        state.client().is_resp3 = is_resp3;
+        let text = RespValue::bytes;
+        let version = if is_resp3 { 3 } else { 2 };
+        RespValue::Map(vec![
+            text("server"),
+            text("redis"),
+            text("version"),
+            text("7.0.15"),
+            text("proto"),
+            RespValue::Int(version),
+            text("id"),
+            RespValue::Int(state.current as i64),
+            text("mode"),
+            text("standalone"),
+            text("role"),
+            text("master"),
+            text("modules"),
+            RespValue::Array(Vec::new()),
+        ])
+    }
+
+    fn client(&self, what: &[u8], args: &[Vec<u8>]) -> RespValue {
+        let what = String::from_utf8_lossy(what).to_ascii_uppercase();
+        let is_on = match args {
+            [setting] if setting.eq_ignore_ascii_case(b"on") => true,
+            [setting] if setting.eq_ignore_ascii_case(b"off") => false,
+            _ if what == "TRACKING" => return syntax(),
+            _ => {
+                let error = format!("ERR unknown subcommand '{what}'. Try CLIENT HELP.");
+                return RespValue::error(error);
+            }
+        };
+        locked(&self.state).client().is_tracked = is_on;
+        RespValue::ok()
+    }
+
+    fn script(&mut self, what: &[u8], args: &[Vec<u8>]) -> RespValue {
+        match (&*what.to_ascii_lowercase(), args) {
+            (b"load", [text]) => {
+                self.scripts.load(text).map_or_else(|error| error, RespValue::bytes)
+            }
+            (b"exists", [_, ..]) => {
+                let knows = |hash: &Vec<u8>| self.scripts.knows(&String::from_utf8_lossy(hash));
+                let exist = args.iter().map(|hash| RespValue::Int(i64::from(knows(hash))));
+                RespValue::Array(exist.collect())
+            }
+            (b"flush", []) => {
+                self.scripts.forget();
+                RespValue::ok()
+            }
+            _ => syntax(),
+        }
+    }
+
+    fn eval(&mut self, args: &[Vec<u8>], is_text: bool) -> RespValue {
+        let Some(keys) = integer(&args[1]) else { return not_an_integer() };
+        let rest = &args[2..];
+        if keys > rest.len() as i64 {
+            return RespValue::error("ERR Number of keys can't be greater than number of args");
+        }
+        let Ok(keys) = usize::try_from(keys) else {
+            return RespValue::error("ERR Number of keys can't be negative");
+        };
+        let hash = match is_text {
+            true => match self.scripts.load(&args[0]) {
+                Ok(hash) => hash,
+                Err(error) => return error,
+            },
+            false => String::from_utf8_lossy(&args[0]).to_ascii_lowercase(),
+        };
+        if !self.scripts.knows(&hash) {
+            return RespValue::error("NOSCRIPT No matching script. Please use EVAL.");
+        }
+        let (keys, args) = rest.split_at(keys);
+        locked(&self.state).script_keys = Some(keys.to_vec());
+        let reply = self.scripts.run(&hash, keys, args);
+        locked(&self.state).script_keys = None;
+        reply
+    }
+
+    fn subscribe(&self, channels: &[Vec<u8>]) -> RespValue {
+        let mut state = locked(&self.state);
+        let current = state.current;
+        for channel in channels {
+            state.channels.entry(channel.clone()).or_default().insert(current);
+            state.client().subscriptions.insert(channel.clone());
+            let count = RespValue::Int(state.client().subscriptions.len() as i64);
+            let words = [RespValue::bytes("subscribe"), RespValue::bytes(channel), count];
+            state.send(current, &RespValue::Push(words.into()));
+        }
+        RespValue::Nothing
+    }
+}
+
+/// What a connection may still do.
+const SUBSCRIBED: &str =
+    "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";

@@ -1,0 +1,117 @@
+//! A real Redis whose clock stands still, and connections to it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A server that reads its clock from a file. It ends when this is dropped.
+pub(crate) struct RealServer {
+    process: Child,
+    port: u16,
+    dir: PathBuf,
+}
+
+impl RealServer {
+    pub(crate) fn start(now: u64) -> Self {
+        let port =
+            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("model-{port}"));
+        fs::create_dir_all(&dir).expect("a directory");
+        let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+        fs::write(&source, CLOCK).expect("a file");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        assert!(compile.status().expect("cc, of `apt-get install gcc libc6-dev`").success());
+        let binary =
+            std::env::var("BELLWETHER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let clock = dir.join("clock");
+        fs::write(&clock, format!("{now:020}")).expect("its clock");
+        let mut start = Command::new(&binary);
+        start.args(["--save", "", "--port", &port.to_string(), "--enable-debug-command", "yes"]);
+        start
+            .env("LD_PRELOAD", &library)
+            .env("CLOCK", &clock)
+            .current_dir(&dir)
+            .stdout(Stdio::null());
+        let process = start.spawn();
+        let process =
+            process.unwrap_or_else(|error| panic!("{binary}: {error}: install redis-server"));
+        Self { process, port, dir }
+    }
+
+    /// Sets its clock, in microseconds.
+    pub(crate) fn set_clock(&self, now: u64) {
+        fs::write(self.dir.join("clock"), format!("{now:020}")).expect("its clock");
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        for _ in 0..500 {
+            if let Ok(stream) = TcpStream::connect(("127.0.0.1", self.port)) {
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+                stream.set_nodelay(true).expect("a setting");
+                return stream;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        panic!("the server takes no connection");
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait());
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The bytes of a command.
+pub(crate) fn request(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+pub(crate) fn send(stream: &mut TcpStream, words: &[Vec<u8>]) {
+    stream.write_all(&request(words)).expect("the server reads");
+}
+
+/// Reads until the end of what is expected.
+pub(crate) fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let (mut read, mut part) = (Vec::new(), [0; 65536]);
+    while !read.ends_with(end) {
+        let length = stream.read(&mut part);
+        let length = length
+            .unwrap_or_else(|error| panic!("{error} after {:?}", String::from_utf8_lossy(&read)));
+        assert!(length > 0, "the server has closed it after {:?}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&part[..length]);
+    }
+    read
+}
+
+/// The library that the server asks for the time, in place of the system's own.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+int gettimeofday(struct timeval *now, void *zone) {
+    static int file = -1;
+    if (file < 0) file = open(getenv("CLOCK"), O_RDONLY | O_CLOEXEC);
+    char text[21] = {0};
+    while (pread(file, text, 20, 0) != 20) {}
+    long long us = strtoll(text, 0, 10);
+    now->tv_sec = us / 1000000;
+    now->tv_usec = us % 1000000;
+    return 0;
+}
+"#;
