@@ -146,6 +146,7 @@ impl SubscriberTask {
         let switched = self.parts.failovers.switched.notified();
         if self.parts.failovers.count() == begun_after {
             select! {
+                biased;
                 () = receiving => {}
                 () = switched => {}
             }

@@ -102,6 +102,7 @@ where
             _ => Duration::MAX,
         };
         let permit = tokio::select! {
+            biased;
             permit = timeout(max_wait, permits.acquire()) => permit.ok().and_then(Result::ok),
             () = leader.abandoned() => return Err(None),
         };

@@ -243,6 +243,7 @@ where
         let leader = &self.scope.leader;
         leader.enter(Phase::CoolingDown);
         tokio::select! {
+            biased;
             _ = self.watch.changed() => false,
             () = sleep_until(until) => false,
             () = leader.joined(with_stale) => true,

@@ -213,6 +213,7 @@ async fn answer<T>(mut callers: Vec<oneshot::Sender<T>>, loading: BoxFuture<'sta
         }
     };
     let outcomes = tokio::select! {
+        biased;
         outcomes = loading => outcomes,
         () = all_gone => return,
     };

@@ -223,6 +223,7 @@ async fn empty(outbox: Weak<Outbox>) {
         let is_back = outbox.client.is_back();
         drop(outbox);
         select! {
+            biased;
             () = is_back.notified() => {}
             () = sleep(pause) => {}
         }
