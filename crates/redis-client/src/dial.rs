@@ -26,6 +26,8 @@ use bellwether::BoxFuture;
 pub(super) struct Dialer {
     pub(super) login: Option<Arc<Login>>,
     pub(super) database: u32,
+    #[cfg(feature = "simulated-network")]
+    pub(super) network: Option<super::simulated::SimulatedNetwork>,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<TlsConnector>>,
 }
@@ -77,6 +79,7 @@ impl Dialer {
         let mut tasks = JoinSet::new();
         tasks.spawn(async {
             select! {
+                biased;
                 () = io => {}
                 () = until => {}
             }
@@ -152,6 +155,10 @@ impl Dialer {
         step: &DialStep,
     ) -> Result<Box<dyn ByteStream>, ConnectError> {
         step.next("connection", address);
+        #[cfg(feature = "simulated-network")]
+        if let Some(network) = &self.network {
+            return Ok(Box::new(network(address.to_string()).await?));
+        }
         match address {
             ServerAddress::Tcp { host, port } => {
                 let stream = open_tcp(host, *port).await?;

@@ -46,6 +46,9 @@ mod sentinel;
 mod server_clock;
 mod server_group;
 mod shared_connection;
+#[cfg(feature = "simulated-network")]
+#[doc(hidden)]
+pub mod simulated;
 mod slot;
 mod stats;
 mod subscriber;

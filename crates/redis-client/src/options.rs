@@ -76,6 +76,8 @@ impl RedisClientOptions {
         let dialer = Dialer {
             login: url.login.map(Login::new),
             database: url.database,
+            #[cfg(feature = "simulated-network")]
+            network: None,
             #[cfg(feature = "tls")]
             tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::default()))),
         };
@@ -91,6 +93,15 @@ impl RedisClientOptions {
             probe_every: Duration::from_millis(250),
             connections: 1,
         })
+    }
+
+    /// Connects to the servers of a simulation.
+    #[cfg(feature = "simulated-network")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn network(mut self, network: super::simulated::SimulatedNetwork) -> Self {
+        self.dialer.network = Some(network);
+        self
     }
 
     /// Sets what is trusted and presented by TLS.

@@ -90,7 +90,11 @@ fn estimate(bounds: Option<(LocalMoment, ServerTime)>, local: LocalMoment) -> Op
 
 impl LocalMoment {
     fn now() -> Self {
-        Self { monotonic: Instant::now(), wall: SystemTime::now() }
+        #[cfg(feature = "simulated-network")]
+        let simulated = super::simulated::WALL_CLOCK.get();
+        #[cfg(not(feature = "simulated-network"))]
+        let simulated = None;
+        Self { monotonic: Instant::now(), wall: simulated.unwrap_or_else(SystemTime::now) }
     }
 
     /// How many microseconds have passed, if both local clocks agree.

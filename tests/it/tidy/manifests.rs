@@ -17,7 +17,7 @@ const WITH_FEATURES: [&str; 7] = [
 ];
 
 /// Features that add nothing to what is documented.
-const WITHOUT_DOCS: [&str; 3] = ["default", "full", "servers"];
+const WITHOUT_DOCS: [&str; 4] = ["default", "full", "servers", "simulated-network"];
 
 /// The lines of a section of a manifest, without comments.
 fn section<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {
