@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::Shared;
 use redis::RedisError;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
 
@@ -64,7 +66,7 @@ enum SlotState {
     #[default]
     Empty,
     /// An attempt is under way. When it ends, the sender is dropped.
-    Dialling(watch::Receiver<()>),
+    Dialling(Shared<oneshot::Receiver<()>>),
     Open(Arc<Connection>),
     Failed {
         error: ConnectError,
@@ -152,9 +154,9 @@ impl SharedConnection {
                 return Ok(connection);
             }
             let attempt = self.attempt().map_err(RequestError::Unconnected)?;
-            let Some(mut attempt) = attempt else { continue };
+            let Some(attempt) = attempt else { continue };
             // The error of it says that the attempt has ended.
-            if timeout_at(deadline, attempt.changed()).await.is_err() {
+            if timeout_at(deadline, attempt).await.is_err() {
                 return Err(self.late());
             }
         }
@@ -186,7 +188,7 @@ impl SharedConnection {
     ///
     /// # Errors
     /// That of the last attempt, until the pause after it is over.
-    fn attempt(self: &Arc<Self>) -> Result<Option<watch::Receiver<()>>, ConnectError> {
+    fn attempt(self: &Arc<Self>) -> Result<Option<Shared<oneshot::Receiver<()>>>, ConnectError> {
         let mut slot = locked_to_write(&self.slot);
         match &slot.state {
             SlotState::Dialling(attempt) => return Ok(Some(attempt.clone())),
@@ -196,7 +198,8 @@ impl SharedConnection {
             }
             _ => {}
         }
-        let (ended, attempt) = watch::channel(());
+        let (ended, end) = oneshot::channel();
+        let attempt = end.shared();
         let former = mem::replace(&mut slot.state, SlotState::Dialling(attempt.clone()));
         drop(slot);
         // Dropped after the lock, because this can end a connection.
@@ -213,7 +216,7 @@ struct DialAttempt {
     shared: Arc<SharedConnection>,
     /// Empty unless it has succeeded or failed: then its runtime has ended.
     next: SlotState,
-    _ended: watch::Sender<()>,
+    _ended: oneshot::Sender<()>,
 }
 
 impl DialAttempt {
