@@ -119,7 +119,7 @@ async fn a_server_without_memory_costs_loads_and_no_answer() {
 
 /// It leaves nothing but its bounded entries, for any number of keys.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_million_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_redis() {
+async fn many_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_redis() {
     let server =
         RedisServer::start_with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let store = options(&server).connect().await.expect("a store");
@@ -138,7 +138,8 @@ async fn a_million_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_re
     ask(MANY / 10..MANY).await;
     let grown = resident().saturating_sub(before);
     println!("{MANY} keys: {} KiB more than after a tenth of them", grown / 1024);
-    assert!(grown < 16 * 1024 * 1024, "grown by {grown} bytes");
+    // Less than what the digest of each key would take.
+    assert!(grown < 5 * 1024 * 1024, "grown by {grown} bytes");
     let ended = timeout(Duration::from_secs(5), async {
         while cached.in_flight() > 0 {
             sleep(Duration::from_millis(1)).await;
@@ -162,4 +163,4 @@ fn resident() -> usize {
 
 const KEYS: u64 = 5_000;
 
-const MANY: u64 = 1_000_000;
+const MANY: u64 = 300_000;
