@@ -17,6 +17,7 @@
 //! | [`operations`] | find and remove an entry in an incident, empty a cache, check the servers |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`guarantees`] | check each promise, its exceptions, and its tests |
+//! | [`options`] | look up an option, its default, and when to change it |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`performance`] | know what a hit, a burst and a lock cost |
 //! | [`alternatives`] | compare bellwether with other caches |
@@ -79,6 +80,10 @@ pub mod observability {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/operations.md")]
 pub mod operations {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/options.md")]
+pub mod options {}
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/performance.md")]

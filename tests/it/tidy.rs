@@ -6,6 +6,7 @@ mod guides;
 mod manifests;
 mod methods;
 mod names;
+mod options;
 mod scripts;
 mod sources;
 mod words;
