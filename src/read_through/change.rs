@@ -21,7 +21,7 @@ use crate::error::CacheError;
 ///             eprintln!("the old name may be served until the store is back: {error}");
 ///             Ok(())                                    // the change itself was made
 ///         }
-///         Err(error) => Err(error),                     // the write failed: not changed
+///         Err(error) => Err(error),                     // the write failed
 ///     }
 /// }
 /// ```
