@@ -1,7 +1,7 @@
 //! OpenTelemetry for bellwether: statistics as instruments, loads in the context of their caller, and links to
 //! loads in other processes.
 //!
-//! The README of this crate has a whole program that sends metrics and traces by OTLP.
+//! The README of this crate has a whole program.
 //!
 //! # Metrics
 //! [`Instruments`] are the metrics of [`bellwether::stats`]. `bellwether_requests_total` of Prometheus is the counter
