@@ -1,10 +1,23 @@
-//! A simulated Redis that runs the scripts of bellwether.
+//! The real cache, store and client over a simulated network and a simulated Redis, from one seed.
 
+#![allow(clippy::exhaustive_structs, reason = "only this workspace uses it")]
+
+mod campaign;
+mod faults;
+mod history;
+mod host;
+mod network;
+mod operations;
+mod plan;
+mod promises;
 mod server;
+mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use self::server::{ClientId, ModelServer, Mutations};
+pub use self::campaign::Campaign;
+pub use self::server::{ClientId, ModelServer, Mutations, Snapshot};
+pub use self::world::{Outcome, Run};
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

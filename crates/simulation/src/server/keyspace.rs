@@ -40,4 +40,12 @@ impl Keyspace {
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         self.values.remove(name).is_some()
     }
+
+    /// The names in order, without those that have expired.
+    pub(crate) fn names(&self, now: i64) -> Vec<Vec<u8>> {
+        let live = self.values.iter().filter(|(_, it)| it.expires_at.is_none_or(|at| now <= at));
+        let mut names: Vec<_> = live.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
 }

@@ -12,6 +12,7 @@ pub use self::scripts::Mutations;
 pub use self::state::ClientId;
 
 use self::commands::{CommandKind, DataCommand, integer, not_an_integer, syntax};
+use self::keyspace::Keyspace;
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
 use self::state::ServerState;
@@ -25,12 +26,55 @@ pub struct ModelServer {
     last_client: ClientId,
 }
 
+/// What a server has stored at a time.
+#[derive(Clone, Debug)]
+pub struct Snapshot(Keyspace);
+
 impl ModelServer {
     /// An empty server, whose scripts are changed by these replacements.
     pub fn new(mutations: Mutations) -> Self {
         let state = Arc::default();
         let scripts = Scripts::new(&state, mutations).expect("an interpreter");
         Self { state, scripts, last_client: 0 }
+    }
+
+    /// All that it stores now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(locked(&self.state).keyspace.clone())
+    }
+
+    /// Stores what a snapshot has, in place of all else.
+    pub fn restore(&mut self, Snapshot(keyspace): Snapshot) {
+        locked(&self.state).keyspace = keyspace;
+    }
+
+    /// The names of what it stores at a time, in order.
+    pub fn names(&self, now: u64) -> Vec<Vec<u8>> {
+        locked(&self.state).keyspace.names((now / 1000) as i64)
+    }
+
+    /// Forgets a name, as a server that needs its memory.
+    pub fn evict(&mut self, name: &[u8]) {
+        let mut state = locked(&self.state);
+        state.current = 0;
+        if state.keyspace.remove(name) {
+            state.changed(name);
+        }
+    }
+
+    /// Forgets the scripts.
+    pub fn forget_scripts(&mut self) {
+        self.scripts.forget();
+    }
+
+    /// Refuses to store more, or not.
+    pub fn set_full(&mut self, is_full: bool) {
+        locked(&self.state).is_full = is_full;
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        locked(&self.state).clients.len()
     }
 
     /// A new connection.
@@ -47,22 +91,24 @@ impl ModelServer {
     }
 
     /// Takes bytes that a connection has received, at a time of the server in microseconds. What is a whole
-    /// command by then is executed.
-    pub fn receive(&mut self, client: ClientId, bytes: &[u8], now: u64) {
+    /// command by then is executed. Returns how many commands that were.
+    pub fn receive(&mut self, client: ClientId, bytes: &[u8], now: u64) -> u64 {
         let mut state = locked(&self.state);
-        let Some(record) = state.clients.get_mut(&client) else { return };
+        let Some(record) = state.clients.get_mut(&client) else { return 0 };
         record.input.extend_from_slice(bytes);
         let input = std::mem::take(&mut record.input);
         drop(state);
-        let mut at = 0;
+        let (mut at, mut commands) = (0, 0);
         while let Some((words, length)) = read_request(&input[at..]) {
             at += length;
+            commands += 1;
             self.execute(client, &words, now);
         }
         let mut state = locked(&self.state);
         if let Some(record) = state.clients.get_mut(&client) {
             record.input = input[at..].to_vec();
         }
+        commands
     }
 
     fn execute(&mut self, client: ClientId, words: &[Vec<u8>], now: u64) {

@@ -1,0 +1,156 @@
+//! Faults: what befalls the network, the server and the processes.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+
+use crate::host::Millis;
+use crate::network::{Fate, NetworkState};
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// Transmissions are late.
+    Delay,
+    CutRequest,
+    LoseReply,
+    CutReply,
+    HalfOpen,
+    /// The server stands still.
+    Stall,
+    /// A process and the server do not reach each other.
+    CutOff,
+    /// The server is killed, and starts again without data.
+    RestartEmpty,
+    /// The same, with data of before.
+    RestartOld,
+    /// The server's clock is set.
+    ClockJump,
+    /// A process stands still.
+    Pause,
+    /// A process is killed, and starts again.
+    KillProcess,
+    /// The server refuses to store more.
+    Full,
+    ForgetScripts,
+    /// The server forgets entries, leases, failures and tags.
+    Evict,
+}
+
+use FaultKind::{
+    ClockJump, CutOff, CutReply, CutRequest, Delay, Evict, ForgetScripts, Full, HalfOpen,
+    KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, Stall,
+};
+
+impl FaultKind {
+    /// The kinds of a run: none, or some.
+    pub(crate) fn menu(random: &mut SmallRng) -> Vec<Self> {
+        const ALL: [FaultKind; 15] = [
+            Delay,
+            CutRequest,
+            LoseReply,
+            CutReply,
+            HalfOpen,
+            Stall,
+            CutOff,
+            RestartEmpty,
+            RestartOld,
+            ClockJump,
+            Pause,
+            KillProcess,
+            Full,
+            ForgetScripts,
+            Evict,
+        ];
+        let count = *[0, 1, 2, 4, 8].choose(random).expect("one");
+        let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
+        // Where the clock of the server is set back, nothing may stand still between a load and its
+        // commit: this is the gap of fencing.
+        if menu.contains(&ClockJump) {
+            menu.retain(|it| !matches!(it, Delay | Stall | CutOff | Pause | HalfOpen));
+        }
+        menu
+    }
+
+    /// Whether it ends links, and does no more than cost a retry.
+    pub(crate) fn ends_links_only(self) -> bool {
+        matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Delay => "delay",
+            CutRequest => "cut request",
+            LoseReply => "lost reply",
+            CutReply => "cut reply",
+            HalfOpen => "half-open link",
+            Stall => "stalled server",
+            CutOff => "cut off process",
+            RestartEmpty => "restart without data",
+            RestartOld => "restart with old data",
+            ClockJump => "clock jump",
+            Pause => "paused process",
+            KillProcess => "killed process",
+            Full => "full server",
+            ForgetScripts => "forgotten scripts",
+            Evict => "eviction",
+        }
+    }
+
+    /// Does what concerns the network and the server only. Returns false if it is about more.
+    pub(crate) fn befall(
+        self,
+        state: &mut NetworkState,
+        random: &mut SmallRng,
+        processes: usize,
+        now: Millis,
+    ) -> bool {
+        let until = now + random.random_range(1..1_500);
+        match self {
+            Delay => {
+                let longest = *[3, 30, 300].choose(random).expect("one");
+                state.delays = (random.random_range(1..20), longest);
+            }
+            CutRequest => state.doom_one(random, Fate::CutRequest),
+            LoseReply => state.doom_one(random, Fate::LoseReply),
+            CutReply => state.doom_one(random, Fate::CutReply),
+            HalfOpen => state.doom_one(random, Fate::HalfOpen),
+            Stall => state.stalled_until = until,
+            CutOff => drop(state.cut_off_until.insert(random.random_range(0..processes), until)),
+            ClockJump => {
+                let longest = *[500_000, 5_000_000, 1_000_000_000].choose(random).expect("one");
+                state.clock_error += random.random_range(-longest..=longest);
+            }
+            Full => {
+                let is_full = random.random();
+                if let Some(server) = &mut state.server {
+                    server.set_full(is_full);
+                }
+            }
+            ForgetScripts => {
+                if let Some(server) = &mut state.server {
+                    server.forget_scripts();
+                }
+            }
+            Evict => {
+                let time = state.time(now);
+                if let Some(server) = &mut state.server {
+                    let names = server.names(time);
+                    let names = names.iter().filter(|name| !name.ends_with(b":watermark"));
+                    let names: Vec<_> = names.collect();
+                    names.choose(random).inspect(|name| server.evict(name));
+                }
+            }
+            RestartEmpty | RestartOld | Pause | KillProcess => return false,
+        }
+        true
+    }
+}
+
+impl NetworkState {
+    fn doom_one(&mut self, random: &mut SmallRng, fate: Fate) {
+        if let Some(client) = self.links().choose(random) {
+            self.doom(*client, fate);
+        }
+    }
+}

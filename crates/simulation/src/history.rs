@@ -1,0 +1,245 @@
+//! The history of a run: what was asked and answered, and which promises were broken.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use bellwether::CacheStatus;
+
+use crate::host::Millis;
+use crate::locked;
+use crate::network::Network;
+use crate::promises::{DataLoss, Incarnation, Required, Subject, Version};
+
+/// What all callers and loaders of a run share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) network: Network,
+    pub(crate) keys: u64,
+    /// How many tags there are. The keys have them in turn.
+    pub(crate) tags: u64,
+    history: Mutex<History>,
+}
+
+/// What has happened, and what may be answered.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// The keys, and then the tags.
+    subjects: Vec<Subject>,
+    number: u64,
+    /// From when on no fault has an effect any more. Promises that faults may break hold then.
+    pub(crate) calm_since: Option<u64>,
+    /// For how long each process has stood still.
+    pub(crate) paused: BTreeMap<usize, Millis>,
+    pub(crate) operations: u64,
+    pub(crate) under_way: u64,
+    pub(crate) loads: u64,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    pub(crate) violations: Vec<String>,
+    /// A hash of all that has happened.
+    pub(crate) trace: u64,
+    /// All that has happened, if it is to be shown.
+    pub(crate) lines: Option<Vec<String>>,
+}
+
+/// The version of a key and of its tag that a load has read.
+pub(crate) type Loaded = (Version, Version);
+
+/// A request, and what is required of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) key: u64,
+    /// Of its key and its tag.
+    required: [Required; 2],
+    /// The same, if the answer is not one of a near copy.
+    strictly: [Required; 2],
+    pub(crate) at: Millis,
+    paused: Millis,
+    pub(crate) is_calm: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(network: Network, keys: u64, tags: u64, shows_trace: bool) -> Arc<Self> {
+        let subjects = (0..keys + tags).map(|_| Subject::default()).collect();
+        let lines = shows_trace.then(Vec::new);
+        let history = Mutex::new(History { subjects, lines, ..History::default() });
+        Arc::new(Self { network, keys, tags, history })
+    }
+
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
+        change(&mut locked(&self.history))
+    }
+
+    /// The key and its tag among the subjects.
+    fn subjects_of(&self, key: u64) -> impl Iterator<Item = u64> {
+        [Some(key), self.tag_of(key).map(|tag| self.keys + tag)].into_iter().flatten()
+    }
+
+    pub(crate) fn tag_of(&self, key: u64) -> Option<u64> {
+        (self.tags > 0).then(|| key % self.tags)
+    }
+
+    /// Notes that something has happened.
+    pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        let now = self.network.now();
+        self.with(|history| {
+            let line = format!("{now} {line}");
+            for byte in line.bytes() {
+                history.trace = (history.trace ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+            }
+            if let Some(lines) = &mut history.lines {
+                lines.push(line);
+            }
+        });
+    }
+
+    /// A promise was broken.
+    pub(crate) fn violation(&self, line: fmt::Arguments<'_>) {
+        self.note(format_args!("VIOLATION {line}"));
+        let now = self.network.now();
+        self.with(|history| history.violations.push(format!("at {now} ms: {line}")));
+    }
+
+    pub(crate) fn ask(&self, key: u64, process: Incarnation, near: Option<Millis>) -> Asked {
+        let now = self.network.now();
+        let subjects: Vec<_> = self.subjects_of(key).collect();
+        self.with(|history| {
+            let [mut required, mut strictly] = [[Required::default(); 2]; 2];
+            for (place, subject) in subjects.into_iter().enumerate() {
+                let subject = &history.subjects[subject as usize];
+                required[place] = subject.required(process, now, near);
+                strictly[place] = subject.required(process, now, None);
+            }
+            history.under_way += 1;
+            let paused = history.paused.get(&process.0).copied().unwrap_or_default();
+            let is_calm = history.calm_since.is_some();
+            Asked { key, required, strictly, at: now, paused, is_calm }
+        })
+    }
+
+    /// How long a caller has waited while its process ran.
+    pub(crate) fn waited(&self, asked: &Asked, process: Incarnation) -> Millis {
+        let paused = self.with(|history| history.paused.get(&process.0).copied());
+        let paused = paused.unwrap_or_default() - asked.paused;
+        (self.network.now() - asked.at).saturating_sub(paused)
+    }
+
+    /// Checks an answer.
+    pub(crate) fn check(&self, asked: &Asked, (key, tag): Loaded, status: &CacheStatus) {
+        let is_stale = matches!(status, CacheStatus::Stale { .. });
+        let may_be_copy = is_stale || matches!(status, CacheStatus::Hit { .. });
+        let required = if may_be_copy { asked.required } else { asked.strictly };
+        let is_permitted =
+            |(required, version): (&Required, _)| required.permits(version, is_stale);
+        if !required.iter().zip([key, tag]).all(is_permitted) {
+            self.violation(format_args!(
+                "key {} asked at {} has got {key}/{tag} ({status}), and {required:?} is required",
+                asked.key, asked.at
+            ));
+        }
+    }
+
+    pub(crate) fn begin_change(&self, subject: u64) -> Option<Version> {
+        self.with(|history| {
+            history.number += 1;
+            let number = history.number;
+            let subject = &mut history.subjects[subject as usize];
+            if subject.is_changing {
+                return None;
+            }
+            (subject.is_changing, subject.changed_at) = (true, number);
+            subject.version += 1;
+            history.under_way += 1;
+            Some(subject.version)
+        })
+    }
+
+    /// Ends a change, with what is promised from now on.
+    pub(crate) fn end_change(
+        &self,
+        subject: u64,
+        promise: Option<(Version, bool, Incarnation, bool)>,
+    ) {
+        let now = self.network.now();
+        self.with(|history| {
+            history.number += 1;
+            history.under_way -= 1;
+            let number = history.number;
+            let subject = &mut history.subjects[subject as usize];
+            (subject.is_changing, subject.changed_at) = (false, number);
+            if let Some((version, is_expiry, by, is_ok)) = promise {
+                subject.changed(version, is_expiry, by, now, is_ok);
+            }
+        });
+    }
+
+    pub(crate) fn versions(&self, key: u64) -> Loaded {
+        self.with(|history| {
+            let mut versions =
+                self.subjects_of(key).map(|it| history.subjects[it as usize].version);
+            (versions.next().unwrap_or_default(), versions.next().unwrap_or_default())
+        })
+    }
+
+    /// A load begins. It ends when the result is dropped.
+    pub(crate) fn begin_load(self: &Arc<Self>, key: u64, process: Incarnation) -> RunningLoad {
+        let (number, is_second) = self.with(|history| {
+            history.number += 1;
+            history.loads += 1;
+            let number = history.number;
+            let subjects = self.subjects_of(key).map(|it| &history.subjects[it as usize]);
+            let (mut since, mut is_changing) = (0, false);
+            for subject in subjects {
+                since = since.max(subject.changed_at);
+                is_changing |= subject.is_changing;
+            }
+            let subject = &mut history.subjects[key as usize];
+            let is_second = history
+                .calm_since
+                .is_some_and(|calm| !is_changing && subject.is_loading_since(since.max(calm)));
+            subject.load_begins(number, number);
+            (number, is_second)
+        });
+        self.note(format_args!("{process:?} begins to load {key}"));
+        if is_second {
+            self.violation(format_args!("{process:?} is the second to load key {key}"));
+        }
+        RunningLoad { shared: Arc::clone(self), key, number }
+    }
+
+    pub(crate) fn lost(&self, loss: DataLoss) {
+        let keys = self.keys as usize;
+        self.with(|history| {
+            for (place, subject) in history.subjects.iter_mut().enumerate() {
+                subject.lost(loss, place >= keys);
+            }
+        });
+    }
+
+    pub(crate) fn ended(&self, process: Incarnation) {
+        self.with(|history| history.subjects.iter_mut().for_each(|it| it.ended(process)));
+    }
+
+    /// From now on no fault has an effect.
+    pub(crate) fn calm_down(&self) {
+        self.with(|history| {
+            history.number += 1;
+            history.calm_since = Some(history.number);
+        });
+    }
+}
+
+/// A load under way.
+#[derive(Debug)]
+pub(crate) struct RunningLoad {
+    shared: Arc<Shared>,
+    key: u64,
+    number: u64,
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        let now = self.shared.network.now();
+        self.shared.with(|history| history.subjects[self.key as usize].load_ends(self.number, now));
+    }
+}

@@ -1,0 +1,68 @@
+//! Hosts: what runs as one process, with a runtime and a clock of its own.
+
+use std::future::Future;
+use std::time::{Duration, SystemTime};
+
+use bellwether_redis_client::simulated::WALL_CLOCK;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::{Instant, advance, sleep_until};
+
+/// A moment of the simulated world, in milliseconds from its begin.
+pub(crate) type Millis = u64;
+
+/// A runtime whose clock is moved by the world. What it runs ends when this is dropped, as that of a process
+/// that is killed.
+#[derive(Debug)]
+pub(crate) struct Host {
+    runtime: Runtime,
+    /// Its clock when it began, and when that was.
+    begin: (Instant, Millis),
+}
+
+impl Host {
+    pub(crate) fn new(now: Millis) -> Self {
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime");
+        let begin = (runtime.block_on(async { Instant::now() }), now);
+        Self { runtime, begin }
+    }
+
+    /// Runs all that is to be done until a moment. If it has stood still for longer than a tick, its clock
+    /// leaps first, so that all timers are late.
+    pub(crate) fn run_until(&self, now: Millis) {
+        WALL_CLOCK.set(Some(SystemTime::UNIX_EPOCH + BEGIN + Duration::from_millis(now)));
+        let until = self.begin.0 + Duration::from_millis(now - self.begin.1);
+        self.runtime.block_on(async {
+            let missed = (until - Instant::now()).saturating_sub(TICK);
+            if !missed.is_zero() {
+                advance(missed).await;
+            }
+            sleep_until(until).await;
+        });
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+    }
+
+    /// What `make` makes, in the context of the runtime.
+    pub(crate) fn enter<T>(&self, make: impl FnOnce() -> T) -> T {
+        let _entered = self.runtime.enter();
+        make()
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.runtime.handle().clone()
+    }
+
+    /// How many tasks have not ended.
+    pub(crate) fn tasks(&self) -> usize {
+        self.runtime.metrics().num_alive_tasks()
+    }
+}
+
+/// The wall clock at the begin of the world.
+pub(crate) const BEGIN: Duration = Duration::from_secs(1_700_000_000);
+
+/// How far the world goes at once.
+const TICK: Duration = Duration::from_millis(1);

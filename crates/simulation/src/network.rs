@@ -1,0 +1,268 @@
+//! The network: links between processes and the server, and what befalls them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use crate::host::{BEGIN, Millis};
+use crate::locked;
+use crate::server::{ClientId, ModelServer};
+
+/// The network and the server. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Network(Arc<NetworkParts>);
+
+#[derive(Debug)]
+struct NetworkParts {
+    now: AtomicU64,
+    /// Where links and the server run.
+    runtime: Handle,
+    state: Mutex<NetworkState>,
+}
+
+#[derive(Debug)]
+pub(crate) struct NetworkState {
+    random: SmallRng,
+    /// None while it is down.
+    pub(crate) server: Option<ModelServer>,
+    links: BTreeMap<ClientId, Link>,
+    /// By how much the clock of the server differs from that of the world, in microseconds.
+    pub(crate) clock_error: i64,
+    /// The last time that the server has shown, and how often since it was set.
+    last_time: u64,
+    /// Until when the server stands still.
+    pub(crate) stalled_until: Millis,
+    /// Until when each process is cut off.
+    pub(crate) cut_off_until: BTreeMap<usize, Millis>,
+    /// One transmission of so many is delayed, by so many milliseconds at most.
+    pub(crate) delays: (u32, Millis),
+    pub(crate) commands: u64,
+}
+
+#[derive(Debug)]
+struct Link {
+    process: usize,
+    replies: UnboundedSender<Vec<u8>>,
+    tasks: [AbortHandle; 2],
+    fate: Option<Fate>,
+}
+
+/// What becomes of a link with the next bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It ends in the middle of what the process sends.
+    CutRequest,
+    /// It ends after the server has executed what it has received, before the reply.
+    LoseReply,
+    /// It ends in the middle of a reply.
+    CutReply,
+    /// Nothing arrives any more, in either direction, and it does not end.
+    HalfOpen,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64, runtime: Handle, server: ModelServer) -> Self {
+        let state = NetworkState {
+            random: SmallRng::seed_from_u64(seed),
+            server: Some(server),
+            links: BTreeMap::new(),
+            clock_error: 0,
+            last_time: 0,
+            stalled_until: 0,
+            cut_off_until: BTreeMap::new(),
+            delays: (u32::MAX, 1),
+            commands: 0,
+        };
+        Self(Arc::new(NetworkParts { now: AtomicU64::new(0), runtime, state: Mutex::new(state) }))
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.0.now.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_now(&self, now: Millis) {
+        self.0.now.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut NetworkState) -> T) -> T {
+        change(&mut locked(&self.0.state))
+    }
+
+    /// Opens a link of a process to the server.
+    pub(crate) async fn connect(self, process: usize) -> io::Result<DuplexStream> {
+        // No packet of the handshake gets through before.
+        while let Some(wait) = self.with(|state| state.held_up(process, self.now(), None)) {
+            sleep(wait).await;
+        }
+        let (ours, theirs) = duplex(BUFFER);
+        let mut state = locked(&self.0.state);
+        let server = state.server.as_mut().ok_or(io::ErrorKind::ConnectionRefused)?;
+        let client = server.connect();
+        let (replies, queue) = unbounded_channel();
+        let (reader, writer) = split(theirs);
+        let tasks = [
+            self.0.runtime.spawn(self.clone().send_up(client, reader)).abort_handle(),
+            self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
+        ];
+        state.links.insert(client, Link { process, replies, tasks, fate: None });
+        Ok(ours)
+    }
+
+    async fn send_up(self, client: ClientId, mut reader: ReadHalf<DuplexStream>) {
+        let mut buffer = vec![0; BUFFER];
+        while let Ok(length @ 1..) = reader.read(&mut buffer).await {
+            self.pass(client, true).await;
+            if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
+                break;
+            }
+        }
+        self.pass(client, true).await;
+        self.with(|state| state.cut(client));
+    }
+
+    async fn send_down(
+        self,
+        client: ClientId,
+        mut queue: UnboundedReceiver<Vec<u8>>,
+        mut writer: WriteHalf<DuplexStream>,
+    ) {
+        while let Some(mut bytes) = queue.recv().await {
+            while let Ok(more) = queue.try_recv() {
+                bytes.extend(more);
+            }
+            self.pass(client, false).await;
+            let is_cut = self.with(|state| state.is_doomed(client, Fate::CutReply));
+            let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
+            if writer.write_all(&bytes[..length]).await.is_err() || is_cut {
+                break;
+            }
+        }
+        self.with(|state| state.cut(client));
+    }
+
+    /// Waits until bytes get through.
+    async fn pass(&self, client: ClientId, is_up: bool) {
+        let delay = self.with(NetworkState::draw_delay);
+        if delay > 0 {
+            sleep(Duration::from_millis(delay)).await;
+        }
+        while let Some(wait) = self.with(|state| state.blocked(client, is_up, self.now())) {
+            sleep(wait).await;
+        }
+    }
+}
+
+impl NetworkState {
+    fn draw_delay(&mut self) -> Millis {
+        let (one_of, longest) = self.delays;
+        if self.random.random_ratio(1, one_of) { self.random.random_range(1..=longest) } else { 0 }
+    }
+
+    /// For how long no bytes of a process get through.
+    fn held_up(&self, process: usize, now: Millis, is_up: Option<bool>) -> Option<Duration> {
+        let cut_off = self.cut_off_until.get(&process).copied().unwrap_or_default();
+        // What a server has sent before it was stopped arrives. The system accepts connections for it.
+        let stalled = if is_up == Some(true) { self.stalled_until } else { 0 };
+        let wait = cut_off.max(stalled).saturating_sub(now);
+        (wait > 0).then(|| Duration::from_millis(wait))
+    }
+
+    fn blocked(&self, client: ClientId, is_up: bool, now: Millis) -> Option<Duration> {
+        let link = self.links.get(&client)?;
+        if link.fate == Some(Fate::HalfOpen) {
+            return Some(FOR_EVER);
+        }
+        self.held_up(link.process, now, Some(is_up))
+    }
+
+    fn is_doomed(&self, client: ClientId, fate: Fate) -> bool {
+        self.links.get(&client).is_none_or(|link| link.fate == Some(fate))
+    }
+
+    /// Gives bytes to the server, and sends what it says. Returns whether the link goes on.
+    fn deliver(&mut self, client: ClientId, bytes: &[u8], now: Millis) -> bool {
+        let time = self.time(now);
+        let is_cut = self.is_doomed(client, Fate::CutRequest);
+        let is_lost = self.is_doomed(client, Fate::LoseReply);
+        let Some(server) = &mut self.server else { return false };
+        let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
+        self.commands += server.receive(client, &bytes[..length], time);
+        if is_cut || is_lost {
+            self.cut(client);
+        }
+        let Some(server) = &mut self.server else { return false };
+        for (client, bytes) in server.take_output() {
+            if let Some(link) = self.links.get(&client) {
+                // The other end has gone.
+                _ = link.replies.send(bytes);
+            }
+        }
+        self.links.contains_key(&client)
+    }
+
+    /// The server's time in microseconds. Two commands never have the same.
+    pub(crate) fn time(&mut self, now: Millis) -> u64 {
+        let time = BEGIN.as_micros() as i64 + 1000 * now as i64 + self.clock_error;
+        let time = time as u64;
+        // Within a millisecond, so that a clock that is set back is behind at once.
+        self.last_time =
+            if self.last_time / 1000 == time / 1000 { self.last_time + 1 } else { time };
+        self.last_time
+    }
+
+    /// Ends a link.
+    pub(crate) fn cut(&mut self, client: ClientId) {
+        if let Some(link) = self.links.remove(&client) {
+            link.tasks.iter().for_each(AbortHandle::abort);
+            if let Some(server) = &mut self.server {
+                server.disconnect(client);
+            }
+        }
+    }
+
+    /// Ends the server with all links.
+    pub(crate) fn kill(&mut self) -> Option<ModelServer> {
+        for client in self.links() {
+            self.cut(client);
+        }
+        self.server.take()
+    }
+
+    /// The links, in order.
+    pub(crate) fn links(&self) -> Vec<ClientId> {
+        self.links.keys().copied().collect()
+    }
+
+    /// Decides what becomes of a link.
+    pub(crate) fn doom(&mut self, client: ClientId, fate: Fate) {
+        if let Some(link) = self.links.get_mut(&client) {
+            link.fate = Some(fate);
+        }
+    }
+
+    /// All faults end, and half-open links with them.
+    pub(crate) fn heal(&mut self) {
+        (self.stalled_until, self.delays) = (0, (u32::MAX, 1));
+        self.cut_off_until.clear();
+        for client in self.links() {
+            if self.links[&client].fate.is_some() {
+                self.cut(client);
+            }
+        }
+    }
+}
+
+/// The bytes that are under way in one direction at most, and those that are read at once.
+const BUFFER: usize = 64 * 1024;
+
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);

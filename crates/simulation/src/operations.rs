@@ -1,0 +1,206 @@
+//! The callers: what they do with a cache, and when they leave.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bellwether::{Cache, CacheError, CacheStatus, Tag};
+use tokio::time::{Instant, sleep};
+
+use crate::history::{Asked, Loaded, Shared};
+use crate::host::Millis;
+use crate::promises::{Incarnation, Version};
+
+/// A process as its callers see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) process: Incarnation,
+    pub(crate) cache: Cache<Loaded>,
+    /// For how long it may serve a near copy that was invalidated. None if it has no copies.
+    pub(crate) near: Option<Millis>,
+    /// Whether no load fails.
+    pub(crate) never_fails: bool,
+    /// How long a caller waits at most, without a fault and with faults.
+    pub(crate) bounds: [Millis; 2],
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Get {
+    pub(crate) key: u64,
+    /// How long the load takes before and after it reads the source.
+    pub(crate) load: [Millis; 2],
+    pub(crate) load_fails: bool,
+    pub(crate) deadline: Option<Millis>,
+    pub(crate) forces_refresh: bool,
+}
+
+/// A change of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeOf {
+    Key(u64),
+    Tag(u64),
+}
+
+/// How the cache is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    Invalidate,
+    Expire,
+    /// With the new value. For keys.
+    Put,
+}
+
+impl Caller {
+    fn cache_of(&self, key: u64) -> Cache<Loaded> {
+        let tags = self.shared.tag_of(key).map(tag);
+        self.cache.tagged(tags).expect("one tag")
+    }
+
+    /// Asks for a value, and leaves after so many polls.
+    pub(crate) async fn get(self, get: Get, leaves_after: Option<u32>) {
+        let Get { key, load, load_fails, deadline, forces_refresh } = get;
+        let asked = self.shared.ask(key, self.process, self.near);
+        let mut cache = self.cache_of(key);
+        if let Some(deadline) = deadline {
+            cache = cache.deadline(Instant::now() + Duration::from_millis(deadline));
+        }
+        if forces_refresh {
+            cache = cache.force_refresh();
+        }
+        let (shared, process) = (Arc::clone(&self.shared), self.process);
+        let load = move || async move {
+            let running = shared.begin_load(key, process);
+            sleep(Duration::from_millis(load[0])).await;
+            let loaded = shared.versions(key);
+            sleep(Duration::from_millis(load[1])).await;
+            drop(running);
+            if load_fails { Err("the source fails") } else { Ok(loaded) }
+        };
+        let answer = cache.get_or_load(key, load).with_status();
+        let answered = patient(answer, leaves_after).await;
+        let what = match &answered {
+            None => "has left".to_owned(),
+            Some((Ok(loaded), status)) => {
+                self.shared.check(&asked, *loaded, status);
+                format!("{loaded:?} {status}")
+            }
+            Some((Err(error), _)) => {
+                if asked.is_calm && self.never_fails && deadline.is_none() {
+                    self.shared.violation(format_args!("without a fault, key {key}: {error}"));
+                }
+                error.to_string()
+            }
+        };
+        if answered.is_some() {
+            self.check_wait(&asked, deadline);
+        }
+        self.end(&asked, "get", &what);
+    }
+
+    /// Reads a value that is stored.
+    pub(crate) async fn lookup(self, key: u64, leaves_after: Option<u32>) {
+        let asked = self.shared.ask(key, self.process, self.near);
+        let cache = self.cache_of(key);
+        let found = patient(cache.get(key), leaves_after).await;
+        if let Some(Ok(Some(loaded))) = found {
+            self.shared.check(&asked, loaded, &CacheStatus::Hit { fresh_for: None });
+        }
+        if found.is_some() {
+            self.check_wait(&asked, None);
+        }
+        self.end(
+            &asked,
+            "lookup",
+            &format!("{:?}", found.map(|it| it.map_err(|error| error.kind()))),
+        );
+    }
+
+    /// Changes the source, and tells the cache.
+    pub(crate) async fn change(self, what: ChangeOf, how: Telling, leaves_after: Option<u32>) {
+        let subject = match what {
+            ChangeOf::Key(key) => key,
+            ChangeOf::Tag(tag) => self.shared.keys + tag,
+        };
+        let Some(version) = self.shared.begin_change(subject) else { return };
+        let asked = self.shared.ask(subject % self.shared.keys, self.process, self.near);
+        self.shared.note(format_args!("{:?} begins {how:?} of {what:?} {version}", self.process));
+        let done = patient(self.tell(what, how), leaves_after).await;
+        let is_ok = matches!(done, Some(Ok(())));
+        // What was dropped is kept, and so is what has failed.
+        let is_kept =
+            done.as_ref().is_none_or(|done| done.as_ref().is_err_and(CacheError::is_kept));
+        let is_kept = is_kept && how != Telling::Put && leaves_after != Some(0);
+        let promise =
+            (is_ok || is_kept).then_some((version, how == Telling::Expire, self.process, is_ok));
+        self.shared.end_change(subject, promise);
+        if let (true, Some(Err(error))) = (asked.is_calm, &done) {
+            self.shared.violation(format_args!("without a fault, {how:?} of {what:?}: {error}"));
+        }
+        let done = done.map(|it| it.map_err(|error| error.kind()));
+        self.check_wait(&asked, None);
+        self.end(&asked, "change", &format!("{what:?} {how:?} {version}: {done:?}"));
+    }
+
+    async fn tell(&self, what: ChangeOf, how: Telling) -> Result<(), CacheError> {
+        let handle = self.cache.handle();
+        match (what, how) {
+            (ChangeOf::Key(key), Telling::Put) => {
+                // The tag of a `put` counts from its commit on, as one of `answer_tags`.
+                let value = (self.shared.versions(key).0, Version::MAX);
+                self.cache_of(key).put(key, value).await.map(drop)
+            }
+            (ChangeOf::Key(key), Telling::Invalidate) => self.cache.invalidate(key).await.map(drop),
+            (ChangeOf::Key(key), Telling::Expire) => self.cache.expire(key).await.map(drop),
+            (ChangeOf::Tag(number), Telling::Expire) => handle.expire_tag(&tag(number)).await,
+            (ChangeOf::Tag(number), _) => handle.invalidate_tag(&tag(number)).await,
+        }
+    }
+
+    /// Checks how long a caller has waited.
+    fn check_wait(&self, asked: &Asked, deadline: Option<Millis>) {
+        let waited = self.shared.waited(asked, self.process);
+        let bound = self.bounds[usize::from(!asked.is_calm)];
+        let bound = deadline.map_or(bound, |deadline| bound.min(deadline + 2));
+        if waited > bound {
+            let key = asked.key;
+            self.shared.violation(format_args!(
+                "a caller of key {key} has waited for {waited} ms, bound {bound}"
+            ));
+        }
+    }
+
+    fn end(&self, asked: &Asked, operation: &str, what: &str) {
+        let Asked { key, at, .. } = asked;
+        self.shared.note(format_args!("{:?} {operation} {key} since {at}: {what}", self.process));
+        self.shared.with(|history| {
+            history.operations += 1;
+            history.under_way -= 1;
+        });
+    }
+}
+
+/// A future that is dropped after so many polls. None if it was.
+async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == Some(0) {
+            return Poll::Ready(None);
+        }
+        left = left.map(|left| left - 1);
+        match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == Some(0) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+fn tag(number: u64) -> Tag {
+    Tag::of("group").with(number)
+}

@@ -1,0 +1,99 @@
+//! The plan of a run: what its seed decides at the begin.
+
+use std::time::Duration;
+
+use bellwether::{Cache, Wait, WhenAbandoned};
+use bellwether_redis::RedisStore;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+
+use crate::faults::FaultKind;
+use crate::history::Loaded;
+use crate::host::Millis;
+
+/// What the seed decides at the begin. A run has few kinds of faults, so that each can do its work.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Whether each process has near copies.
+    pub(crate) near: Vec<bool>,
+    pub(crate) keys: u64,
+    pub(crate) tags: u64,
+    ttl: Millis,
+    stale: [Millis; 2],
+    refreshes_early: bool,
+    loads_after_wait: bool,
+    drops_abandoned: bool,
+    /// How many operations begin at each tick, on average, in thousandths.
+    pub(crate) rate: u32,
+    /// One operation of so many is a change.
+    pub(crate) changes: u32,
+    /// How long a load takes at most.
+    pub(crate) longest_load: Millis,
+    /// One load of so many fails. None if none does.
+    pub(crate) failures: Option<u32>,
+    /// One caller of so many leaves.
+    pub(crate) leaving: u32,
+    pub(crate) faults: Vec<FaultKind>,
+    /// The milliseconds between two faults, on average.
+    pub(crate) pause: u32,
+}
+
+impl Plan {
+    pub(crate) fn new(random: &mut SmallRng) -> Self {
+        let mut pick = |options: &[u32]| *options.choose(random).expect("one");
+        let processes = pick(&[1, 2, 3, 4]) as usize;
+        let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
+        let keys = u64::from(pick(&[1, 2, 5, 20]));
+        Self {
+            near,
+            keys,
+            tags: u64::from(pick(&[0, 1, 3])).min(keys),
+            ttl: pick(&[150, 1_000, 20_000]).into(),
+            stale: [pick(&[0, 0, 500]).into(), pick(&[0, 0, 3_000]).into()],
+            refreshes_early: pick(&[0, 1]) == 1,
+            loads_after_wait: pick(&[0, 1]) == 1,
+            drops_abandoned: pick(&[0, 0, 1]) == 1,
+            rate: pick(&[300, 1_000, 3_000, 6_000]),
+            changes: pick(&[3, 10, 50, 200]),
+            longest_load: pick(&[0, 5, 60]).into(),
+            failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
+            leaving: pick(&[4, 30, 1_000_000]),
+            faults: FaultKind::menu(random),
+            pause: *[20, 100, 500].choose(random).expect("one"),
+        }
+    }
+
+    /// How long a caller waits at most, without a fault and with faults.
+    ///
+    /// Loads that changes have superseded follow each other. Where a fault ends links and no more, a caller
+    /// also waits for new ones, and for the end of a lease whose grant was lost.
+    pub(crate) fn bounds(&self) -> [Millis; 2] {
+        let loads = 12 * self.longest_load;
+        let ends_links_only = self.faults.iter().all(|it| it.ends_links_only());
+        [60 + loads, if ends_links_only { 600 + loads } else { LONGEST_WAIT }]
+    }
+
+    /// The cache of a process.
+    pub(crate) fn cache(&self, store: RedisStore) -> Cache<Loaded> {
+        let wait = Wait::at_most(Duration::from_millis(1_000));
+        let builder = Cache::builder("simulated", store)
+            .ttl(Duration::from_millis(self.ttl))
+            .stale_while_revalidate(Duration::from_millis(self.stale[0]))
+            .stale_if_error(Duration::from_millis(self.stale[1]))
+            .wait(if self.loads_after_wait { wait.then_load() } else { wait })
+            .when_abandoned(match self.drops_abandoned {
+                true => WhenAbandoned::Cancel,
+                false => WhenAbandoned::Finish,
+            })
+            .load_timeout(Duration::from_millis(500))
+            .expect("a time");
+        match self.refreshes_early {
+            true => builder.refresh_early(1.0).expect("a factor").build(),
+            false => builder.build(),
+        }
+    }
+}
+
+/// The cache waits for a second for the load of another caller, and for another one in the queue of uncached
+/// loads. A load takes half a second at most, and a command a quarter of one.
+const LONGEST_WAIT: Millis = 6_000;

@@ -1,0 +1,347 @@
+//! The world: processes, a server and a network, moved on tick by tick from one seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use bellwether::BoxFuture;
+use bellwether_redis::{RedisClientOptions, RedisOptions, RedisStore};
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use crate::faults::FaultKind;
+use crate::history::Shared;
+use crate::host::{Host, Millis};
+use crate::network::Network;
+use crate::operations::{Caller, ChangeOf, Get, Telling};
+use crate::plan::Plan;
+use crate::promises::DataLoss;
+use crate::server::{ModelServer, Mutations, Snapshot};
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// It decides all that is random.
+    pub seed: u64,
+    /// How many operations of callers there are, about.
+    pub operations: u64,
+    /// Replacements in the texts of the scripts.
+    pub mutations: Mutations,
+    /// Whether all that happens is listed.
+    pub shows_trace: bool,
+}
+
+/// What has happened in a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The operations of callers.
+    pub operations: u64,
+    /// The loads.
+    pub loads: u64,
+    /// The commands of the server.
+    pub commands: u64,
+    /// The simulated time in milliseconds.
+    pub millis: u64,
+    /// The faults of each kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// The promises that were broken.
+    pub violations: Vec<String>,
+    /// A hash of all that has happened.
+    pub trace: u64,
+    /// All that has happened, if it was to be listed.
+    pub lines: Vec<String>,
+}
+
+impl Run {
+    /// Runs it, in a thread of its own: the name of that makes the random numbers of the system those of
+    /// the seed.
+    pub fn run(&self) -> Outcome {
+        let run = self.clone();
+        let name = format!("sim:{:x}", self.seed & 0xff_ffff_ffff);
+        let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
+        simulated.expect("a thread").join().expect("it does not panic")
+    }
+}
+
+struct World {
+    plan: Plan,
+    random: SmallRng,
+    now: Millis,
+    shared: Arc<Shared>,
+    server: Host,
+    processes: Vec<Process>,
+    mutations: Mutations,
+    snapshot: (Millis, Snapshot),
+    /// When the server starts again, and whether it has its data.
+    restart: Option<(Millis, bool)>,
+}
+
+struct Process {
+    host: Host,
+    caller: Caller,
+    store: RedisStore,
+    /// Until when it stands still.
+    paused_until: Millis,
+}
+
+impl World {
+    fn new(run: &Run) -> Self {
+        let mut random = SmallRng::seed_from_u64(run.seed);
+        let plan = Plan::new(&mut random);
+        let server = Host::new(0);
+        let model = ModelServer::new(Arc::clone(&run.mutations));
+        let snapshot = (0, model.snapshot());
+        let network = Network::new(random.random(), server.handle(), model);
+        let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);
+        let mutations = Arc::clone(&run.mutations);
+        let mut world = Self {
+            plan,
+            random,
+            now: 0,
+            shared,
+            server,
+            processes: Vec::new(),
+            mutations,
+            snapshot,
+            restart: None,
+        };
+        world.shared.note(format_args!("{:?}", world.plan));
+        world.processes = (0..world.plan.near.len()).map(|place| world.start(place, 0)).collect();
+        world
+    }
+
+    /// Starts a process.
+    fn start(&self, place: usize, times: u32) -> Process {
+        let host = Host::new(self.now);
+        let network = self.shared.network.clone();
+        let connect = move |_| Box::pin(network.clone().connect(place)) as BoxFuture<'static, _>;
+        let options = RedisClientOptions::new("redis://server", "sim").expect("an address");
+        let options = RedisOptions::from(options.network(Arc::new(connect)));
+        let is_near = self.plan.near[place];
+        let options = if is_near { options.near(1 << 20).expect("a size") } else { options };
+        let store = host.enter(|| options.connect_lazily());
+        let caller = Caller {
+            shared: Arc::clone(&self.shared),
+            process: (place, times),
+            cache: host.enter(|| self.plan.cache(store.clone())),
+            near: is_near.then_some(OLDEST_COPY),
+            never_fails: self.plan.failures.is_none(),
+            bounds: self.plan.bounds(),
+        };
+        Process { host, caller, store, paused_until: 0 }
+    }
+
+    fn run(mut self, run: &Run) -> Outcome {
+        let chaos = if self.plan.faults.is_empty() { 0 } else { run.operations * 4 / 5 };
+        // Where a fault follows the other, little else may happen.
+        while self.operations() < chaos && self.now < LONGEST_CHAOS {
+            self.befall();
+            self.tick(true);
+        }
+        self.heal();
+        // Leases of the dead end, breakers close, and what was kept is repeated.
+        self.ticks(6_000, false);
+        self.ticks(1_000, true);
+        self.shared.calm_down();
+        let end = self.now + 500;
+        while self.operations() < run.operations || self.now < end {
+            self.tick(true);
+        }
+        self.ticks(5_000, false);
+        self.find_leaks();
+        self.outcome()
+    }
+
+    fn operations(&self) -> u64 {
+        self.shared.with(|history| history.operations)
+    }
+
+    fn ticks(&mut self, count: Millis, is_busy: bool) {
+        (0..count).for_each(|_| self.tick(is_busy));
+    }
+
+    fn tick(&mut self, is_busy: bool) {
+        self.now += 1;
+        self.shared.network.set_now(self.now);
+        if is_busy {
+            let mut rate = self.plan.rate;
+            while rate > 0 && self.random.random_ratio(rate.min(1_000), 1_000) {
+                self.operate();
+                rate = rate.saturating_sub(1_000);
+            }
+        }
+        self.server.run_until(self.now);
+        for process in &self.processes {
+            if process.paused_until <= self.now {
+                process.host.run_until(self.now);
+            }
+        }
+    }
+
+    /// Begins an operation in a process.
+    fn operate(&mut self) {
+        let Self { random, plan, processes, .. } = self;
+        let process = processes.choose(random).expect("one");
+        if process.paused_until > self.now {
+            return;
+        }
+        let caller = process.caller.clone();
+        let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..9));
+        let key = random.random_range(0..plan.keys);
+        if random.random_ratio(1, plan.changes) {
+            let is_of_tag = plan.tags > 0 && random.random_ratio(1, 4);
+            let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
+            let how = match random.random_range(0..4) {
+                // It has no effect while the server's clock is behind that of the last one.
+                0 if is_of_tag && plan.faults.contains(&FaultKind::ClockJump) => {
+                    Telling::Invalidate
+                }
+                0 => Telling::Expire,
+                1 if !is_of_tag => Telling::Put,
+                _ => Telling::Invalidate,
+            };
+            // A `put` that is dropped while it reads the tags of the entry leaves its lease behind.
+            let leaks = how == Telling::Put && plan.tags > 0;
+            let leaves_after = leaves_after.filter(|_| !leaks);
+            return process.host.spawn(caller.change(what, how, leaves_after));
+        }
+        if random.random_ratio(1, 20) {
+            return process.host.spawn(caller.lookup(key, leaves_after));
+        }
+        let mut load = || random.random_range(0..=plan.longest_load);
+        let get = Get {
+            key,
+            load: [load(), load()],
+            load_fails: plan.failures.is_some_and(|one_of| random.random_ratio(1, one_of)),
+            deadline: random.random_ratio(1, 20).then(|| random.random_range(5..400)),
+            forces_refresh: random.random_ratio(1, 100),
+        };
+        process.host.spawn(caller.get(get, leaves_after));
+    }
+
+    /// Now and then, a fault.
+    fn befall(&mut self) {
+        if self.restart.is_some_and(|(at, _)| at <= self.now) {
+            self.restart_server();
+        }
+        if !self.random.random_ratio(1, self.plan.pause) {
+            return;
+        }
+        if self.random.random_ratio(1, 4) {
+            let now = self.now;
+            let snapshot =
+                self.shared.network.with(|it| it.server.as_ref().map(ModelServer::snapshot));
+            self.snapshot = snapshot.map_or_else(|| self.snapshot.clone(), |it| (now, it));
+        }
+        let kind = *self.plan.faults.choose(&mut self.random).expect("one");
+        self.shared.note(format_args!("{}", kind.name()));
+        self.shared.with(|history| *history.counts.entry(kind.name()).or_default() += 1);
+        let (now, processes, random) = (self.now, self.processes.len(), &mut self.random);
+        if self.shared.network.with(|state| kind.befall(state, random, processes, now)) {
+            return;
+        }
+        let place = self.random.random_range(0..processes);
+        let until = now + self.random.random_range(1..4_000);
+        match kind {
+            FaultKind::Pause if self.processes[place].paused_until > now => {}
+            FaultKind::Pause => self.pause(place, until),
+            FaultKind::KillProcess => {
+                let (_, times) = self.processes[place].caller.process;
+                self.shared.ended((place, times));
+                self.processes[place] = self.start(place, times + 1);
+            }
+            _ if self.restart.is_some() => {}
+            _ => {
+                self.shared.network.with(|state| drop(state.kill()));
+                let has_data = kind == FaultKind::RestartOld;
+                let until = until.min(now + 1_500);
+                self.restart = Some((until, has_data));
+            }
+        }
+    }
+
+    fn pause(&mut self, place: usize, until: Millis) {
+        self.processes[place].paused_until = until;
+        let more = until - self.now;
+        self.shared.with(|history| *history.paused.entry(place).or_default() += more);
+    }
+
+    fn restart_server(&mut self) {
+        let Some((_, has_data)) = self.restart.take() else { return };
+        let mut server = ModelServer::new(Arc::clone(&self.mutations));
+        let (at, snapshot) = self.snapshot.clone();
+        if has_data {
+            server.restore(snapshot);
+        }
+        self.shared.network.with(|state| state.server = Some(server));
+        self.shared.lost(DataLoss { at: self.now, snapshot_of: has_data.then_some(at) });
+    }
+
+    /// Ends all faults.
+    fn heal(&mut self) {
+        self.restart_server();
+        self.shared.network.with(|state| {
+            state.heal();
+            state.server.as_mut().expect("it runs").set_full(false);
+        });
+        let latest = self.processes.iter().map(|it| it.paused_until).max();
+        self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true);
+    }
+
+    /// Nothing is under way any more, so nothing may be left.
+    fn find_leaks(&self) {
+        let shared = &self.shared;
+        let under_way = shared.with(|history| history.under_way);
+        // Those of killed processes have not ended.
+        let killed = self.processes.iter().any(|it| it.caller.process.1 > 0);
+        if under_way > 0 && !killed {
+            shared.violation(format_args!("{under_way} operations have not ended"));
+        }
+        for Process { host, caller, store, .. } in &self.processes {
+            let (flights, pending) = (caller.cache.in_flight(), store.stats().replay.pending);
+            if flights > 0 || pending > 0 || host.tasks() > MOST_TASKS {
+                let tasks = host.tasks();
+                shared.violation(format_args!(
+                    "{:?} has {flights} flights, {pending} kept invalidations and {tasks} tasks",
+                    caller.process
+                ));
+            }
+        }
+        let (leases, connections) = shared.network.with(|state| {
+            let time = state.time(self.now);
+            let server = state.server.as_ref().expect("it runs");
+            let names = server.names(time);
+            let leases = names.iter().filter(|name| name.ends_with(b":lease"));
+            (leases.count(), server.connections())
+        });
+        // Each process has a connection for requests and one for messages.
+        if leases > 0 || connections > 2 * self.processes.len() {
+            shared
+                .violation(format_args!("there are {leases} leases and {connections} connections"));
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let commands = self.shared.network.with(|state| state.commands);
+        self.shared.with(|history| Outcome {
+            operations: history.operations,
+            loads: history.loads,
+            commands,
+            millis: self.now,
+            faults: std::mem::take(&mut history.counts),
+            violations: std::mem::take(&mut history.violations),
+            trace: history.trace,
+            lines: history.lines.take().unwrap_or_default(),
+        })
+    }
+}
+
+/// How long there are faults at most.
+const LONGEST_CHAOS: Millis = 120_000;
+
+/// How old a near copy may be that was invalidated: what the guide says, and two ticks.
+const OLDEST_COPY: Millis = 1_252;
+
+/// The tasks of an idle process: those of its connections.
+const MOST_TASKS: usize = 8;
