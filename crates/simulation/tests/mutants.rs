@@ -1,0 +1,66 @@
+//! The simulation finds scripts that break a promise.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use bellwether_simulation::{Campaign, Run};
+
+/// What is wrong in a script: the text of it, and what stands there instead.
+const MUTANTS: [(&str, &str, &str); 8] = [
+    ("a commit ignores the watermark", "fence <= watermark or fence <= stored", "fence <= stored"),
+    (
+        "an invalidation does not raise the watermark",
+        "struct.pack('>I8', watermark)",
+        "struct.pack('>I8', 0)",
+    ),
+    (
+        "an invalidation leaves the lease",
+        "redis.call('DEL', KEYS[2], KEYS[4])",
+        "redis.call('DEL', KEYS[4])",
+    ),
+    ("a lease that another process holds is granted", "    busy = left\n", "    busy = false\n"),
+    ("a commit leaves the lease", "if is_ours then redis.call('DEL', KEYS[2]) end", ""),
+    (
+        "a lease whose grant was lost is not given up",
+        "gives = gives + redis.call('DEL', name)",
+        "gives = gives + 1",
+    ),
+    (
+        "waiters are not told of the end of a lease",
+        "redis.pcall('PUBLISH', channel .. mark, message or name)",
+        "redis.pcall('EXISTS', name)",
+    ),
+    (
+        "an invalidation leaves the epoch of a tag",
+        "local changed = epoch .. epoch",
+        "local changed = known and value or epoch .. epoch",
+    ),
+];
+
+/// The texts of all scripts.
+const SCRIPTS: [&str; 6] = [
+    include_str!("../../redis-client/src/prelude.lua"),
+    include_str!("../../redis/src/abandon.lua"),
+    include_str!("../../redis/src/acquire.lua"),
+    include_str!("../../redis/src/change_tag.lua"),
+    include_str!("../../redis/src/commit.lua"),
+    include_str!("../../redis/src/invalidate.lua"),
+];
+
+#[test]
+fn each_mutant_is_found_within_a_minute() {
+    for (name, text, instead) in MUTANTS {
+        assert!(SCRIPTS.iter().any(|script| script.contains(text)), "no script has {text}");
+        let seed = RandomState::new().hash_one(0) >> 32;
+        let mutations = [(text, instead)].into();
+        let began = Instant::now();
+        let run = Run { seed, operations: 1_000, mutations, shows_trace: false };
+        let campaign = Campaign::run(&run, |total, _| {
+            total.violations.is_empty() && began.elapsed() < Duration::from_secs(60)
+        });
+        let (took, seeds) = (began.elapsed(), campaign.seeds);
+        let violation = campaign.total.violations.first();
+        println!("{name}: {seeds} seeds, {took:.1?}: {violation:?}");
+        assert!(violation.is_some(), "not found: {name}, from seed {seed}");
+    }
+}
