@@ -62,7 +62,7 @@ impl FaultKind {
             ForgetScripts,
             Evict,
         ];
-        let count = *[0, 1, 2, 4, 8].choose(random).expect("one");
+        let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
         // Where the clock of the server is set back, nothing may stand still between a load and its
         // commit: this is the gap of fencing.

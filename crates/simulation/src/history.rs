@@ -167,6 +167,9 @@ impl Shared {
             let number = history.number;
             let subject = &mut history.subjects[subject as usize];
             (subject.is_changing, subject.changed_at) = (false, number);
+            if promise.is_none_or(|(.., is_ok)| !is_ok) {
+                subject.repeated_until = now + LATEST_REPETITION;
+            }
             if let Some((version, is_expiry, by, is_ok)) = promise {
                 subject.changed(version, is_expiry, by, now, is_ok);
             }
@@ -183,6 +186,7 @@ impl Shared {
 
     /// A load begins. It ends when the result is dropped.
     pub(crate) fn begin_load(self: &Arc<Self>, key: u64, process: Incarnation) -> RunningLoad {
+        let now = self.network.now();
         let (number, is_second) = self.with(|history| {
             history.number += 1;
             history.loads += 1;
@@ -191,7 +195,7 @@ impl Shared {
             let (mut since, mut is_changing) = (0, false);
             for subject in subjects {
                 since = since.max(subject.changed_at);
-                is_changing |= subject.is_changing;
+                is_changing |= subject.is_changing || now < subject.repeated_until;
             }
             let subject = &mut history.subjects[key as usize];
             let is_second = history
@@ -243,3 +247,7 @@ impl Drop for RunningLoad {
         self.shared.with(|history| history.subjects[self.key as usize].load_ends(self.number, now));
     }
 }
+
+/// How long after a change was dropped, or has failed, it is executed at the latest. Then it ends the lease of
+/// its key.
+const LATEST_REPETITION: Millis = 2_000;

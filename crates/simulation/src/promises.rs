@@ -19,8 +19,10 @@ pub(crate) struct Subject {
     pub(crate) is_changing: bool,
     /// When its last change was begun, by a number of the history.
     pub(crate) changed_at: u64,
-    /// Those under way, and when they have begun, by numbers of the history.
+    /// Loads under way, and when they have begun, by numbers of the history.
     loads: BTreeMap<u64, u64>,
+    /// Until when a change may be executed that was dropped or has failed.
+    pub(crate) repeated_until: Millis,
     last_load_end: Millis,
     floors: Vec<Floor>,
 }

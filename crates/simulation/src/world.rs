@@ -143,7 +143,10 @@ impl World {
         // Leases of the dead end, breakers close, and what was kept is repeated.
         self.ticks(6_000, false);
         self.ticks(1_000, true);
-        self.shared.calm_down();
+        // After the clock was set back, a lease without a holder ends only when it is asked for.
+        if !self.plan.faults.contains(&FaultKind::ClockJump) {
+            self.shared.calm_down();
+        }
         let end = self.now + 500;
         while self.operations() < run.operations || self.now < end {
             self.tick(true);
@@ -187,7 +190,7 @@ impl World {
             return;
         }
         let caller = process.caller.clone();
-        let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..9));
+        let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..5));
         let key = random.random_range(0..plan.keys);
         if random.random_ratio(1, plan.changes) {
             let is_of_tag = plan.tags > 0 && random.random_ratio(1, 4);
@@ -264,6 +267,10 @@ impl World {
     fn pause(&mut self, place: usize, until: Millis) {
         self.processes[place].paused_until = until;
         let more = until - self.now;
+        if self.random.random() {
+            // Its machine has no network for a moment after that.
+            self.shared.network.with(|state| state.cut_off_until.insert(place, until + 300));
+        }
         self.shared.with(|history| *history.paused.entry(place).or_default() += more);
     }
 
