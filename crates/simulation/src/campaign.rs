@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::locked;
-use crate::world::{Outcome, Run};
+use crate::world::{Run, RunOutcome};
 
 /// The sum of runs.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct Campaign {
     /// How many seeds have run.
     pub seeds: u64,
     /// What has happened in all of them. The violations say the seed.
-    pub total: Outcome,
+    pub total: RunOutcome,
     /// What the runs have listed.
     pub lines: Vec<String>,
 }
@@ -21,7 +21,7 @@ pub struct Campaign {
 impl Campaign {
     /// Runs one seed after the other, while `goes_on` says so of the violations and the number of runs that
     /// were begun.
-    pub fn run(first: &Run, goes_on: impl Fn(&Outcome, u64) -> bool + Sync) -> Self {
+    pub fn run(first: &Run, goes_on: impl Fn(&RunOutcome, u64) -> bool + Sync) -> Self {
         let state = Mutex::new((0, Self::default()));
         let work = || {
             loop {
@@ -44,7 +44,7 @@ impl Campaign {
         state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
     }
 
-    fn add(&mut self, seed: u64, outcome: Outcome) {
+    fn add(&mut self, seed: u64, outcome: RunOutcome) {
         let total = &mut self.total;
         self.seeds += 1;
         total.operations += outcome.operations;
@@ -62,7 +62,8 @@ impl Campaign {
 
 impl fmt::Display for Campaign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { operations, loads, commands, millis, faults, violations, .. } = &self.total;
+        let RunOutcome { operations, loads, commands, millis, faults, violations, .. } =
+            &self.total;
         for (kind, count) in faults {
             writeln!(f, "{count:>9} x {kind}")?;
         }

@@ -146,11 +146,3 @@ impl FaultKind {
         true
     }
 }
-
-impl NetworkState {
-    fn doom_one(&mut self, random: &mut SmallRng, fate: Fate) {
-        if let Some(client) = self.links().choose(random) {
-            self.doom(*client, fate);
-        }
-    }
-}

@@ -9,7 +9,7 @@ use bellwether::CacheStatus;
 use crate::host::Millis;
 use crate::locked;
 use crate::network::Network;
-use crate::promises::{DataLoss, Incarnation, Required, Subject, Version};
+use crate::promises::{DataLoss, Incarnation, Required, SourceVersion, Subject};
 
 /// What all callers and loaders of a run share.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct History {
 }
 
 /// The version of a key and of its tag that a load has read.
-pub(crate) type Loaded = (Version, Version);
+pub(crate) type Loaded = (SourceVersion, SourceVersion);
 
 /// A request, and what is required of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn begin_change(&self, subject: u64) -> Option<Version> {
+    pub(crate) fn begin_change(&self, subject: u64) -> Option<SourceVersion> {
         self.with(|history| {
             history.number += 1;
             let number = history.number;
@@ -158,7 +158,7 @@ impl Shared {
     pub(crate) fn end_change(
         &self,
         subject: u64,
-        promise: Option<(Version, bool, Incarnation, bool)>,
+        promise: Option<(SourceVersion, bool, Incarnation, bool)>,
     ) {
         let now = self.network.now();
         self.with(|history| {
@@ -185,7 +185,7 @@ impl Shared {
     }
 
     /// A load begins. It ends when the result is dropped.
-    pub(crate) fn begin_load(self: &Arc<Self>, key: u64, process: Incarnation) -> RunningLoad {
+    pub(crate) fn begin_load(self: &Arc<Self>, key: u64, process: Incarnation) -> WatchedLoad {
         let now = self.network.now();
         let (number, is_second) = self.with(|history| {
             history.number += 1;
@@ -208,7 +208,7 @@ impl Shared {
         if is_second {
             self.violation(format_args!("{process:?} is the second to load key {key}"));
         }
-        RunningLoad { shared: Arc::clone(self), key, number }
+        WatchedLoad { shared: Arc::clone(self), key, number }
     }
 
     pub(crate) fn lost(&self, loss: DataLoss) {
@@ -235,13 +235,13 @@ impl Shared {
 
 /// A load under way.
 #[derive(Debug)]
-pub(crate) struct RunningLoad {
+pub(crate) struct WatchedLoad {
     shared: Arc<Shared>,
     key: u64,
     number: u64,
 }
 
-impl Drop for RunningLoad {
+impl Drop for WatchedLoad {
     fn drop(&mut self) {
         let now = self.shared.network.now();
         self.shared.with(|history| history.subjects[self.key as usize].load_ends(self.number, now));

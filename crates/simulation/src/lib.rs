@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::campaign::Campaign;
 pub use self::server::{ClientId, ModelServer, Mutations, Snapshot};
-pub use self::world::{Outcome, Run};
+pub use self::world::{Run, RunOutcome};
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::runtime::Handle;
@@ -244,9 +245,16 @@ impl NetworkState {
     }
 
     /// Decides what becomes of a link.
-    pub(crate) fn doom(&mut self, client: ClientId, fate: Fate) {
+    fn doom(&mut self, client: ClientId, fate: Fate) {
         if let Some(link) = self.links.get_mut(&client) {
             link.fate = Some(fate);
+        }
+    }
+
+    /// Decides what becomes of one of the links.
+    pub(crate) fn doom_one(&mut self, random: &mut SmallRng, fate: Fate) {
+        if let Some(client) = self.links().choose(random) {
+            self.doom(*client, fate);
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::history::{Asked, Loaded, Shared};
 use crate::host::Millis;
-use crate::promises::{Incarnation, Version};
+use crate::promises::{Incarnation, SourceVersion};
 
 /// A process as its callers see it.
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ impl Caller {
         match (what, how) {
             (ChangeOf::Key(key), Telling::Put) => {
                 // The tag of a `put` counts from its commit on, as one of `answer_tags`.
-                let value = (self.shared.versions(key).0, Version::MAX);
+                let value = (self.shared.versions(key).0, SourceVersion::MAX);
                 self.cache_of(key).put(key, value).await.map(drop)
             }
             (ChangeOf::Key(key), Telling::Invalidate) => self.cache.invalidate(key).await.map(drop),

@@ -13,7 +13,7 @@ use crate::host::Millis;
 
 /// What the seed decides at the begin. A run has few kinds of faults, so that each can do its work.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pub(crate) pause: u32,
 }
 
-impl Plan {
+impl RunPlan {
     pub(crate) fn new(random: &mut SmallRng) -> Self {
         let mut pick = |options: &[u32]| *options.choose(random).expect("one");
         let processes = pick(&[1, 2, 3, 4]) as usize;

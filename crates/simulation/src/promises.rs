@@ -8,13 +8,13 @@ use crate::host::Millis;
 pub(crate) type Incarnation = (usize, u32);
 
 /// The number of a change of the source.
-pub(crate) type Version = u64;
+pub(crate) type SourceVersion = u64;
 
 /// A key or a tag of the source.
 #[derive(Debug, Default)]
 pub(crate) struct Subject {
     /// What the source has.
-    pub(crate) version: Version,
+    pub(crate) version: SourceVersion,
     /// Whether a caller changes it now. The changes of a key are ordered.
     pub(crate) is_changing: bool,
     /// When its last change was begun, by a number of the history.
@@ -40,8 +40,8 @@ struct Floor {
 /// The least versions of an answer: if it is stale, and if it is fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Required {
-    pub(crate) stale: Version,
-    pub(crate) fresh: Version,
+    pub(crate) stale: SourceVersion,
+    pub(crate) fresh: SourceVersion,
 }
 
 /// A loss of what the server had stored.
@@ -58,7 +58,7 @@ impl Required {
     }
 
     /// Whether an answer fulfils it.
-    pub(crate) fn permits(&self, version: Version, is_stale: bool) -> bool {
+    pub(crate) fn permits(&self, version: SourceVersion, is_stale: bool) -> bool {
         version >= if is_stale { self.stale } else { self.fresh }
     }
 }
@@ -81,7 +81,7 @@ impl Subject {
     /// A call has returned `Ok`, or has failed and is repeated.
     pub(crate) fn changed(
         &mut self,
-        version: Version,
+        version: SourceVersion,
         is_expiry: bool,
         by: Incarnation,
         at: Millis,

@@ -15,7 +15,7 @@ use crate::history::Shared;
 use crate::host::{Host, Millis};
 use crate::network::Network;
 use crate::operations::{Caller, ChangeOf, Get, Telling};
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::promises::DataLoss;
 use crate::server::{ModelServer, Mutations, Snapshot};
 
@@ -34,7 +34,7 @@ pub struct Run {
 
 /// What has happened in a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The operations of callers.
     pub operations: u64,
     /// The loads.
@@ -56,7 +56,7 @@ pub struct Outcome {
 impl Run {
     /// Runs it, in a thread of its own: the name of that makes the random numbers of the system those of
     /// the seed.
-    pub fn run(&self) -> Outcome {
+    pub fn run(&self) -> RunOutcome {
         let run = self.clone();
         let name = format!("sim:{:x}", self.seed & 0xff_ffff_ffff);
         let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
@@ -65,7 +65,7 @@ impl Run {
 }
 
 struct World {
-    plan: Plan,
+    plan: RunPlan,
     random: SmallRng,
     now: Millis,
     shared: Arc<Shared>,
@@ -88,7 +88,7 @@ struct Process {
 impl World {
     fn new(run: &Run) -> Self {
         let mut random = SmallRng::seed_from_u64(run.seed);
-        let plan = Plan::new(&mut random);
+        let plan = RunPlan::new(&mut random);
         let server = Host::new(0);
         let model = ModelServer::new(Arc::clone(&run.mutations));
         let snapshot = (0, model.snapshot());
@@ -132,7 +132,7 @@ impl World {
         Process { host, caller, store, paused_until: 0 }
     }
 
-    fn run(mut self, run: &Run) -> Outcome {
+    fn run(mut self, run: &Run) -> RunOutcome {
         let chaos = if self.plan.faults.is_empty() { 0 } else { run.operations * 4 / 5 };
         // Where a fault follows the other, little else may happen.
         while self.operations() < chaos && self.now < LONGEST_CHAOS {
@@ -329,9 +329,9 @@ impl World {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> RunOutcome {
         let commands = self.shared.network.with(|state| state.commands);
-        self.shared.with(|history| Outcome {
+        self.shared.with(|history| RunOutcome {
             operations: history.operations,
             loads: history.loads,
             commands,

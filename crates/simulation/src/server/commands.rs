@@ -1,6 +1,6 @@
 //! The commands that scripts and clients use, as Redis 7.0 runs them.
 
-use super::keyspace::{Stored, StoredValue};
+use super::keyspace::{StoredName, StoredValue};
 use super::resp::RespValue;
 use super::state::ServerState;
 
@@ -76,14 +76,14 @@ impl DataCommand {
 fn get(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     match state.find(&args[0]) {
         None => RespValue::Nil,
-        Some(Stored { value: StoredValue::Text(text), .. }) => RespValue::bytes(text),
+        Some(StoredName { value: StoredValue::Text(text), .. }) => RespValue::bytes(text),
         Some(_) => wrong_type(),
     }
 }
 
 fn mget(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     let read = |name: &Vec<u8>| match state.find(name) {
-        Some(Stored { value: StoredValue::Text(text), .. }) => RespValue::bytes(text),
+        Some(StoredName { value: StoredValue::Text(text), .. }) => RespValue::bytes(text),
         _ => RespValue::Nil,
     };
     RespValue::Array(args.iter().map(read).collect())
@@ -118,7 +118,7 @@ fn set(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     state.find(&args[0]);
     let is_over = expires_at.is_some_and(|at| at < state.now_ms());
     let value = StoredValue::Text(args[1].clone());
-    state.keyspace.insert(&args[0], Stored { value, expires_at });
+    state.keyspace.insert(&args[0], StoredName { value, expires_at });
     if is_over {
         state.keyspace.remove(&args[0]);
     }
@@ -147,10 +147,10 @@ fn set_range(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
         None if part.is_empty() => return RespValue::Int(0),
         None => {
             let value = StoredValue::Text([vec![0; offset], part.clone()].concat());
-            state.keyspace.insert(&args[0], Stored { value, expires_at: None });
+            state.keyspace.insert(&args[0], StoredName { value, expires_at: None });
             offset + part.len()
         }
-        Some(Stored { value: StoredValue::Text(text), .. }) => {
+        Some(StoredName { value: StoredValue::Text(text), .. }) => {
             if part.is_empty() {
                 return RespValue::Int(text.len() as i64);
             }
@@ -225,10 +225,10 @@ fn expire(state: &mut ServerState, args: &[Vec<u8>], from: i64, command: &str) -
 /// Makes a value of another type, and is not told two fields apart.
 fn hset(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     let made = match state.find(&args[0]) {
-        Some(Stored { value: StoredValue::Text(_), .. }) => return wrong_type(),
+        Some(StoredName { value: StoredValue::Text(_), .. }) => return wrong_type(),
         Some(_) => 0,
         None => {
-            let stored = Stored { value: StoredValue::Hash, expires_at: None };
+            let stored = StoredName { value: StoredValue::Hash, expires_at: None };
             state.keyspace.insert(&args[0], stored);
             1
         }

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 /// All values of a server, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyspace {
-    values: HashMap<Vec<u8>, Stored>,
+    values: HashMap<Vec<u8>, StoredName>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredName {
     pub(crate) value: StoredValue,
     /// In milliseconds of the server's clock.
     pub(crate) expires_at: Option<i64>,
@@ -24,8 +24,8 @@ pub(crate) enum StoredValue {
 
 impl Keyspace {
     /// The value, and whether one has expired before.
-    pub(crate) fn find(&mut self, name: &[u8], now: i64) -> (Option<&mut Stored>, bool) {
-        let is_late = |stored: &Stored| stored.expires_at.is_some_and(|at| now > at);
+    pub(crate) fn find(&mut self, name: &[u8], now: i64) -> (Option<&mut StoredName>, bool) {
+        let is_late = |stored: &StoredName| stored.expires_at.is_some_and(|at| now > at);
         if self.values.get(name).is_some_and(is_late) {
             self.values.remove(name);
             return (None, true);
@@ -33,7 +33,7 @@ impl Keyspace {
         (self.values.get_mut(name), false)
     }
 
-    pub(crate) fn insert(&mut self, name: &[u8], stored: Stored) {
+    pub(crate) fn insert(&mut self, name: &[u8], stored: StoredName) {
         self.values.insert(name.to_vec(), stored);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::keyspace::{Keyspace, Stored};
+use super::keyspace::{Keyspace, StoredName};
 use super::resp::RespValue;
 
 /// The number of a connection.
@@ -58,7 +58,7 @@ impl ServerState {
         }
     }
 
-    pub(crate) fn find(&mut self, name: &[u8]) -> Option<&mut Stored> {
+    pub(crate) fn find(&mut self, name: &[u8]) -> Option<&mut StoredName> {
         let now = self.now_ms();
         if self.keyspace.find(name, now).1 {
             self.changed(name);
