@@ -18,7 +18,7 @@ use crate::promises::{Incarnation, SourceVersion};
 pub(crate) struct Caller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) process: Incarnation,
-    pub(crate) cache: Cache<Loaded>,
+    pub(crate) cache: Cache<u64, Loaded>,
     /// For how long it may serve a near copy that was invalidated. None if it has no copies.
     pub(crate) near: Option<Millis>,
     /// Whether no load fails.
@@ -55,7 +55,7 @@ pub(crate) enum Telling {
 }
 
 impl Caller {
-    fn cache_of(&self, key: u64) -> Cache<Loaded> {
+    fn cache_of(&self, key: u64) -> Cache<u64, Loaded> {
         let tags = self.shared.tag_of(key).map(tag);
         self.cache.tagged(tags).expect("one tag")
     }
@@ -66,10 +66,10 @@ impl Caller {
         let asked = self.shared.ask(key, self.process, self.near);
         let mut cache = self.cache_of(key);
         if let Some(deadline) = deadline {
-            cache = cache.deadline(Instant::now() + Duration::from_millis(deadline));
+            cache = cache.with_deadline(Instant::now() + Duration::from_millis(deadline));
         }
         if forces_refresh {
-            cache = cache.force_refresh();
+            cache = cache.with_refresh();
         }
         let (shared, process) = (Arc::clone(&self.shared), self.process);
         let load = move || async move {
@@ -155,7 +155,9 @@ impl Caller {
             }
             (ChangeOf::Key(key), Telling::Invalidate) => self.cache.invalidate(key).await.map(drop),
             (ChangeOf::Key(key), Telling::Expire) => self.cache.expire(key).await.map(drop),
-            (ChangeOf::Tag(number), Telling::Expire) => handle.expire_tag(&tag(number)).await,
+            (ChangeOf::Tag(number), Telling::Expire) => {
+                handle.expire_tag(&tag(number), Duration::ZERO).await
+            }
             (ChangeOf::Tag(number), _) => handle.invalidate_tag(&tag(number)).await,
         }
     }

@@ -74,7 +74,7 @@ impl RunPlan {
     }
 
     /// The cache of a process.
-    pub(crate) fn cache(&self, store: RedisStore) -> Cache<Loaded> {
+    pub(crate) fn cache(&self, store: RedisStore) -> Cache<u64, Loaded> {
         let wait = Wait::at_most(Duration::from_millis(1_000));
         let builder = Cache::builder("simulated", store)
             .ttl(Duration::from_millis(self.ttl))
@@ -85,12 +85,9 @@ impl RunPlan {
                 true => WhenAbandoned::Cancel,
                 false => WhenAbandoned::Finish,
             })
-            .load_timeout(Duration::from_millis(500))
-            .expect("a time");
-        match self.refreshes_early {
-            true => builder.refresh_early(1.0).expect("a factor").build(),
-            false => builder.build(),
-        }
+            .load_timeout(Duration::from_millis(500));
+        let builder = if self.refreshes_early { builder.refresh_early(1.0) } else { builder };
+        builder.build().expect("options")
     }
 }
 
