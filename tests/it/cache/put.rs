@@ -1,7 +1,11 @@
 //! `put`: a value that was just written, and what it races against.
 
+use std::sync::Arc;
+
 use bellwether::{Cache, CacheErrorKind, Cacheability, MemoryStore};
-use bellwether_testkit::caches::promises::waiters_get_what_was_put;
+use bellwether_testkit::caches::promises::{
+    an_invalidated_tag_outdates_a_put, waiters_get_what_was_put,
+};
 use bellwether_testkit::caches::{MINUTE, lease};
 use bellwether_testkit::loaders::{End, Loader};
 
@@ -61,6 +65,11 @@ async fn an_invalidation_that_overtakes_its_commit_leaves_nothing() {
     committing.open();
     assert!(!ended(put).await.unwrap());
     assert_eq!(cache(memory).get(1).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_of_its_tag_that_overtakes_its_commit_leaves_nothing() {
+    an_invalidated_tag_outdates_a_put(Arc::new(MemoryStore::new(10))).await;
 }
 
 /// Which of two writers was later at the source is not known here.

@@ -14,7 +14,6 @@ mod many;
 mod messages;
 mod near;
 mod nodes;
-mod operations;
 mod outage;
 mod pressure;
 mod promises;

@@ -9,7 +9,8 @@ use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::promises::{
     Fleet, a_cooldown_ends_in_the_fleet, a_stale_answer_is_replaced_by_one_load,
-    an_early_refresh_is_one_load, not_found_is_shared, waiters_get_what_was_put,
+    an_early_refresh_is_one_load, an_invalidated_tag_outdates_a_put, not_found_is_shared,
+    waiters_get_what_was_put,
 };
 use bellwether_testkit::servers::RedisServer;
 use tokio::time::timeout;
@@ -45,6 +46,14 @@ async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
     for ways in [WAYS, [WAYS[0]; 2], [WAYS[1]; 2], [WAYS[1], WAYS[0]]] {
         let (_server, fleet) = fleet(ways).await;
         a_cooldown_ends_in_the_fleet(&fleet, Duration::from_millis(900)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_invalidation_of_its_tag_that_overtakes_the_commit_of_a_put_leaves_nothing() {
+    for way in WAYS {
+        let (_server, fleet) = fleet([way]).await;
+        an_invalidated_tag_outdates_a_put(Arc::clone(&fleet[0])).await;
     }
 }
 

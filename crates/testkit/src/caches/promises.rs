@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Cache, CacheStatus, Error, ErrorClass, Lifetimes, StaleReason};
+use bellwether::{Cache, CacheStatus, Error, ErrorClass, Lifetimes, StaleReason, Tag};
 use bellwether_test::StoreExt as _;
+use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::future::{join, join_all};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt};
@@ -175,6 +176,25 @@ pub async fn waiters_get_what_was_put(stores: &[Arc<dyn Store>]) -> bool {
     assert!([1, 42].contains(&answer.expect("an answer")), "an answer from after the put");
     drop(elsewhere);
     is_stored
+}
+
+/// Checks that the invalidation of a tag outdates a value that is being put under it: the lease is taken, and
+/// the value not stored yet.
+pub async fn an_invalidated_tag_outdates_a_put(store: Arc<dyn Store>) {
+    let faulty = FaultyStore::new(Arc::clone(&store));
+    let committing = faulty.on(Operation::Commit).nth(1).hold();
+    let shelf = Tag::of("shelf").with(7);
+    let cache = |store: Arc<dyn Store>| {
+        let cache = Cache::<u64, usize>::builder("item", store).ttl(MINUTE).build();
+        cache.expect("options").tagged([shelf.clone()]).expect("one tag")
+    };
+    let (writer, other) = (cache(Arc::new(faulty)), cache(store));
+    let put = tokio::spawn(async move { writer.put(1, 42).await });
+    committing.reached().await;
+    other.handle().invalidate_tag(&shelf).await.expect("an answer");
+    committing.open();
+    put.await.expect("no panic").expect("an answer");
+    assert_eq!(other.get(1).await.expect("an answer"), None);
 }
 
 /// How often each is tried.
