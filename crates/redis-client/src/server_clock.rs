@@ -91,10 +91,10 @@ fn estimate(bounds: Option<(LocalMoment, ServerTime)>, local: LocalMoment) -> Op
 impl LocalMoment {
     fn now() -> Self {
         #[cfg(feature = "simulated-network")]
-        let simulated = super::simulated::WALL_CLOCK.get();
+        let wall = super::simulated::WALL_CLOCK.get().unwrap_or_else(SystemTime::now);
         #[cfg(not(feature = "simulated-network"))]
-        let simulated = None;
-        Self { monotonic: Instant::now(), wall: simulated.unwrap_or_else(SystemTime::now) }
+        let wall = SystemTime::now();
+        Self { monotonic: Instant::now(), wall }
     }
 
     /// How many microseconds have passed, if both local clocks agree.
