@@ -1,7 +1,6 @@
 //! `Guards`: leases, invalidation watermarks and failures, by key.
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,24 +14,26 @@ use crate::trace::TraceParent;
 
 /// The guards of a shard, bounded by count.
 ///
-/// Each guard ends by itself: a lease with its load, a failure with its window. If there are too many,
-/// failures are removed, which costs a load each. Leases stay, because there are no more of them than
-/// loads.
-///
-/// Keys share watermarks by their hashes. A watermark refuses all commits that have to be refused, and
-/// also a few commits of other keys whose lease has lapsed.
+/// Each guard ends by itself: a lease with its load, a failure with its window, a watermark ten
+/// minutes after its invalidation. If there are too many, the watermarks of all keys are merged
+/// into one, the highest. It refuses all commits that have to be refused, and also some commits of
+/// other keys whose lease has lapsed. Failures are removed then, which costs a load each. Leases
+/// stay, because there are no more of them than loads.
+#[derive(Default)]
 pub(super) struct Guards {
     of_keys: HashMap<Key, Guard>,
     /// At this count, guards that have ended are removed. As many were added since the last
     /// removal, so the cost per guard is constant.
     sweep_at: usize,
-    watermarks: Box<[u64; WATERMARKS]>,
+    /// The watermark of all keys that have none of their own.
+    merged: Option<Watermark>,
 }
 
-/// What prevents loads of a key.
+/// What prevents loads or commits of a key.
 #[derive(Default)]
 pub(super) struct Guard {
     pub(super) lease: Option<ActiveLease>,
+    pub(super) watermark: Option<Watermark>,
     pub(super) failed: Option<RecentFailure>,
 }
 
@@ -50,27 +51,21 @@ pub(super) struct ActiveLease {
     pub(super) _tags: Vec<Arc<MemoryTag>>,
 }
 
-impl Default for Guards {
-    fn default() -> Self {
-        Self { of_keys: HashMap::new(), sweep_at: 0, watermarks: Box::new([0; WATERMARKS]) }
-    }
+#[derive(Clone, Copy)]
+pub(super) struct Watermark {
+    pub(super) fence: u64,
+    pub(super) until: Instant,
 }
 
 impl Guards {
     /// The watermark of a key: a lapsed lease up to this fence must not store.
-    pub(super) fn watermark(&self, key: &Key) -> u64 {
-        self.watermarks[self.place_of(key)]
-    }
-
-    /// Raises the watermark of a key, and ends its other guards.
-    pub(super) fn raise_watermark(&mut self, key: &Key, fence: u64) {
-        let place = self.place_of(key);
-        self.watermarks[place] = fence;
-        self.of_keys.remove(key);
-    }
-
-    fn place_of(&self, key: &Key) -> usize {
-        self.of_keys.hasher().hash_one(key) as usize % WATERMARKS
+    pub(super) fn watermark(&self, key: &Key, now: Moment) -> u64 {
+        let own = self.of_keys.get(key).and_then(|guard| guard.watermark);
+        let live = [own, self.merged]
+            .into_iter()
+            .flatten()
+            .filter(|watermark| watermark.until > now.instant);
+        live.map(|watermark| watermark.fence).max().unwrap_or(0)
     }
 
     pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
@@ -105,7 +100,7 @@ impl Guards {
     pub(super) fn end_lease(&mut self, claim: &Claim) -> bool {
         let Some(guard) = self.of_keys.get_mut(claim.key()) else { return false };
         let ended = guard.lease.take_if(|granted| granted.token == claim.token()).is_some();
-        if ended && guard.failed.is_none() {
+        if ended && guard.watermark.is_none() && guard.failed.is_none() {
             self.of_keys.remove(claim.key());
         }
         ended
@@ -122,19 +117,32 @@ impl Guards {
     fn sweep(&mut self, now: Moment) {
         self.of_keys.retain(|_, guard| guard.is_live(now));
         if self.of_keys.len() > MOST / 2 {
-            self.of_keys.retain(|_, guard| {
-                guard.failed = None;
-                guard.is_live(now)
-            });
+            self.merge(now);
         }
         let count = self.of_keys.len();
         self.sweep_at = (count * 2).min(MOST).max(count + MOST / 4);
+    }
+
+    /// Merges all watermarks into one, and removes failures.
+    fn merge(&mut self, now: Moment) {
+        let merged = self.merged.filter(|watermark| watermark.until > now.instant);
+        let watermarks = self.of_keys.values().filter_map(|guard| guard.watermark).chain(merged);
+        self.merged = watermarks.reduce(|one, other| Watermark {
+            fence: one.fence.max(other.fence),
+            until: one.until.max(other.until),
+        });
+        self.of_keys.retain(|_, guard| {
+            guard.watermark = None;
+            guard.failed = None;
+            guard.is_live(now)
+        });
     }
 }
 
 impl Guard {
     fn is_live(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
+            || self.watermark.is_some_and(|watermark| watermark.until > now.instant)
             || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
     }
 }
@@ -171,44 +179,35 @@ const FIRST_SWEEP: usize = 64;
 /// The maximum number of guards of a shard, apart from leases.
 const MOST: usize = 1024;
 
-/// How many watermarks a shard has.
-const WATERMARKS: usize = 256;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::FailureCause;
 
     fn now() -> Moment {
         Moment { instant: Instant::now(), micros: 1 }
     }
 
-    fn fail(guards: &mut Guards, nth: u64) {
-        let failure = Failure::new(FailureCause::Error, 1, Duration::from_secs(600));
-        guards.at(&Key::of("item").with(nth), now()).failed =
-            Some(RecentFailure { failure, at: now().instant });
+    fn invalidate(guards: &mut Guards, nth: u64) {
+        let until = now().instant + Duration::from_secs(600);
+        guards.at(&Key::of("item").with(nth), now()).watermark =
+            Some(Watermark { fence: nth, until });
     }
 
     #[test]
-    fn failures_of_any_number_of_keys_leave_a_bounded_number_of_guards() {
+    fn invalidations_of_any_number_of_keys_leave_a_bounded_number_of_watermarks() {
         let mut guards = Guards::default();
         for nth in 0..100_000 {
-            fail(&mut guards, nth);
+            invalidate(&mut guards, nth);
             assert!(guards.of_keys.len() <= MOST);
         }
-    }
-
-    #[test]
-    fn no_watermark_is_lower_than_it_was() {
-        let mut guards = Guards::default();
-        (0..100_000).for_each(|nth| guards.raise_watermark(&Key::of("item").with(nth), nth));
+        // None is lower than it was.
         for nth in 0..100_000 {
-            assert!(guards.watermark(&Key::of("item").with(nth)) >= nth);
+            assert!(guards.watermark(&Key::of("item").with(nth), now()) >= nth);
         }
     }
 
     #[test]
-    fn leases_stay_however_many_failures_there_are() {
+    fn leases_stay_however_many_watermarks_there_are() {
         let mut guards = Guards::default();
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
@@ -222,7 +221,7 @@ mod tests {
             };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
-        (0..10_000).for_each(|nth| fail(&mut guards, nth));
+        (0..10_000).for_each(|nth| invalidate(&mut guards, nth));
         assert!(claims.iter().all(|claim| guards.granted(claim.key(), now()).is_some()));
     }
 }

@@ -26,8 +26,10 @@ impl MemoryOptions {
     /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts
     /// about 5 KiB.
     ///
-    /// Leases and remembered failures are not counted. They end by themselves: a lease with its load, a
-    /// failure with its window. If there are more than 16,384 of them, failures are removed.
+    /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
+    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. If
+    /// there are more than 16,384 of them, failures are removed and watermarks of several keys are
+    /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
     ///
     /// Default: 64 MiB, which a small service can spare.
     #[must_use]

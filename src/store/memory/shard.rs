@@ -8,7 +8,7 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use super::MemoryOptions;
-use super::guards::{ActiveLease, Guards, RecentFailure};
+use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use super::tags::{MemoryTag, Sequence, TagView};
 use crate::key::Key;
 use crate::store::clock::{Moment, micros};
@@ -184,7 +184,7 @@ impl MemoryShard {
 
     /// Returns whether there was an entry.
     pub(super) fn invalidate(&mut self, key: &Key, now: Moment) -> bool {
-        self.guards.raise_watermark(key, self.fences.next(now));
+        self.raise_watermark(key, now);
         let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
@@ -194,7 +194,7 @@ impl MemoryShard {
 
     /// Returns whether there was an entry.
     pub(super) fn expire(&mut self, key: &Key, now: Moment) -> bool {
-        self.guards.raise_watermark(key, self.fences.next(now));
+        self.raise_watermark(key, now);
         let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             let kept = &mut self.kept[slot];
@@ -206,9 +206,16 @@ impl MemoryShard {
     /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
-        let watermark = self.guards.watermark(lease.key());
+        let watermark = self.guards.watermark(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
+    }
+
+    fn raise_watermark(&mut self, key: &Key, now: Moment) {
+        // It is above every fence given so far, and below the next one.
+        let fence = self.fences.next(now);
+        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
+        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
