@@ -268,8 +268,8 @@ impl<C: ?Sized> Core<C> {
         if entry.value().is_of_another_type::<C::Kept>() {
             // The two replace each other's values with every load.
             let why = ["two types of values have one name: each replaces the other", ""];
-            let expected = Some(&type_name::<C::Kept>() as &dyn fmt::Display);
-            self.statistics.warn(Statistics::ONCE, why, Some(key), expected);
+            let expected = type_name::<C::Kept>();
+            self.statistics.warn(Statistics::ONCE, why, Some(key), Some(&expected));
             return None;
         }
         let kept = self.read(&entry)?;

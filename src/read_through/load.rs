@@ -363,9 +363,9 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
         }
         Err(_) if buffer.is_over() => {
-            let (why, error) =
-                ("an answer is too large to be stored", format_args!("over {most} bytes"));
-            core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&error));
+            let why = ["an answer is too large to be stored", ""];
+            let error = format!("over {most} bytes");
+            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&error));
             Err(kept)
         }
         Err(error) => {
