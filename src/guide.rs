@@ -37,10 +37,12 @@ pub mod alternatives {}
 pub mod answers {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/pictures/cooldown.md")]
 #[doc = include_str!("guide/cooldown.md")]
 pub mod cooldown {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/pictures/outage.md")]
 #[doc = include_str!("guide/failures.md")]
 pub mod failures {}
 
@@ -65,6 +67,7 @@ pub mod how_it_works {}
 pub mod invalidation {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/pictures/entry.md")]
 #[doc = include_str!("guide/lifetimes.md")]
 pub mod lifetimes {}
 
@@ -90,6 +93,7 @@ pub mod options {}
 pub mod performance {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/pictures/tags.md")]
 #[doc = include_str!("guide/tags.md")]
 pub mod tags {}
 

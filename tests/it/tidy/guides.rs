@@ -16,6 +16,9 @@ const FOLDERS: [&str; 5] = [
     "crates/lock/src/guide",
 ];
 
+/// `scripts/pictures` draws them.
+const PICTURES: &str = "src/guide/pictures";
+
 const MOST_WORDS: usize = 1_200;
 
 /// Of all pages together, but the changelog, and of the docs of crates' roots.
@@ -61,8 +64,18 @@ impl Page {
 fn pages(folder: &str) -> Vec<Page> {
     let beside = root().join(folder).with_extension("md");
     let beside = beside.exists().then_some(beside);
-    let pages = files_below(&root().join(folder)).into_iter().chain(beside).map(Page::read);
+    let pages = files_below(&root().join(folder)).into_iter().chain(beside);
+    let pages = pages.filter(|path| !path.starts_with(root().join(PICTURES))).map(Page::read);
     pages.filter(|page| page.name() != "links").collect()
+}
+
+/// The pictures of the guides, and what rustdoc shows for each.
+fn pictures() -> (Vec<PathBuf>, Vec<Page>) {
+    let is_drawing = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "svg");
+    let mut files = files_below(&root().join(PICTURES));
+    files.sort();
+    let (drawings, pages): (Vec<_>, Vec<_>) = files.into_iter().partition(is_drawing);
+    (drawings, pages.into_iter().map(Page::read).collect())
 }
 
 fn page(path: &str) -> Page {
@@ -154,9 +167,12 @@ fn every_link_of_a_guide_leads_somewhere() {
 #[test]
 fn every_link_of_a_guide_is_one_of_rustdoc_too() {
     let mut wrong = Vec::new();
+    let (_, pictures) = pictures();
     for folder in FOLDERS {
         let links = page(&format!("{folder}/links.md"));
-        let of_rustdoc: BTreeSet<_> = links.definitions().iter().map(|(label, _)| *label).collect();
+        let definitions = links.definitions().into_iter();
+        let definitions = definitions.chain(pictures.iter().flat_map(Page::definitions));
+        let of_rustdoc: BTreeSet<_> = definitions.map(|(label, _)| label).collect();
         for page in pages(folder) {
             let labels = page.definitions().into_iter().map(|(label, _)| label);
             let missing = labels.filter(|label| !of_rustdoc.contains(label));
@@ -171,6 +187,22 @@ fn every_link_of_a_guide_is_one_of_rustdoc_too() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Code hosts show the drawing, and rustdoc the same one, which is in the page's source.
+#[test]
+fn rustdoc_shows_the_pictures_that_code_hosts_show() {
+    let (drawings, pages) = pictures();
+    assert!(drawings.len() == pages.len() && !pages.is_empty(), "{drawings:?}");
+    for (drawing, page) in drawings.iter().zip(&pages) {
+        let drawing = fs::read_to_string(drawing).expect("a drawing");
+        let escaped =
+            ['%', ' ', '#', '<', '>', '(', ')', '\n'].into_iter().fold(drawing, |text, letter| {
+                text.replace(letter, &format!("%{:02X}", u32::from(letter)))
+            });
+        let shown = format!("[{}-picture]: <data:image/svg+xml,{escaped}>\n", page.name());
+        assert!(page.text == shown, "{}: run scripts/pictures", page.path.display());
+    }
 }
 
 /// Exceptions have their own section.
