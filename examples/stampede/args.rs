@@ -43,7 +43,7 @@ pub(crate) struct Args {
     connections: u32,
 
     /// Rounds: each runs one burst per way, on keys that are not cached yet
-    #[arg(long, value_name = "R", default_value_t = 5)]
+    #[arg(long, value_name = "R", default_value_t = 3)]
     #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
