@@ -1,14 +1,14 @@
 'use strict';
 const SIDES = {
   unprotected: { name: 'No cache', means: 'Every visitor asks the database.' },
-  moka: { name: 'A cache in each copy', means: 'Each copy asks once: moka, get_with.' },
-  protected: { name: 'bellwether', means: 'All copies together ask once.' },
+  moka: { name: 'A cache in each instance', means: 'Each instance asks once (moka).' },
+  protected: { name: 'bellwether', means: 'All instances together ask once.' },
 };
 const WAYS = Object.keys(SIDES);
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
   hit: 'From the cache.',
-  stale: 'From the cache and a little old, while one copy asks again or because the database fails.',
+  stale: 'From the cache and a little old, while one instance asks again or because the database fails.',
   collapsed: 'Waited for a query that another visitor had begun.',
   led: 'Asked the database, for itself and for all that waited.',
   bypass: 'Asked the database because Redis did not answer.',
@@ -78,13 +78,14 @@ function drawChart(chart, values) {
 function showFigures(now, then) {
   const seconds = Math.max(0.5, (now.at - then.at) / 1000);
   const last = samples[Math.max(0, samples.length - 3)];
+  const aSecond = queries => queries * 1000 / Math.max(TICK, now.at - last.at);
   for (const side of WAYS) {
     const more = figure => total(now, side, figure) - total(then, side, figure);
     const latency = ENDS.concat(0).map((_, index) =>
       sum(now.processes.map((process, place) => process[side].latency[index] - then.processes[place][side].latency[index])));
-    text(`${side}-rate`, rate((total(now, side, 'queries') - total(last, side, 'queries')) * 1000 / Math.max(TICK, now.at - last.at)));
+    text(`${side}-rate`, rate(aSecond(total(now, side, 'queries') - total(last, side, 'queries'))));
     text(`${side}-each`, now.processes.map((process, place) =>
-      rate((process[side].queries - then.processes[place][side].queries) / seconds)).join(' + '));
+      rate(aSecond(process[side].queries - last.processes[place][side].queries))).join(' + '));
     text(`${side}-answers`, rate(more('answers') / seconds));
     text(`${side}-slowest`, quantile(latency, 0.99));
     text(`${side}-queued`, number.format(total(now, side, 'queued')));
@@ -107,7 +108,7 @@ function showOutcomes(now, then) {
 
 function showState({ store, slow, broken, stopped, processes, urls }) {
   const says = (id, words, mood) => { text(id, words); $(id).dataset.mood = mood; };
-  says('processes-state', processes.length === 1 ? '1 copy' : `${processes.length} copies`, 'good');
+  says('processes-state', processes.length === 1 ? '1 instance' : `${processes.length} instances`, 'good');
   says('database-state', `database: ${broken ? 'broken' : slow ? 'slow' : 'up'}`, broken ? 'bad' : slow ? 'fair' : 'good');
   says('store-state', `store: ${store}${stopped ? ', stopped' : ''}`, stopped ? 'bad' : 'good');
   for (const [id, isOn] of [['slow', slow], ['broken', broken], ['stopped', stopped === true]]) {
@@ -159,15 +160,15 @@ function showBurst(bursts) {
     };
   };
   lines('burst', `1,000 visitors wanted product ${number.format(bursts.sku)}, which was in no cache.`, line,
-    'A query takes 20 ms, and each copy has eight connections to the database.');
+    'A query takes 20 ms, and each instance has eight connections to the database.');
 }
 
 function showRace(race) {
   const line = side => {
     const { answers, processes, last_seconds } = race[side];
-    const copies = plural(processes.length, 'copy').replace('copys', 'copies');
+    const sellers = plural(processes.length, 'instance');
     return answers
-      ? { value: last_seconds, figure: `${last_seconds.toFixed(1)} s`, note: `${copies} sold at ${money(race.old_cents)} until the answer expired.` }
+      ? { value: last_seconds, figure: `${last_seconds.toFixed(1)} s`, note: `${sellers} sold at ${money(race.old_cents)} until the answer expired.` }
       : { value: 0, figure: '0 s', note: `Every answer after the change was ${money(race.new_cents)}.` };
   };
   lines('race', `The price rose from ${money(race.old_cents)} to ${money(race.new_cents)}. How long did visitors get the old one?`, line,
@@ -204,7 +205,7 @@ function build() {
   $('sides').innerHTML = WAYS.map(side => `<article class="card side" data-side="${side}">
     <h2><span class="dot"></span>${SIDES[side].name}</h2><p class="quiet">${SIDES[side].means}</p>
     <p class="big"><output id="${side}-rate">–</output> <span>queries a second</span></p>
-    <p class="quiet">from each copy: <output id="${side}-each">–</output></p>
+    <p class="quiet">from each instance: <output id="${side}-each">–</output></p>
     <div class="chart"><svg viewBox="0 0 600 160" preserveAspectRatio="none" role="img" aria-label="Queries a second over the last minute: ${SIDES[side].name}"><g><path class="area"/><path class="line"/></g></svg><span class="top"></span><span class="mid"></span><span class="from">1 min ago</span><span class="now">now</span></div>
     <dl class="figures">${Object.entries(figures).map(([id, name]) => `<div><dt>${name}</dt><dd id="${side}-${id}">–</dd></div>`).join('')}</dl></article>`).join('');
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
@@ -222,7 +223,7 @@ function connect() {
 build();
 connect();
 $('burst').onclick = () => press($('burst'), 'They are asking…', '/demo/burst', showBurst);
-$('race').onclick = () => press($('race'), 'Asking each copy until all agree…', '/demo/race', showRace);
+$('race').onclick = () => press($('race'), 'Asking each instance until all agree…', '/demo/race', showRace);
 for (const id of ['slow', 'broken', 'stopped']) {
   $(id).onclick = () => post(`/demo/${id}?on=${$(id).getAttribute('aria-pressed') !== 'true'}`).catch(complain);
 }

@@ -11,7 +11,7 @@ async fn the_page_shows_what_every_button_does_to_three_processes() {
     let catalog = Catalog::start(&[]);
     let page = Browser::open(catalog.url()).await;
     page.until("document.getElementById('protected-queries').textContent !== '–'").await;
-    page.until("document.getElementById('processes-state').textContent === '3 copies'").await;
+    page.until("document.getElementById('processes-state').textContent === '3 instances'").await;
     page.until("document.getElementById('moka-each').textContent.split(' + ').length === 3").await;
     the_buttons_are_to_be_seen_without_scrolling(&page).await;
     a_burst_is_a_thousand_queries_or_three_or_one(&page).await;
