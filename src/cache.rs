@@ -4,6 +4,10 @@
 //! on the flights, leases and policies of a [`ReadThroughLayer`](crate::ReadThroughLayer), so
 //! everything that is said about requests of a layer holds for its calls.
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod attribute;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;

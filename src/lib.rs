@@ -31,7 +31,7 @@
 //! | you want to cache | use |
 //! |---|---|
 //! | what a function or a query returns | [`Cache`] |
-//! | an `async fn`, by an attribute | `#[read_through]` (feature `macros`) |
+//! | a method, by an attribute | `#[read_through]` (feature `macros`) |
 //! | a [Tower](tower) service | [`ReadThroughLayer`] |
 //! | HTTP responses, in front of axum | `bellwether-http` |
 //! | gRPC methods, in front of tonic | `bellwether-grpc` |
@@ -45,7 +45,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
+//! | `macros` | no | `#[read_through]`: a method through a `Cache`; `#[derive(CacheKey)]` |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
 //! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
 
@@ -80,6 +80,11 @@ pub mod trace;
 #[cfg(feature = "macros")]
 pub use bellwether_macros::CacheKey;
 pub use box_future::BoxFuture;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub use cache::attribute;
+#[cfg(feature = "macros")]
+pub use cache::attribute::read_through;
 pub use cache::{Cache, CacheBuilder, CacheWithoutLifetime};
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
@@ -93,8 +98,6 @@ pub use key::{CacheKey, Digest, Key, KeyOf};
 pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 pub use read_through::answer::AnswerFuture;
-#[cfg(feature = "macros")]
-pub use read_through::attribute::{ByKey, EntryHandle, read_through};
 pub use read_through::change::Changed;
 pub use read_through::future::ResponseFuture;
 pub use read_through::handle::Handle;

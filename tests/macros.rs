@@ -1,7 +1,5 @@
-//! The attribute form: functions that are read through a layer.
+//! The attribute form: functions that are read through a cache.
 
-#[path = "macros/batches.rs"]
-mod batches;
 #[path = "macros/catalog.rs"]
 mod catalog;
 #[path = "macros/entries.rs"]
@@ -12,20 +10,14 @@ mod keys;
 mod status;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use bellwether::{ByKey, Error, Key, MemoryStore, ReadThroughLayer, Tag, read_through};
+use bellwether::{Cache, CacheErrorKind, CacheKey, Error, Key, MemoryStore, Tag, read_through};
 use catalog::{Catalog, Item, Missing, Sku};
 use futures_util::future::join_all;
 
-#[read_through(
-    layer = catalog.layer,
-    key = "item/{warehouse}/{sku}",
-    skip(catalog),
-    ttl = "60s",
-    key_fn = item_key
-)]
+#[read_through(cache = catalog.items, skip(catalog))]
 async fn item(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
     catalog.query(warehouse, sku).await
 }
@@ -39,28 +31,29 @@ async fn fifty_callers_that_miss_together_cause_one_call() {
     assert_eq!(catalog.queries(), 1);
 }
 
-#[tokio::test]
-async fn what_was_loaded_is_kept_for_its_ttl() {
+#[tokio::test(start_paused = true)]
+async fn what_was_loaded_is_kept_for_as_long_as_the_cache_says() {
     let catalog = Catalog::new();
     for _ in 0..3 {
         item(&catalog, "berlin", 42).await.unwrap();
     }
     assert_eq!(catalog.queries(), 1);
+    tokio::time::advance(Duration::from_secs(121)).await;
+    item(&catalog, "berlin", 42).await.unwrap();
+    assert_eq!(catalog.queries(), 2);
 }
 
 #[read_through(
-    layer = catalog.layer,
-    key = "tagged/{warehouse}/{sku}",
+    cache = catalog.items,
     skip(catalog),
-    ttl = "60s",
-    tags = ["catalog", "warehouse/{warehouse}"]
+    tags = [Tag::of("catalog"), Tag::of("warehouse").with(warehouse)],
 )]
 async fn tagged(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
     catalog.query(warehouse, sku).await
 }
 
 #[tokio::test]
-async fn a_tag_is_the_one_that_its_template_reads_as() {
+async fn an_answer_has_the_tags_of_its_attribute() {
     let catalog = Catalog::new();
     let ask = async || {
         for (warehouse, sku) in [("berlin", 1), ("berlin", 2), ("paris", 1)] {
@@ -69,14 +62,43 @@ async fn a_tag_is_the_one_that_its_template_reads_as() {
         catalog.queries()
     };
     assert_eq!([ask().await, ask().await], [3, 3]);
-    let handle = catalog.layer.handle();
+    let handle = catalog.items.handle();
     handle.invalidate_tag(&Tag::of("warehouse").with("berlin")).await.unwrap();
     assert_eq!(ask().await, 5);
     handle.invalidate_tag(&Tag::of("catalog")).await.unwrap();
     assert_eq!(ask().await, 8);
 }
 
-#[read_through(layer = catalog.layer, key = "pair/{left}/{right}", skip(catalog), ttl = "1m")]
+#[tokio::test]
+async fn without_tags_of_its_own_an_answer_has_those_of_the_cache() {
+    let mut catalog = Catalog::new();
+    catalog.items = catalog.items.tagged([Tag::of("all")]).unwrap();
+    let loads = async || {
+        item(&catalog, "berlin", 1).await.unwrap();
+        catalog.queries()
+    };
+    assert_eq!([loads().await, loads().await], [1, 1]);
+    catalog.items.handle().invalidate_tag(&Tag::of("all")).await.unwrap();
+    assert_eq!(loads().await, 2);
+}
+
+#[read_through(
+    cache = catalog.items,
+    skip(catalog),
+    tags = (0..33_u64).map(|number| Tag::of("tag").with(number)),
+)]
+async fn much_tagged(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
+    catalog.query(warehouse, sku).await
+}
+
+#[tokio::test]
+async fn more_tags_than_an_entry_may_have_are_the_error_of_the_call() {
+    let answer = much_tagged(&Catalog::new(), "berlin", 1).await;
+    let Err(Error::Cache(error)) = answer else { panic!("{answer:?}") };
+    assert_eq!(error.kind(), CacheErrorKind::TooManyTags);
+}
+
+#[read_through(cache = catalog.pairs, skip(catalog))]
 async fn pair(catalog: &Catalog, left: &str, right: &str) -> Result<Item, Missing> {
     catalog.query(left, right).await
 }
@@ -102,12 +124,11 @@ async fn every_argument_of_the_key_distinguishes_answers() {
 }
 
 #[tokio::test]
-async fn the_key_is_the_one_that_the_template_reads_as() {
-    let key = Key::of("item").with("berlin").with(42);
-    assert_eq!(item_key("berlin", 42), key);
+async fn the_key_is_what_the_cache_makes_of_the_arguments() {
     let catalog = Catalog::new();
+    assert_eq!(catalog.items.key(("berlin", 42)), Key::of("item").with("berlin").with(42));
     item(&catalog, "berlin", 42).await.unwrap();
-    catalog.layer.handle().invalidate(&key).await.unwrap();
+    assert!(catalog.items.invalidate(("berlin", 42)).await.unwrap());
     item(&catalog, "berlin", 42).await.unwrap();
     assert_eq!(catalog.queries(), 2);
 }
@@ -124,8 +145,8 @@ async fn callers_that_share_a_failed_load_share_its_error() {
     assert_eq!(catalog.queries(), 2);
 }
 
-/// It reads as `item`, on purpose: a layer knows answers by their keys.
-#[read_through(layer = catalog.layer, key = "item/{place}/{number}", skip(catalog), ttl = "60s")]
+/// It reads the cache of `item`, on purpose: a cache knows values by their keys. It owns its arguments.
+#[read_through(cache = catalog.items, skip(catalog))]
 async fn item_by_another_name(
     catalog: Catalog,
     place: String,
@@ -135,7 +156,7 @@ async fn item_by_another_name(
 }
 
 #[tokio::test]
-async fn two_functions_with_one_key_have_one_answer() {
+async fn two_functions_with_one_cache_have_one_answer() {
     let catalog = Catalog::new();
     item(&catalog, "berlin", 42).await.unwrap();
     let given = item_by_another_name(catalog.clone(), "berlin".to_owned(), 42).await;
@@ -143,23 +164,8 @@ async fn two_functions_with_one_key_have_one_answer() {
     assert_eq!(catalog.queries(), 1);
 }
 
-/// The same key again, of an answer that is no item.
-#[read_through(layer = catalog.layer, key = "item/{place}/{number}", skip(catalog), ttl = "60s")]
-async fn count(catalog: &Catalog, place: &str, number: u64) -> Result<u64, Missing> {
-    catalog.query(place, number).await.map(|_| number)
-}
-
 #[tokio::test]
-async fn an_answer_of_another_type_is_never_served() {
-    let catalog = Catalog::new();
-    let (item, count) = tokio::join!(item(&catalog, "berlin", 42), count(&catalog, "berlin", 42));
-    assert_eq!(item.unwrap(), Item::named("berlin 42"));
-    assert_eq!(count.unwrap(), 42);
-    assert_eq!(crate::count(&catalog, "berlin", 42).await.unwrap(), 42);
-}
-
-#[tokio::test]
-async fn functions_of_two_layers_share_nothing() {
+async fn functions_of_two_caches_share_nothing() {
     let one = Catalog::new();
     let other = Catalog::new();
     item(&one, "berlin", 42).await.unwrap();
@@ -179,13 +185,13 @@ async fn a_load_outlives_the_call_that_began_it() {
 
 impl Catalog {
     /// A method may read through a field of its own.
-    #[read_through(layer = self.layer, key = "stock/{sku.0}/{strict}", skip(self), ttl = "5m")]
+    #[read_through(cache = self.stock, skip(self))]
     async fn stock(&self, sku: Sku, mut strict: bool) -> Result<Item, Missing> {
         strict = !strict;
         self.query(sku.0, strict).await
     }
 
-    #[read_through(layer = self.layer, key = "name/of/{self.without}", ttl = "1h")]
+    #[read_through(cache = self.names, key = self.without)]
     async fn absent(self: Arc<Self>) -> Result<Item, Missing> {
         self.query("absent", "").await
     }
@@ -199,6 +205,7 @@ async fn a_method_is_read_through_what_it_belongs_to() {
     assert_eq!(catalog.queries(), 1);
     catalog.stock(Sku(7), false).await.unwrap();
     assert_eq!(catalog.queries(), 2);
+    assert!(catalog.stock.invalidate((Sku(7), false)).await.unwrap());
 }
 
 #[tokio::test]
@@ -208,23 +215,45 @@ async fn self_may_be_shared_and_may_be_in_the_key() {
         Arc::clone(&catalog).absent().await.unwrap();
     }
     assert_eq!(catalog.queries(), 1);
+    assert!(catalog.names.invalidate("atlantis").await.unwrap());
 }
 
-#[read_through(
-    layer = catalog.layer,
-    key = "maybe/{sku}",
-    skip(catalog),
-    ttl = "60s",
-    not_found_ttl = "5s",
-    stale_while_revalidate = "500ms",
-    stale_if_error = "1d",
-)]
+/// A field of an argument, and a call.
+#[read_through(cache = catalog.pairs, key = (&place.hall, place.shelf()), skip(catalog))]
+async fn at(catalog: &Catalog, place: Place) -> Result<Item, Missing> {
+    catalog.query(place.hall, "").await
+}
+
+#[derive(Clone)]
+struct Place {
+    hall: String,
+    shelf: &'static str,
+}
+
+impl Place {
+    fn shelf(&self) -> &str {
+        self.shelf
+    }
+}
+
+#[tokio::test]
+async fn a_key_may_be_made_of_parts_of_an_argument() {
+    let catalog = Catalog::new();
+    let place = |shelf| Place { hall: "east".to_owned(), shelf };
+    for shelf in ["a", "b", "a"] {
+        at(&catalog, place(shelf)).await.unwrap();
+    }
+    assert_eq!(catalog.queries(), 2);
+    assert!(catalog.pairs.get(("east".to_owned(), "b")).await.unwrap().is_some());
+}
+
+#[read_through(cache = catalog.maybe, skip(catalog))]
 async fn maybe(catalog: &Catalog, sku: u64) -> Result<Option<Item>, Missing> {
     catalog.query("maybe", sku).await.map(|item| Some(item).filter(|_| sku > 10))
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_is_kept_for_as_long_as_the_attribute_says_of_it() {
+async fn none_is_kept_for_as_long_as_the_cache_says_of_it() {
     let catalog = Catalog::new();
     for sku in [10, 11] {
         assert_eq!(maybe(&catalog, sku).await.unwrap().is_some(), sku == 11);
@@ -239,19 +268,20 @@ async fn none_is_kept_for_as_long_as_the_attribute_says_of_it() {
 }
 
 /// Types of `Result` by other names say their error elsewhere.
-#[read_through(layer = catalog.layer, key = "generic/{part}", skip(catalog), ttl = "60s")]
-async fn generic<P>(catalog: &Catalog, part: &P) -> std::io::Result<Item>
+#[read_through(cache = _items, skip(catalog, _items))]
+async fn generic<P>(catalog: &Catalog, _items: &Cache<P, Item>, part: &P) -> std::io::Result<Item>
 where
-    P: bellwether::CacheKey + ToString + Clone + Send + Sync + 'static,
+    P: CacheKey + ToString + Clone + Send + Sync + 'static,
 {
     catalog.query("generic", part.to_string()).await.map_err(|_| std::io::Error::other("missing"))
 }
 
 #[tokio::test]
-async fn the_type_of_an_argument_is_part_of_the_key() {
+async fn a_function_may_be_generic_over_the_type_of_its_key() {
     let catalog = Catalog::new();
-    generic(&catalog, &1).await.unwrap();
-    generic(&catalog, &"1".to_owned()).await.unwrap();
+    generic(&catalog, &catalog.names, &"1".to_owned()).await.unwrap();
+    let numbers = Cache::builder("number", MemoryStore::new(10)).coalesce_only().build().unwrap();
+    generic(&catalog, &numbers, &1).await.unwrap();
     assert_eq!(catalog.queries(), 2);
 }
 
@@ -262,13 +292,16 @@ fn the_future_can_be_spawned() {
 }
 
 #[tokio::test]
-async fn a_layer_can_be_static() {
-    static LAYER: std::sync::LazyLock<ReadThroughLayer<ByKey>> =
-        std::sync::LazyLock::new(|| ReadThroughLayer::by_key(MemoryStore::new(10)));
+async fn a_cache_can_be_static_and_have_one_value() {
+    static ANSWER: LazyLock<Cache<(), u64>> = LazyLock::new(|| {
+        let builder = Cache::builder("answer", MemoryStore::new(10));
+        builder.ttl(Duration::from_secs(1)).build().unwrap()
+    });
 
-    #[read_through(layer = LAYER, key = "answer", ttl = "1s")]
+    #[read_through(cache = ANSWER)]
     async fn answer() -> Result<u64, Missing> {
         Ok(42)
     }
     assert_eq!(answer().await.unwrap(), 42);
+    assert_eq!(ANSWER.get(()).await.unwrap(), Some(42));
 }

@@ -165,12 +165,6 @@ impl<C> CacheClient<C> {
 }
 
 impl<C: ?Sized> CacheClient<C> {
-    /// The client of a cache.
-    #[cfg(feature = "macros")]
-    pub(super) fn of(core: Core<C>) -> Self {
-        Self(Arc::new(core))
-    }
-
     /// A fresh answer, if one is stored. Loads nothing.
     ///
     /// # Errors

@@ -16,8 +16,6 @@ use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::{ConfigError, within};
 use crate::error::BoxError;
 use crate::error_class::ErrorClass;
-#[cfg(feature = "macros")]
-use crate::key::Key;
 use crate::policy::{
     ConcurrencyBounds, Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails,
 };
@@ -76,21 +74,6 @@ impl<K> ReadThroughLayer<K, InProcess> {
         ReadThroughLayer::new(store, key_of).codec(InProcess)
     }
 }
-
-#[cfg(feature = "macros")]
-impl ReadThroughLayer<ByKey> {
-    /// A layer for functions with the attribute `#[read_through]`, which make their own keys.
-    ///
-    /// Functions with one layer, or with clones of it, share its loads and its store: the same key
-    /// has the same answer. An option that an attribute does not set is the layer's.
-    pub fn by_key<S: Store>(store: S) -> Self {
-        Self::new(store, Key::clone as ByKey)
-    }
-}
-
-/// The key function of a layer for `#[read_through]` functions: its requests are keys already.
-#[cfg(feature = "macros")]
-pub type ByKey = fn(&Key) -> Key;
 
 impl ReadThroughLayer<()> {
     /// A layer for an adapter that makes its keys itself: see [`adapter`](crate::adapter).

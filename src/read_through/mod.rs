@@ -77,9 +77,6 @@
 //! So the store's work in a burst grows with processes and not with callers.
 
 pub(crate) mod answer;
-#[cfg(feature = "macros")]
-#[doc(hidden)]
-pub mod attribute;
 pub(crate) mod change;
 pub(crate) mod client;
 mod core;

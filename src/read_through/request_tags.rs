@@ -36,14 +36,10 @@ impl TagRules {
         request: &Req,
         others: &Tags,
     ) -> Result<Tags, TooManyTags> {
-        Ok(self.and_everything(&self.told(request).union(others)?))
-    }
-
-    /// What the layer is told about a request. These may be too many.
-    pub(super) fn told<Req: 'static>(&self, request: &Req) -> Tags {
         let tags_of = self.of_request.as_ref();
         let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
-        tags_of.map_or_else(Tags::none, |tags_of| tags_of(request))
+        let told = tags_of.map_or_else(Tags::none, |tags_of| tags_of(request));
+        Ok(self.and_everything(&told.union(others)?))
     }
 
     /// These tags, and that of clearable layers if this is one.

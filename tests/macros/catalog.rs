@@ -3,8 +3,9 @@
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use bellwether::{ByKey, MemoryStore, ReadThroughLayer};
+use bellwether::{Cache, CacheKey, Cacheability, MemoryStore};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,13 +23,17 @@ impl Item {
 #[derive(Debug)]
 pub(crate) struct Missing;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, CacheKey)]
 pub(crate) struct Sku(pub(crate) u64);
 
-/// A database that counts, and the layer in front of it.
+/// A database that counts, and the caches in front of it.
 #[derive(Clone)]
 pub(crate) struct Catalog {
-    pub(crate) layer: ReadThroughLayer<ByKey>,
+    pub(crate) items: Cache<(String, u64), Item>,
+    pub(crate) pairs: Cache<(String, String), Item>,
+    pub(crate) stock: Cache<(Sku, bool), Item>,
+    pub(crate) names: Cache<String, Item>,
+    pub(crate) maybe: Cache<u64, Option<Item>>,
     /// A warehouse that it does not have.
     pub(crate) without: &'static str,
     queries: Arc<AtomicUsize>,
@@ -40,8 +45,24 @@ impl Catalog {
     }
 
     pub(crate) fn without(warehouse: &'static str) -> Self {
-        let layer = ReadThroughLayer::by_key(MemoryStore::new(100));
-        Self { layer, without: warehouse, queries: Arc::default() }
+        let store = MemoryStore::new(100);
+        let minute = Duration::from_secs(60);
+        let maybe = Cache::builder("maybe", store.clone())
+            .ttl(minute)
+            .not_found_ttl(Duration::from_secs(5))
+            .classify(|item| match item {
+                Some(_) => Cacheability::Keep,
+                None => Cacheability::NotFound,
+            });
+        Self {
+            items: cache("item", &store),
+            pairs: cache("pair", &store),
+            stock: cache("stock", &store),
+            names: cache("name", &store),
+            maybe: maybe.build().unwrap(),
+            without: warehouse,
+            queries: Arc::default(),
+        }
     }
 
     pub(crate) fn queries(&self) -> usize {
@@ -63,6 +84,11 @@ impl Catalog {
             Ok(Item::named(format!("{warehouse} {sku}")))
         }
     }
+}
+
+fn cache<K>(name: &str, store: &MemoryStore) -> Cache<K, Item> {
+    let builder = Cache::builder(name, store.clone()).ttl(Duration::from_secs(60));
+    builder.stale_while_revalidate(Duration::from_secs(60)).build().unwrap()
 }
 
 impl Display for Missing {

@@ -1,8 +1,9 @@
 //! What a call returns: a future with a status.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use bellwether::{AnswerFuture, ByKey, CacheStatus, MemoryStore, ReadThroughLayer, read_through};
+use bellwether::{AnswerFuture, Cache, CacheStatus, MemoryStore, read_through};
 
 use crate::catalog::{Catalog, Item, Missing};
 use crate::item;
@@ -28,10 +29,12 @@ async fn the_future_borrows_no_argument() {
     assert_eq!(tokio::spawn(call).await.unwrap().unwrap(), Item::named("berlin 42"));
 }
 
-static SUMS: LazyLock<ReadThroughLayer<ByKey>> =
-    LazyLock::new(|| ReadThroughLayer::by_key(MemoryStore::new(100)));
+static SUMS: LazyLock<Cache<u64, u64>> = LazyLock::new(|| {
+    let builder = Cache::builder("sum", MemoryStore::new(100));
+    builder.ttl(Duration::from_secs(3_600)).build().unwrap()
+});
 
-#[read_through(layer = SUMS, key = "sum/{to}", ttl = "1h")]
+#[read_through(cache = SUMS)]
 async fn sum(to: u64) -> Result<u64, std::io::Error> {
     match to {
         0 => Ok(0),
@@ -40,7 +43,7 @@ async fn sum(to: u64) -> Result<u64, std::io::Error> {
 }
 
 #[tokio::test]
-async fn a_function_that_calls_itself_reads_each_of_its_calls_through_the_layer() {
+async fn a_function_that_calls_itself_reads_each_of_its_calls_through_the_cache() {
     assert_eq!(sum(10).await.unwrap(), 55);
     let (answer, status) = sum(7).with_status().await;
     assert_eq!(answer.unwrap(), 28);

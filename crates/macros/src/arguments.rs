@@ -3,7 +3,9 @@
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, ReceiverKind, Result, Signature, Type, parse_quote, parse_quote_spanned};
+use syn::{
+    Error, Expr, FnArg, ReceiverKind, Result, Signature, Type, parse_quote, parse_quote_spanned,
+};
 
 use crate::function::name_of;
 use crate::options::Options;
@@ -22,15 +24,12 @@ impl Argument {
     pub(crate) fn all(signature: &Signature, options: &Options) -> Result<Vec<Self>> {
         let read = signature.inputs.iter().map(Self::read);
         let arguments = read.collect::<Result<Vec<_>>>()?;
-        let names: Vec<_> = arguments.iter().map(|argument| argument.name.to_string()).collect();
-        let is_item = |name: &str| options.each.as_ref().is_some_and(|each| each.item == name);
-        let mut named = options.key.arguments().filter(|name| !is_item(name));
-        if let Some(name) = named.find(|name| !names.iter().any(|is| is == name)) {
-            let message = format!("`{name}` is no argument of `{}`", signature.ident);
-            return Err(Error::new(options.key.span, message));
-        }
         for skipped in &options.skip {
-            check_skipped(skipped, &names, options, &signature.ident)?;
+            if !arguments.iter().any(|argument| argument.name == *skipped) {
+                let message = format!("`{skipped}` is no argument of `{}`", signature.ident);
+                return Err(Error::new(skipped.span(), message));
+            }
+            check_skipped(skipped, options)?;
         }
         let forgotten = arguments.iter().filter(|argument| !argument.has_a_place(options));
         match forgotten.map(Self::forgotten).reduce(|mut all, one| {
@@ -75,17 +74,23 @@ impl Argument {
     }
 
     fn has_a_place(&self, options: &Options) -> bool {
-        let is_items = options.each.as_ref().is_some_and(|each| each.of == self.name);
-        is_items || options.skip.contains(&self.name) || options.key.names(&self.name.to_string())
+        let is_named = |key: &Expr| names(key.to_token_stream(), &self.name);
+        options.skip.contains(&self.name) || options.key.as_ref().is_none_or(is_named)
     }
 
     fn forgotten(&self) -> Error {
         let name = &self.name;
         let message = format!(
-            "`{name}` is not in the key: name it there, as in `{{{name}}}`, or say `skip({name})` \
-             if the answer is the same whatever it is"
+            "`{name}` is not in the key: name it there, or say `skip({name})` if the answer is the \
+             same whatever it is"
         );
         Error::new(name.span(), message)
+    }
+
+    /// The expression by which the key borrows it.
+    pub(crate) fn part(&self) -> TokenStream {
+        let name = &self.name;
+        if self.is_reference { quote!(#name) } else { quote_spanned!(name.span()=> &#name) }
     }
 
     /// Its name in the load, which cannot be `self`.
@@ -93,15 +98,12 @@ impl Argument {
         if self.name == "self" { format_ident!("__self") } else { self.name.clone() }
     }
 
-    /// The expression of an owned value for the load. `is_borrowed`: a closure borrows it meanwhile.
-    pub(crate) fn own(&self, is_borrowed: bool) -> TokenStream {
+    /// The statement that gives the load an owned value, where the load does not move the argument.
+    pub(crate) fn own(&self) -> TokenStream {
         let name = &self.name;
         let owned = self.owned();
         if self.is_reference {
-            let copy = quote_spanned!(expanded_at(name)=> ::bellwether::read_through::attribute::owned(#name));
-            quote!(let #owned = #copy;)
-        } else if is_borrowed {
-            let copy = quote_spanned!(self.name.span()=> ::core::clone::Clone::clone(&#name));
+            let copy = quote_spanned!(expanded_at(name)=> ::bellwether::attribute::owned(#name));
             quote!(let #owned = #copy;)
         } else if name == "self" {
             quote!(let #owned = #name;)
@@ -117,23 +119,46 @@ impl Argument {
     }
 }
 
-fn check_skipped(
-    skipped: &Ident,
-    names: &[String],
-    options: &Options,
-    function: &Ident,
-) -> Result<()> {
-    let name = skipped.to_string();
-    let message = if !names.contains(&name) {
-        format!("`{name}` is no argument of `{function}`")
-    } else if options.key.names(&name) {
-        format!("`{name}` is part of the key, so it cannot be skipped")
-    } else if options.each.as_ref().is_some_and(|each| each.of == *skipped) {
-        format!("`{name}` has the items of the keys, so it cannot be skipped")
+fn check_skipped(skipped: &Ident, options: &Options) -> Result<()> {
+    let is_in = |written: &Option<Expr>| {
+        written.as_ref().is_some_and(|written| names(written.to_token_stream(), skipped))
+    };
+    let message = if is_in(&options.key) {
+        format!("`{skipped}` is part of the key, so it cannot be skipped")
+    } else if is_in(&options.tags) {
+        format!(
+            "`{skipped}` is not in the key, so a tag cannot name it: all that is stored under a key \
+             has the same tags"
+        )
     } else {
         return Ok(());
     };
     Err(Error::new(skipped.span(), message))
+}
+
+/// Whether an expression names an argument. A field or an item of a path with that name is none.
+fn names(expression: TokenStream, argument: &Ident) -> bool {
+    let mut is_inside = false;
+    let mut last = None;
+    for token in expression {
+        let is_it = match &token {
+            TokenTree::Ident(ident) => !is_inside && ident == argument,
+            TokenTree::Group(group) => names(group.stream(), argument),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+        };
+        if is_it {
+            return true;
+        }
+        let punct = if let TokenTree::Punct(punct) = &token { Some(punct.as_char()) } else { None };
+        // `::` or a single `.` leads inside; `:` and `..` do not.
+        is_inside = match punct {
+            Some(':') => last == Some(':'),
+            Some('.') => last != Some('.'),
+            _ => false,
+        };
+        last = punct;
+    }
+    false
 }
 
 /// Whether a type has a reference that is not `'static`.

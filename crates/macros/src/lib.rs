@@ -1,9 +1,7 @@
 //! The macros of [bellwether](https://docs.rs/bellwether), which re-exports and documents them.
 
 mod arguments;
-mod builders;
 mod cache_key;
-mod each;
 mod expand;
 mod function;
 mod locked;

@@ -24,7 +24,7 @@ impl Parse for Options {
         let (mut key, mut locks, mut wait) = (None, None, None);
         each_option(input, |option| {
             match option.to_string().as_str() {
-                "key" => key = Some(Template::read(&text(input, "key", KEY)?, "key")?),
+                "key" => key = Some(Template::read(&text(input, "key", KEY)?)?),
                 "locks" => locks = Some(value(input)?),
                 "wait" => wait = Some(milliseconds(input, "wait")?),
                 unknown => {

@@ -18,13 +18,9 @@ impl ReturnedResult {
         let ReturnType::Type(_, ty) = output else {
             return Err(Error::new(output.span(), wrong));
         };
-        let arguments = arguments_of(ty, "Result");
+        let arguments = arguments_of_result(ty);
         let arguments = arguments.ok_or_else(|| Error::new(ty.span(), wrong))?;
         Ok(Self { ty: Type::clone(ty), arguments })
-    }
-
-    pub(crate) fn is_optional(&self) -> bool {
-        self.arguments.first().is_some_and(|value| arguments_of(value, "Option").is_some())
     }
 
     /// Where the type of the value is written, and that of the error: as exactly as it is known.
@@ -39,7 +35,7 @@ impl ReturnedResult {
             return (value.to_token_stream(), error.to_token_stream());
         }
         let ty = &self.ty;
-        let outcome = quote!(<#ty as ::bellwether::read_through::attribute::FunctionResult>);
+        let outcome = quote!(<#ty as ::bellwether::attribute::FunctionResult>);
         (quote!(#outcome::Value), quote!(#outcome::Error))
     }
 }
@@ -50,10 +46,10 @@ pub(crate) fn expanded_at(written: &impl Spanned) -> Span {
     Span::call_site().located_at(written.span())
 }
 
-/// The types in the brackets of a path that ends in this name.
-pub(crate) fn arguments_of(ty: &Type, name: &str) -> Option<Vec<Type>> {
+/// The types in the brackets of a path that ends in `Result`.
+fn arguments_of_result(ty: &Type) -> Option<Vec<Type>> {
     let Type::Path(path) = ty else { return None };
-    let last = path.path.segments.last().filter(|last| last.ident == name)?;
+    let last = path.path.segments.last().filter(|last| last.ident == "Result")?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return Some(Vec::new());
     };

@@ -1,7 +1,7 @@
-//! Templates of keys: `catalog/{warehouse}/{item.sku}`.
+//! Templates of the keys of `#[locked]`: `catalog/{warehouse}/{item.sku}`.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 use syn::{Error, LitStr, Member, Result};
 
 /// A template of keys. Like a path, it has segments between slashes; each is text or an argument.
@@ -21,10 +21,10 @@ pub(crate) enum Segment {
 }
 
 impl Template {
-    /// The template of a key or of a tag: `what` is what error messages call it.
-    pub(crate) fn read(literal: &LitStr, what: &str) -> Result<Self> {
+    /// Reads a template.
+    pub(crate) fn read(literal: &LitStr) -> Result<Self> {
         let (kind, segments) =
-            read(&literal.value(), what).map_err(|message| Error::new(literal.span(), message))?;
+            read(&literal.value()).map_err(|message| Error::new(literal.span(), message))?;
         Ok(Self { kind, segments, span: literal.span() })
     }
 
@@ -36,21 +36,8 @@ impl Template {
         })
     }
 
-    pub(crate) fn names(&self, argument: &str) -> bool {
-        self.arguments().any(|name| name == argument)
-    }
-
     /// The key of which it is the template.
     pub(crate) fn key(&self) -> TokenStream {
-        self.made(&quote!(Key))
-    }
-
-    /// The tag of which it is the template.
-    pub(crate) fn tag(&self) -> TokenStream {
-        self.made(&quote!(Tag))
-    }
-
-    fn made(&self, of: &TokenStream) -> TokenStream {
         let kind = &self.kind;
         let parts = self.segments.iter().map(|segment| match segment {
             Segment::Text(text) => quote_spanned!(self.span=> #text),
@@ -60,10 +47,10 @@ impl Template {
                 quote_spanned!(self.span=> &#name #(.#fields)*)
             }
         });
-        // It borrows the argument, which the load needs later.
+        // It borrows the argument, which the function needs later.
         quote_spanned!(self.span=> {
             #[allow(clippy::needless_borrows_for_generic_args)]
-            { ::bellwether::#of::of(#kind) #(.with(#parts))* }
+            { ::bellwether::Key::of(#kind) #(.with(#parts))* }
         })
     }
 
@@ -75,30 +62,30 @@ impl Template {
     }
 }
 
-fn read(text: &str, what: &str) -> std::result::Result<(String, Vec<Segment>), String> {
+fn read(text: &str) -> std::result::Result<(String, Vec<Segment>), String> {
     let mut segments: Vec<Segment> = Vec::new();
     for piece in text.split('/') {
-        let segment = segment(piece, what)?;
+        let segment = segment(piece)?;
         if matches!(segment, Segment::Argument(..)) && segments.contains(&segment) {
-            return Err(format!("`{piece}` occurs twice: once is enough to distinguish {what}s"));
+            return Err(format!("`{piece}` occurs twice: once is enough to distinguish keys"));
         }
         segments.push(segment);
     }
     match segments.remove(0) {
         Segment::Text(kind) => Ok((kind, segments)),
         Segment::Argument(..) => Err(format!(
-            "a {what} begins with the kind of thing, as in `item/{text}`: or it would be the {what} of \
-             other things as well"
+            "a key begins with the kind of thing, as in `item/{text}`: or it would be the key of other \
+             things as well"
         )),
     }
 }
 
-fn segment(piece: &str, what: &str) -> std::result::Result<Segment, String> {
+fn segment(piece: &str) -> std::result::Result<Segment, String> {
     if piece.is_empty() {
         return Err("a segment between slashes is empty".to_owned());
     }
     let Some(inside) = piece.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
-        return text(piece, what);
+        return text(piece);
     };
     if inside.is_empty() {
         return Err("which argument? the braces are empty".to_owned());
@@ -113,14 +100,14 @@ fn segment(piece: &str, what: &str) -> std::result::Result<Segment, String> {
     Ok(Segment::Argument(name, fields))
 }
 
-fn text(piece: &str, what: &str) -> std::result::Result<Segment, String> {
+fn text(piece: &str) -> std::result::Result<Segment, String> {
     let count = |brace| piece.matches(brace).count();
     if count('{') != count('}') {
         return Err(format!("a brace in `{piece}` is not closed, or not opened"));
     }
     if count('{') > 0 {
         return Err(format!(
-            "`{piece}`: an argument is a segment of its own, between slashes, so that no two {what}s \
+            "`{piece}`: an argument is a segment of its own, between slashes, so that no two keys \
              can run together"
         ));
     }

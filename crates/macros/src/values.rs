@@ -40,18 +40,6 @@ pub(crate) fn text(input: ParseStream<'_>, option: &str, example: &str) -> Resul
     Err(input.error(format!("`{option}` takes a text in quotes, as in `{option} = {example}`")))
 }
 
-/// `= name`: the name of a function to make. `example` is one, for the error message.
-pub(crate) fn name(input: ParseStream<'_>, option: &str, example: &str) -> Result<Ident> {
-    input.parse::<Token![=]>()?;
-    if input.peek(Ident) {
-        return input.parse();
-    }
-    Err(input.error(format!(
-        "`{option}` takes the name of a function that is made, without quotes, as in `{option} = \
-         {example}`"
-    )))
-}
-
 /// Reads a duration such as `= "500ms"`.
 pub(crate) fn milliseconds(input: ParseStream<'_>, option: &str) -> Result<u64> {
     let text = text(input, option, "\"60s\"")?;

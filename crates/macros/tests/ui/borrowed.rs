@@ -1,21 +1,21 @@
 #![allow(unused)]
 
-use bellwether::{ByKey, ReadThroughLayer, read_through};
+use bellwether::{Cache, read_through};
 
-type Layer = ReadThroughLayer<ByKey>;
+type Items = Cache<u64, u64>;
 
-#[read_through(layer = layer, key = "item/{sku}", skip(layer))]
-async fn within(layer: &Layer, sku: Option<&str>) -> Result<u64, ()> {
+#[read_through(cache = items, skip(items))]
+async fn within(items: &Items, sku: Option<&str>) -> Result<u64, ()> {
     Ok(sku.map_or(0, str::len) as u64)
 }
 
-#[read_through(layer = layer, key = "item/{sku}", skip(layer))]
-async fn to_be_changed(layer: &Layer, sku: &mut u64) -> Result<u64, ()> {
+#[read_through(cache = items, skip(items))]
+async fn to_be_changed(items: &Items, sku: &mut u64) -> Result<u64, ()> {
     Ok(*sku)
 }
 
-#[read_through(layer = layer, key = "item/{sku}", skip(layer))]
-async fn given_back<'a>(layer: &Layer, sku: &'a str) -> Result<&'a str, ()> {
+#[read_through(cache = items, skip(items))]
+async fn given_back<'a>(items: &Items, sku: &'a str) -> Result<&'a str, ()> {
     Ok(sku)
 }
 

@@ -1,41 +1,41 @@
 #![allow(unused)]
 
-use bellwether::{ByKey, ReadThroughLayer, read_through};
+use bellwether_lock::{LocalLock, Locks, locked};
 
-type Layer = ReadThroughLayer<ByKey>;
+type Stock = Locks<LocalLock>;
 
-#[read_through(layer = layer, key = "item/{sku", skip(layer))]
-async fn not_closed(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item/{sku")]
+async fn not_closed(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item/{}", skip(layer))]
-async fn empty(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item/{}")]
+async fn empty(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item/{sku}/{sku}", skip(layer))]
-async fn twice(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item/{sku}/{sku}")]
+async fn twice(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "{sku}", skip(layer))]
-async fn no_kind(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item-{sku}")]
+async fn runs_together(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item-{sku}", skip(layer))]
-async fn runs_together(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item//{sku}")]
+async fn empty_segment(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item//{sku}", skip(layer))]
-async fn empty_segment(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = "item/{sku + 1}")]
+async fn expression(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
-#[read_through(layer = layer, key = "item/{sku + 1}", skip(layer))]
-async fn expression(layer: &Layer, sku: u64) -> Result<u64, ()> {
+#[locked(locks = stock, key = item)]
+async fn no_template(stock: &Stock, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
