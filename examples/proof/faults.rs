@@ -1,0 +1,130 @@
+//! Faults: what there is, what was injected when, and what the guides except because of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{now, seconds};
+use crate::floors::Return;
+use crate::messages::{Promise, Suspect};
+
+/// How long after the end of a fault its consequences may last: connections come back, re-assertions run.
+pub(crate) const SETTLES: u64 = seconds(5);
+
+/// How long after the end of a fault all servers and connections are as before.
+const CALMS: u64 = seconds(2);
+
+/// From how long before a loss invalidations are re-asserted.
+const WINDOW: u64 = seconds(10);
+
+/// What a fault can lose by the guides, beyond time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum Loss {
+    /// Nothing: all promises hold.
+    Nothing,
+    /// Entries and invalidations: a load from before may be stored after.
+    Everything,
+    /// The last writes of a primary.
+    LastWrites,
+}
+
+/// A fault that was injected.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Fault {
+    pub(crate) kind: String,
+    pub(crate) began: u64,
+    /// When it was healed; none while it lasts.
+    pub(crate) ended: Option<u64>,
+    pub(crate) loss: Loss,
+    /// The worker that was killed or stopped.
+    pub(crate) worker: Option<u32>,
+}
+
+/// All faults of a turn.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FaultLog {
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl FaultLog {
+    pub(crate) fn begin(&mut self, kind: &str, loss: Loss, worker: Option<u32>) {
+        let began = now();
+        self.faults.push(Fault { kind: kind.to_owned(), began, ended: None, loss, worker });
+    }
+
+    pub(crate) fn end(&mut self) {
+        if let Some(fault) = self.faults.last_mut() {
+            fault.ended = Some(now());
+        }
+    }
+
+    /// Whether no fault was on, or had just ended, from one moment to another.
+    pub(crate) fn is_calm(&self, from: u64, to: u64) -> bool {
+        let reaches = |fault: &Fault| {
+            fault.began <= to && fault.ended.is_none_or(|ended| ended + CALMS >= from)
+        };
+        !self.faults.iter().any(reaches)
+    }
+
+    pub(crate) fn by_kind(&self) -> BTreeMap<String, u64> {
+        let mut kinds = BTreeMap::new();
+        for fault in &self.faults {
+            *kinds.entry(fault.kind.clone()).or_default() += 1;
+        }
+        kinds
+    }
+
+    /// Those that were on within 15 s before a read.
+    pub(crate) fn around(&self, suspect: &Suspect) -> Vec<Fault> {
+        let near = |fault: &&Fault| {
+            fault.began <= suspect.ended
+                && fault.ended.is_none_or(|ended| ended + seconds(15) >= suspect.began)
+        };
+        self.faults.iter().filter(near).cloned().collect()
+    }
+
+    /// The documented exception that allows what a read was given, if there is one: one that covers all
+    /// invalidations that it broke.
+    pub(crate) fn excuse(&self, suspect: &Suspect) -> Option<&'static str> {
+        use Promise::{Invalidation, NearCopy, Stale};
+        if !matches!(suspect.promise, Invalidation | NearCopy | Stale) || suspect.broken.is_empty()
+        {
+            return None;
+        }
+        let excuses = suspect.broken.iter().map(|it| self.excuse_of(suspect, it));
+        // All of them, or none.
+        excuses.collect::<Option<Vec<_>>>()?.first().copied()
+    }
+
+    fn excuse_of(&self, suspect: &Suspect, broken: &Return) -> Option<&'static str> {
+        self.faults.iter().find_map(|fault| {
+            let ended = fault.ended.unwrap_or(u64::MAX - WINDOW);
+            match fault.loss {
+                Loss::Nothing => None,
+                // A load that began before is stored after, because its watermark is forgotten.
+                Loss::Everything => {
+                    (suspect.load.0 <= ended && broken.at <= ended && suspect.ended >= fault.began)
+                        .then_some("an invalidation that Redis forgot during a load")
+                }
+                Loss::LastWrites => {
+                    let is_lost = broken.at + WINDOW >= fault.began && broken.at <= ended + SETTLES;
+                    let is_soon = suspect.began <= ended + SETTLES;
+                    let reasserts = !self.was_killed(broken.member, broken.at, ended + SETTLES);
+                    (is_lost && suspect.ended >= fault.began && (is_soon || !reasserts))
+                        .then_some("an invalidation that a failover lost, until it is re-asserted")
+                }
+            }
+        })
+    }
+
+    /// Whether the process that made an invalidation was killed since, so that it re-asserts nothing.
+    fn was_killed(&self, member: usize, since: u64, until: u64) -> bool {
+        self.faults.iter().any(|fault| {
+            fault.kind == KILLED_WORKER
+                && fault.worker == Some((member / 2) as u32)
+                && (since..=until).contains(&fault.began)
+        })
+    }
+}
+
+pub(crate) const KILLED_WORKER: &str = "worker killed";

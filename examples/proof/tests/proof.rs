@@ -1,0 +1,54 @@
+//! The program runs, ends, and leaves a report; and it finds a violation that was planted.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A short session on one server.
+fn run(state: &Path, options: &[&str]) -> Output {
+    let state = state.to_str().expect("a path of letters");
+    Command::new(env!("CARGO_BIN_EXE_proof"))
+        .args(["--minutes", "0.12", "--servers", "single", "--workers", "2", "--near-rate", "4000"])
+        .args(["--seed", "7", "--commit", "tested", "--state", state])
+        .args(options)
+        .output()
+        .expect("the program starts")
+}
+
+/// The number of violations of a promise, and of its checks.
+fn verdict(state: &Path, promise: &str) -> (u64, u64) {
+    let text = fs::read_to_string(state.join("report.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let promises = report["promises"].as_array().expect("promises");
+    let found = promises.iter().find(|row| row["promise"] == promise).expect("this promise");
+    let number = |name: &str| found[name].as_u64().expect("a number");
+    (number("violated"), number("checked"))
+}
+
+#[test]
+fn a_session_checks_all_promises_and_adds_up() {
+    let state = tempfile::tempdir().expect("a directory");
+    for sessions in 1..=2 {
+        let output = run(state.path(), &["--calm"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let page = fs::read_to_string(state.path().join("report.html")).expect("a page");
+        assert_eq!(page.matches("<code>tested</code>").count(), sessions);
+        assert!(!page.contains(env!("CARGO_MANIFEST_DIR")), "a path of this machine");
+    }
+    for promise in ["Invalidation", "NearCopy", "Stale", "Value", "Wait", "OneLoad"] {
+        let (violated, checked) = verdict(state.path(), promise);
+        assert_eq!(violated, 0, "{promise}");
+        assert!(checked > 0, "{promise} was never checked");
+    }
+}
+
+#[test]
+fn an_invalidation_that_is_left_out_is_found() {
+    let state = tempfile::tempdir().expect("a directory");
+    let output = run(state.path(), &["--calm", "--plant", "stale"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    let (violated, checked) = verdict(state.path(), "Invalidation");
+    assert!(0 < violated && violated < checked, "{violated} of {checked}");
+    let recorded = fs::read_to_string(state.path().join("violations.jsonl")).expect("a record");
+    assert!(recorded.lines().next().is_some_and(|line| line.contains("load reads")), "{recorded}");
+}

@@ -1,0 +1,235 @@
+//! One turn: servers of one kind, the workers that use them, and the faults that both have.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use crate::args::{Args, Plant, ServerKind};
+use crate::bursts;
+use crate::faults::{FaultLog, KILLED_WORKER, Loss};
+use crate::floors::Floors;
+use crate::hub::Hub;
+use crate::judge::{self, Judged};
+use crate::messages::{Order, Setup};
+use crate::process::Process;
+use crate::servers::{Injector, Servers, locked, pause};
+
+/// How long the workers may take to be ready, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Without faults before the first one, and after the last one.
+const CALM: Duration = Duration::from_secs(2);
+
+/// What is known of a turn while it lasts, and what stops it.
+pub(crate) struct Turn {
+    pub(crate) kind: ServerKind,
+    pub(crate) length: Duration,
+    pub(crate) seed: u64,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) log: Arc<Mutex<FaultLog>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    // The socket and the file of floors are in it.
+    dir: TempDir,
+}
+
+impl Turn {
+    pub(crate) fn new(
+        kind: ServerKind,
+        length: Duration,
+        seed: u64,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("bellwether-proof-").tempdir()?;
+        let hub = Hub::listen(&dir.path().join("socket"), seed)?;
+        Ok(Self { kind, length, seed, hub, log: Arc::default(), stop, dir })
+    }
+
+    /// Runs it, on a thread of its own: workers die with the thread that has started them.
+    pub(crate) fn run(self: &Arc<Self>, args: &Args, runtime: &Handle) -> io::Result<Judged> {
+        let broken = catch_unwind(AssertUnwindSafe(|| self.play(args, runtime)));
+        let interrupted = match broken {
+            Ok(played) => played.err().map(|error| error.to_string()),
+            Err(panic) => Some(said(&*panic)),
+        };
+        if let Some(why) = &interrupted {
+            eprintln!("\nproof: a turn was broken off: {why}");
+            self.hub.count("turns broken off");
+        }
+        Ok(judge::judge(self))
+    }
+
+    fn play(self: &Arc<Self>, args: &Args, runtime: &Handle) -> io::Result<()> {
+        Floors::create(&self.floors(), args.workers)?;
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        let mut servers = Servers::start(self.kind, runtime);
+        let mut fleet = Fleet::start(self, args, &servers)?;
+        let bursts = runtime.spawn(bursts::run(Arc::clone(self), args.workers));
+        let until = Instant::now() + self.length;
+        self.rest(&mut fleet, CALM);
+        while Instant::now() < until && !self.is_stopped() && !args.calm {
+            let calm = match rng.random_range(0..4) {
+                // Long enough for bursts on servers that have settled.
+                0 => Duration::from_millis(rng.random_range(7_000..10_000)),
+                _ => Duration::from_millis(rng.random_range(50..1_500)),
+            };
+            self.rest(&mut fleet, calm.min(until.saturating_duration_since(Instant::now())));
+            if Instant::now() < until && !self.is_stopped() {
+                self.hub.order(&Order::Faulty(true));
+                self.disturb(&mut rng, &mut servers, &mut fleet, runtime);
+                let settled = Duration::from_millis(200);
+                sleep(settled);
+                self.hub.order(&Order::Faulty(false));
+            }
+        }
+        self.rest(&mut fleet, until.saturating_duration_since(Instant::now()));
+        if !args.calm {
+            sleep(CALM);
+        }
+        bursts.abort();
+        fleet.end(self);
+        Ok(())
+    }
+
+    fn disturb(
+        &self,
+        rng: &mut StdRng,
+        servers: &mut Servers,
+        fleet: &mut Fleet,
+        runtime: &Handle,
+    ) {
+        let mut injector = Injector { log: &self.log, rng };
+        match injector.rng.random_range(0..10) {
+            0 => fleet.kill_one(self, &mut injector, servers),
+            1 | 2 => fleet.stop_one(&mut injector),
+            3 => injector.inject("source fails", Loss::Nothing, None, |rng| {
+                self.hub.is_failing.store(true, Ordering::Relaxed);
+                pause(rng, 50, 1_500);
+                self.hub.is_failing.store(false, Ordering::Relaxed);
+            }),
+            _ => servers.disturb(&mut injector, runtime),
+        }
+    }
+
+    /// Lets the workers work.
+    fn rest(&self, fleet: &mut Fleet, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !self.is_stopped() {
+            fleet.all_live();
+            sleep(Duration::from_millis(20).min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn floors(&self) -> PathBuf {
+        self.dir.path().join("floors")
+    }
+
+    fn setup(&self, args: &Args, servers: &Servers, worker: u32, starts: u64) -> Setup {
+        let path = |path: PathBuf| path.display().to_string();
+        Setup {
+            worker,
+            workers: args.workers,
+            url: servers.url(worker),
+            socket: path(self.dir.path().join("socket")),
+            floors: path(self.floors()),
+            seed: self.seed.wrapping_add(1 + u64::from(worker) + starts * 1_000),
+            near_rate: args.near_rate / args.workers as u64,
+            plants_stale: args.plant == Some(Plant::Stale) && worker == 0,
+            is_faulty: starts > 0,
+        }
+    }
+}
+
+/// The worker processes.
+struct Fleet {
+    processes: Vec<Process>,
+    setups: Vec<Setup>,
+    starts: u64,
+}
+
+impl Fleet {
+    fn start(turn: &Turn, args: &Args, servers: &Servers) -> io::Result<Self> {
+        let workers = 0..args.workers as u32;
+        let setups: Vec<_> = workers.map(|worker| turn.setup(args, servers, worker, 0)).collect();
+        let processes = setups.iter().map(Process::start).collect::<Result<_, _>>()?;
+        let fleet = Self { processes, setups, starts: 0 };
+        let began = Instant::now();
+        while turn.hub.ready() < args.workers {
+            assert!(began.elapsed() < PATIENCE, "the workers are not ready");
+            sleep(Duration::from_millis(5));
+        }
+        Ok(fleet)
+    }
+
+    fn all_live(&mut self) {
+        for process in &mut self.processes {
+            assert!(!process.has_ended(), "a worker has ended by itself");
+        }
+    }
+
+    fn kill_one(&mut self, turn: &Turn, injector: &mut Injector<'_>, servers: &Servers) {
+        let worker = injector.rng.random_range(0..self.processes.len());
+        self.starts += 1;
+        let starts = self.starts;
+        injector.inject(KILLED_WORKER, Loss::Nothing, Some(worker as u32), |rng| {
+            self.processes[worker].kill();
+            turn.hub.forget(worker as u32);
+            pause(rng, 1, 1_500);
+            let setup = &mut self.setups[worker];
+            setup.seed = setup.seed.wrapping_add(starts * 1_000);
+            setup.is_faulty = true;
+            setup.url = servers.url(worker as u32);
+            match Process::start(setup) {
+                Ok(process) => self.processes[worker] = process,
+                Err(error) => panic!("a worker does not start: {error}"),
+            }
+        });
+    }
+
+    fn stop_one(&mut self, injector: &mut Injector<'_>) {
+        let worker = injector.rng.random_range(0..self.processes.len());
+        injector.inject("worker stopped", Loss::Nothing, Some(worker as u32), |rng| {
+            self.processes[worker].stop();
+            // Sometimes longer than a lease, and than the bound of near copies.
+            let most = if rng.random_ratio(1, 3) { 5_000 } else { 800 };
+            pause(rng, 20, most);
+            self.processes[worker].resume();
+        });
+    }
+
+    /// Tells all workers to end, and waits until they have said what they counted.
+    fn end(&mut self, turn: &Turn) {
+        turn.hub.order(&Order::End);
+        let began = Instant::now();
+        while turn.hub.ended() < self.processes.len() && began.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(10));
+        }
+        self.processes.clear();
+    }
+}
+
+/// What a panic says.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    text.unwrap_or_else(|| "a panic".to_owned())
+}
+
+/// The faults so far, and the one that is on.
+pub(crate) fn shown(turn: &Turn) -> (usize, Option<String>) {
+    let log = locked(&turn.log);
+    let on = log.faults.last().filter(|fault| fault.ended.is_none());
+    (log.faults.len(), on.map(|fault| fault.kind.clone()))
+}

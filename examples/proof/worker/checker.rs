@@ -1,0 +1,337 @@
+//! What a worker checks of each read: by the floors before it, and by the answer.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bellwether::{CacheStatus, Error, LoadLocation};
+
+use super::source::{Source, SourceDown, locked};
+use crate::clock::now;
+use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
+use crate::kinds::{LONGEST, RowKey};
+use crate::messages::{Promise, Report, Suspect};
+use crate::row::{Row, Versions};
+use crate::tally::{Counts, Tally, Tier};
+
+/// For how long a near copy may be served after an invalidation by another process: 1 s, and the timeout of a
+/// request, which is 250 ms.
+const NEAR_BOUND: u64 = 1_250_000;
+
+/// What a busy machine may add to a bound of a caller.
+const MARGIN: u64 = 1_000_000;
+/// What it may add to a stale window, which begins when a commit or an expiry is executed.
+const STALE_MARGIN: u64 = 500_000;
+
+const JUST_THEN: u64 = 10_000;
+
+/// The checks of one process.
+#[derive(Debug)]
+pub(super) struct Checker {
+    floors: Floors,
+    worker: usize,
+    source: Source,
+    tally: Mutex<Tally>,
+    is_faulty: AtomicBool,
+    /// For how long this process did not run, in all.
+    stalled: AtomicU64,
+    /// What was reported, so that it is not reported for each read.
+    known: Mutex<HashSet<Known>>,
+}
+
+/// The key, the two versions of the row, the store, and the newest version that was broken.
+type Known = (u64, u64, u64, usize, u64);
+
+/// What was known before a read.
+pub(super) struct Began {
+    pub(super) key: RowKey,
+    pub(super) store: usize,
+    at: u64,
+    stalled: u64,
+    was_faulty: bool,
+    row: Option<(Subject, Bounds)>,
+    group: Option<(Subject, Bounds)>,
+}
+
+/// An answer, and how it came about.
+pub(super) struct Answered {
+    pub(super) answer: Result<Row, Error<SourceDown>>,
+    /// None if the call does not tell.
+    pub(super) status: Option<CacheStatus>,
+    pub(super) at_once: bool,
+    /// When its caller wanted it.
+    pub(super) limit: Option<Duration>,
+}
+
+impl Checker {
+    pub(super) fn new(floors: Floors, worker: u32, source: Source, is_faulty: bool) -> Self {
+        Self {
+            floors,
+            worker: worker as usize,
+            source,
+            tally: Mutex::default(),
+            is_faulty: AtomicBool::new(is_faulty),
+            stalled: AtomicU64::new(0),
+            known: Mutex::default(),
+        }
+    }
+
+    pub(super) fn floors(&self) -> &Floors {
+        &self.floors
+    }
+
+    /// The store of this process among those of all processes.
+    pub(super) fn member(&self, store: usize) -> usize {
+        2 * self.worker + store
+    }
+
+    pub(super) fn set_faulty(&self, is_faulty: bool) {
+        self.is_faulty.store(is_faulty, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self, what: &str) {
+        locked(&self.tally).count(what, 1);
+    }
+
+    pub(super) fn take_tally(&self) -> Tally {
+        std::mem::take(&mut *locked(&self.tally))
+    }
+
+    pub(super) fn flush(&self, counts: &mut Counts) {
+        locked(&self.tally).add_reads(counts);
+    }
+
+    pub(super) fn stalled(&self) -> u64 {
+        self.stalled.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_stall(&self, late: u64) {
+        self.stalled.fetch_add(late, Ordering::Relaxed);
+    }
+
+    /// Call it right before the read: what has returned before now binds it.
+    pub(super) fn begin(&self, key: RowKey, store: usize) -> Began {
+        let member = self.member(store);
+        let floors = |subject: Subject| (subject, self.floors.bounds(subject, member));
+        let group = key.group().map(|group| Subject::group(key.kind, group));
+        Began {
+            key,
+            store,
+            stalled: self.stalled(),
+            was_faulty: self.is_faulty.load(Ordering::Relaxed),
+            row: Subject::row(key).map(floors),
+            group: group.map(floors),
+            at: now(),
+        }
+    }
+
+    /// Checks an answer.
+    pub(super) fn end(&self, began: &Began, answered: &Answered, counts: &mut Counts) {
+        if !answered.at_once {
+            self.check_wait(began, answered);
+        }
+        let row = match &answered.answer {
+            Ok(row) => row,
+            Err(error) => return self.count_error(began, error),
+        };
+        let tier = tier(began.store, answered);
+        self.check_value(began, tier, row, answered);
+        let newest =
+            [began.row, began.group].into_iter().flatten().map(|(_, it)| it.newest(Sort::Soft));
+        let newest = newest.max_by_key(|floor| floor.at).unwrap_or_default();
+        let reads = &mut counts.0[tier as usize];
+        reads.all += 1;
+        reads.bound += u64::from(newest.version > 0);
+        reads.just_then += u64::from(newest.at + JUST_THEN > began.at);
+        let parts = [(began.row, row.versions.row), (began.group, row.versions.group)];
+        for ((subject, bounds), got) in parts.into_iter().filter_map(|(it, got)| Some((it?, got))) {
+            if bounds.newest(Sort::Soft).version > got {
+                self.check_older(began, tier, (subject, bounds, got), row, answered);
+            }
+        }
+        if let Some(CacheStatus::Collapsed { .. }) = answered.status {
+            self.measure_lag(began, tier, row);
+        }
+    }
+
+    /// An answer that is older than some invalidation: within which bound, if any?
+    fn check_older(
+        &self,
+        began: &Began,
+        tier: Tier,
+        (subject, bounds, got): (Subject, Bounds, u64),
+        row: &Row,
+        answered: &Answered,
+    ) {
+        let is_stale = tier == Tier::Stale;
+        let is_near =
+            began.store == NEAR && matches!(tier, Tier::Near | Tier::NearLookup | Tier::Stale);
+        let member = self.member(began.store);
+        let (mut returns, is_cut) = self.floors.outdated_by(subject, got, began.at);
+        // Kept invalidations have not returned, and bind their own store all the same.
+        for (sort, floor) in [Sort::Hard, Sort::Soft].into_iter().zip(bounds.own) {
+            if let Floor { version, at: 0 } = floor
+                && version > got
+            {
+                returns.push(Return { version, at: 0, member, sort });
+            }
+        }
+        // An expiry of a row ends its stale window. An expiry of a tag begins it again, for entries that the
+        // expiry before has made stale, so only the life of the entry bounds that.
+        let kind = began.key.kind;
+        let window = if subject.is_group() { kind.life() } else { kind.stale_window() };
+        let window = window.as_micros() as u64 + STALE_MARGIN;
+        let bound = |it: &Return| {
+            let near = if is_near && it.member != member { NEAR_BOUND } else { 0 };
+            let stale = if is_stale && it.sort == Sort::Soft { window } else { 0 };
+            near + stale
+        };
+        let first = returns.iter().filter(|it| it.at > 0).map(|it| it.at).min();
+        if let Some(first) = first {
+            let what = if is_stale && subject.is_group() {
+                "staleness: stale answer, tags"
+            } else if is_stale {
+                "staleness: stale answer"
+            } else {
+                staleness_of(tier)
+            };
+            locked(&self.tally).measure(what, began.at - first);
+        }
+        let exceeds = |it: &Return| it.at == 0 && bound(it) == 0 || it.at + bound(it) < began.at;
+        let broken: Vec<_> =
+            returns.into_iter().filter(|it| it.at > 0 || bound(it) == 0).filter(exceeds).collect();
+        if broken.is_empty() && !is_cut {
+            return;
+        }
+        let promise = match tier {
+            Tier::Near | Tier::NearLookup => Promise::NearCopy,
+            Tier::Stale => Promise::Stale,
+            _ => Promise::Invalidation,
+        };
+        let newest = broken.iter().map(|it| it.version).max().unwrap_or(0);
+        let Versions { row: version, group } = row.versions;
+        let known = (row.key, version, group, began.store, newest);
+        self.count(&format!("suspected: {promise:?}"));
+        if locked(&self.known).insert(known) {
+            let suspect = Suspect {
+                broken,
+                is_undecided: is_cut,
+                ..suspect(promise, began, tier, row, answered, member)
+            };
+            self.source.report(Report::Suspect(Box::new(suspect)));
+        }
+    }
+
+    fn check_value(&self, began: &Began, tier: Tier, row: &Row, answered: &Answered) {
+        if row.key == began.key.id() && row.is_whole() {
+            return;
+        }
+        let detail = format!("a row of {}", RowKey::name_of(row.key));
+        let suspect = suspect(Promise::Value, began, tier, row, answered, self.member(began.store));
+        self.source.report(Report::Suspect(Box::new(Suspect { detail, ..suspect })));
+    }
+
+    /// Whether a caller waited for longer than it had to, while this process ran.
+    fn check_wait(&self, began: &Began, answered: &Answered) {
+        let took = now() - began.at;
+        let limit = answered.limit.unwrap_or(LONGEST).as_micros() as u64;
+        let ran = took.saturating_sub(self.stalled() - began.stalled);
+        let mut tally = locked(&self.tally);
+        tally.count("waits", 1);
+        if answered.limit.is_some() {
+            tally.count("waits with a deadline", 1);
+            tally.measure("answer after its deadline", took.saturating_sub(limit));
+        }
+        tally.measure(if began.was_faulty { "latency, faults" } else { "latency, no fault" }, took);
+        drop(tally);
+        if ran > limit + MARGIN {
+            let row = Row::new(began.key, Versions::default(), (0, 0), 0);
+            let tier = tier(began.store, answered);
+            let row = answered.answer.as_ref().unwrap_or(&row);
+            let suspect =
+                suspect(Promise::Wait, began, tier, row, answered, self.member(began.store));
+            let detail =
+                format!("took {took} us, of which this process ran {ran}, with a limit of {limit}");
+            self.source.report(Report::Suspect(Box::new(Suspect { detail, ..suspect })));
+        }
+    }
+
+    /// How long after the end of its load a waiter was answered.
+    fn measure_lag(&self, began: &Began, tier: Tier, row: &Row) {
+        if row.ended < began.at {
+            return;
+        }
+        let faults = began.was_faulty || self.is_faulty.load(Ordering::Relaxed);
+        let what = match (tier, faults) {
+            (Tier::WaitedHere, false) => "lag: same process, no fault",
+            (Tier::WaitedHere, true) => "lag: same process, faults",
+            (_, false) => "lag: another process, no fault",
+            (_, true) => "lag: another process, faults",
+        };
+        locked(&self.tally).measure(what, now() - row.ended);
+    }
+
+    fn count_error(&self, began: &Began, error: &Error<SourceDown>) {
+        let kind = match error {
+            Error::Load(_) => "the source fails".to_owned(),
+            Error::Cache(error) => format!("{:?}", error.kind()),
+        };
+        let when = if began.was_faulty { "faults" } else { "no fault" };
+        self.count(&format!("error, {when}: {kind}"));
+    }
+}
+
+/// The store of a process that has near copies; the other one has none.
+pub(super) const NEAR: usize = 1;
+
+fn staleness_of(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Near => "staleness: near copy",
+        Tier::NearLookup => "staleness: hit beside near copies",
+        _ => "staleness: others",
+    }
+}
+
+fn tier(store: usize, answered: &Answered) -> Tier {
+    match &answered.status {
+        Some(CacheStatus::Stale { .. }) => Tier::Stale,
+        Some(CacheStatus::Led { .. }) => Tier::Load,
+        Some(CacheStatus::Collapsed { place: LoadLocation::Local, .. }) => Tier::WaitedHere,
+        Some(CacheStatus::Collapsed { .. }) => Tier::WaitedElsewhere,
+        Some(CacheStatus::Bypass(_)) => Tier::Bypass,
+        _ if store != NEAR => Tier::Store,
+        _ if answered.at_once => Tier::Near,
+        _ => Tier::NearLookup,
+    }
+}
+
+fn suspect(
+    promise: Promise,
+    began: &Began,
+    tier: Tier,
+    row: &Row,
+    answered: &Answered,
+    member: usize,
+) -> Suspect {
+    let status = match (&answered.answer, &answered.status) {
+        (Err(error), _) => error.to_string(),
+        (Ok(_), Some(status)) => status.to_string(),
+        (Ok(_), None) => String::new(),
+    };
+    Suspect {
+        promise,
+        key: began.key.id(),
+        tier: tier.name().to_owned(),
+        status,
+        member,
+        began: began.at,
+        ended: now(),
+        got: row.versions,
+        load: (row.began, row.ended),
+        loader: row.loader,
+        broken: Vec::new(),
+        is_undecided: false,
+        detail: String::new(),
+    }
+}

@@ -1,0 +1,160 @@
+//! A worker: a process with two stores, one with near copies and one without, whose tasks read, change and put.
+
+mod caches;
+mod checker;
+mod readers;
+mod source;
+mod writers;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::time::{sleep, timeout};
+
+use self::caches::Caches;
+use self::checker::Checker;
+use self::source::Source;
+use crate::clock::{now, watch_stalls};
+use crate::floors::Floors;
+use crate::kinds::{Kind, RowKey};
+use crate::messages::{Order, Report, Setup};
+use crate::row::mixed;
+use crate::tally::Counts;
+
+/// How often counts are sent. What a killed process has not sent is not counted.
+const TALLY_EVERY: Duration = Duration::from_millis(500);
+
+/// How long tasks may take to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const WRITERS: u64 = 6;
+const READERS: u64 = 24;
+const NEAR_READERS: u64 = 8;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// What all tasks of a worker share.
+pub(super) struct World {
+    setup: Setup,
+    source: Source,
+    caches: Caches,
+    checker: Checker,
+    is_ending: AtomicBool,
+}
+
+/// Runs until it is told to end, or the main process has gone.
+pub(crate) fn run(setup: &str) -> ExitCode {
+    let setup: Setup = serde_json::from_str(setup).expect("a setup of this program");
+    // Also while it is frozen.
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime.expect("a runtime").block_on(work(setup)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("proof: a worker ends: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(setup: Setup) -> Result<(), Fault> {
+    let (source, mut orders) = Source::connect(&setup.socket, setup.worker).await?;
+    let floors = Floors::open(setup.floors.as_ref(), setup.workers)?;
+    let caches = Caches::connect(&setup.url)?;
+    let checker = Checker::new(floors, setup.worker, source.clone(), setup.is_faulty);
+    let world =
+        Arc::new(World { setup, source, caches, checker, is_ending: AtomicBool::new(false) });
+    world.source.report(Report::Ready { worker: world.setup.worker });
+    let mut tasks = Vec::new();
+    let rng = |task: u64| StdRng::seed_from_u64(mixed(world.setup.seed, task));
+    for task in 0..NEAR_READERS {
+        tasks.push(tokio::spawn(Arc::clone(&world).read_near(rng(task))));
+    }
+    for task in 0..READERS {
+        tasks.push(tokio::spawn(Arc::clone(&world).read(rng(100 + task))));
+    }
+    for task in 0..WRITERS {
+        tasks.push(tokio::spawn(Arc::clone(&world).write(rng(200 + task))));
+    }
+    tasks.push(tokio::spawn(Arc::clone(&world).put(rng(300))));
+    let helpers = [
+        tokio::spawn(Arc::clone(&world).send_tallies()),
+        tokio::spawn({
+            let world = Arc::clone(&world);
+            watch_stalls(move |late| {
+                world.checker.note_stall(late);
+                true
+            })
+        }),
+    ];
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Burst { round, at, callers } => {
+                tokio::spawn(Arc::clone(&world).burst(round, at, callers));
+            }
+            Order::Faulty(is_faulty) => world.checker.set_faulty(is_faulty),
+            Order::End => break,
+            Order::Answer { .. } => {}
+        }
+    }
+    world.is_ending.store(true, Ordering::Relaxed);
+    if timeout(PATIENCE, join_all(tasks)).await.is_err() {
+        world.checker.count("tasks that did not end");
+    }
+    helpers.iter().for_each(tokio::task::JoinHandle::abort);
+    world.send_tally();
+    world.source.report(Report::Ended);
+    // The main process closes the socket when it has read this.
+    sleep(PATIENCE).await;
+    Ok(())
+}
+
+impl World {
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
+    async fn send_tallies(self: Arc<Self>) {
+        loop {
+            sleep(TALLY_EVERY).await;
+            self.send_tally();
+        }
+    }
+
+    fn send_tally(&self) {
+        self.source.report(Report::Tally(Box::new(self.checker.take_tally())));
+    }
+
+    /// Callers that miss one key together, here and in the other workers.
+    async fn burst(self: Arc<Self>, round: u64, at: u64, callers: usize) {
+        let key = RowKey { kind: Kind::Burst, number: round };
+        let stalled = self.checker.stalled();
+        sleep(Duration::from_micros(at.saturating_sub(now()))).await;
+        let store = usize::from(self.setup.worker % 2 == 0);
+        let callers = (0..callers).map(|_| {
+            let world = Arc::clone(&self);
+            tokio::spawn(async move {
+                let mut counts = Counts::default();
+                let is_answered = world.read_one(key, store, None, &mut counts).await;
+                world.checker.flush(&mut counts);
+                is_answered
+            })
+        });
+        let answered = join_all(callers).await;
+        let errors = answered.iter().filter(|it| !matches!(it, Ok(true))).count() as u64;
+        let stalled = self.checker.stalled() - stalled;
+        self.source.report(Report::Burst { round, errors, stalled });
+    }
+}
+
+/// A random time of up to so many microseconds.
+async fn pause(rng: &mut StdRng, most: u64) {
+    sleep(Duration::from_micros(rng.random_range(0..most))).await;
+}

@@ -1,0 +1,221 @@
+//! Tasks that change the source, and then tell the cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::{CacheError, Changed};
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::source::SourceDown;
+use super::{World, pause};
+use crate::clock::now;
+use crate::floors::{Sort, Subject};
+use crate::kinds::{CHANGING, Kind, RowKey, group_id, tag};
+use crate::row::Row;
+
+/// The longest pause of a writer, in microseconds.
+const PAUSE: u64 = 240_000;
+
+/// Of so many invalidations of a row, a worker that plants violations leaves out one.
+const PLANTED_EVERY: u32 = 10;
+
+impl World {
+    /// Changes rows and groups, in all ways that there are.
+    pub(super) async fn write(self: Arc<Self>, mut rng: StdRng) {
+        while !self.is_ending() {
+            pause(&mut rng, PAUSE).await;
+            let kind = CHANGING[rng.random_range(0..CHANGING.len() - 1)];
+            let key = RowKey::draw_evenly(kind, &mut rng);
+            let store = rng.random_range(0..2);
+            // A source that is down changes nothing.
+            let _: Result<(), SourceDown> = match (rng.random_range(0..100), key.group()) {
+                (0..15, Some(group)) => self.change_group(kind, group, store, &mut rng).await,
+                (0..40, _) => self.change(key, store).await,
+                (40..60, _) if kind.stale_window() > Duration::ZERO => {
+                    self.expire(key, store).await
+                }
+                (60..67, _) => self.invalidate_many(key, store, rng.random_range(2..8)).await,
+                _ => self.invalidate(key, store, &mut rng).await,
+            };
+        }
+        self.caches.drain(Duration::from_secs(2)).await;
+    }
+
+    /// The only writer of its rows: it puts what it has written, so that no older value is put later.
+    pub(super) async fn put(self: Arc<Self>, mut rng: StdRng) {
+        while !self.is_ending() {
+            pause(&mut rng, PAUSE / 2).await;
+            let drawn = RowKey::draw_evenly(Kind::Put, &mut rng);
+            let workers = self.setup.workers as u64;
+            let number = drawn.number - drawn.number % workers + u64::from(self.setup.worker);
+            let key = RowKey {
+                number: number.min(crate::kinds::ROWS - workers + u64::from(self.setup.worker)),
+                ..drawn
+            };
+            let store = rng.random_range(0..2);
+            let began = now();
+            let Ok(versions) = self.source.change(&[key]).await else { continue };
+            let Some(versions) = versions.first().copied() else { continue };
+            let row = Row::new(key, versions, (began, now()), self.setup.worker);
+            let put = self.caches.of(store, key).put(key.number, row).await;
+            match put {
+                Ok(is_stored) => {
+                    self.checker.count(if is_stored { "put" } else { "put, not stored" });
+                    self.returned(key, Sort::Hard, store, versions.row);
+                }
+                // An older value may still be stored.
+                Err(_) => self.checker.count("put, failed"),
+            }
+        }
+    }
+
+    async fn invalidate(
+        &self,
+        key: RowKey,
+        store: usize,
+        rng: &mut StdRng,
+    ) -> Result<(), SourceDown> {
+        let version = self.change_row(key).await?;
+        if self.setup.plants_stale && rng.random_ratio(1, PLANTED_EVERY) {
+            self.returned(key, Sort::Hard, store, version);
+            self.checker.count("invalidations left out, to be found");
+            return Ok(());
+        }
+        let done = self.caches.of(store, key).invalidate(key.number).await;
+        self.ended("invalidate", key, Sort::Hard, store, version, done.map(drop));
+        Ok(())
+    }
+
+    async fn change(&self, key: RowKey, store: usize) -> Result<(), SourceDown> {
+        let source = self.source.clone();
+        let write = async move {
+            let versions = source.change(&[key]).await?;
+            versions.first().map(|versions| versions.row).ok_or(SourceDown)
+        };
+        match self.caches.of(store, key).change(key.number, write).await? {
+            Changed::Invalidated(version) => {
+                self.ended("change", key, Sort::Hard, store, version, Ok(()))
+            }
+            Changed::Pending(version, error) => {
+                self.ended("change", key, Sort::Hard, store, version, Err(error));
+            }
+        }
+        Ok(())
+    }
+
+    async fn expire(&self, key: RowKey, store: usize) -> Result<(), SourceDown> {
+        let version = self.change_row(key).await?;
+        let done = self.caches.of(store, key).expire(key.number).await;
+        self.ended("expire", key, Sort::Soft, store, version, done.map(drop));
+        Ok(())
+    }
+
+    async fn invalidate_many(
+        &self,
+        first: RowKey,
+        store: usize,
+        most: u64,
+    ) -> Result<(), SourceDown> {
+        let keys: Vec<_> = (first.number..(first.number + most).min(crate::kinds::ROWS))
+            .map(|number| RowKey { number, ..first })
+            .collect();
+        let versions = self.source.change(&keys).await?;
+        let numbers = keys.iter().map(|key| key.number);
+        let done = self.caches.of(store, first).invalidate_many(numbers).await;
+        match done {
+            Ok(_) => {
+                self.checker.count("invalidate_many");
+                for (key, versions) in keys.into_iter().zip(versions) {
+                    self.returned(key, Sort::Hard, store, versions.row);
+                }
+            }
+            // Which of them has failed is not said.
+            Err(_) => self.checker.count("invalidate_many, failed"),
+        }
+        Ok(())
+    }
+
+    async fn change_group(
+        &self,
+        kind: Kind,
+        group: u64,
+        store: usize,
+        rng: &mut StdRng,
+    ) -> Result<(), SourceDown> {
+        let of_group = RowKey { kind, number: 0 };
+        let handle = self.caches.of(store, of_group).handle();
+        let (tag, id) = (tag(kind, group), group_id(kind, group));
+        let (what, sort, version, done) = match rng.random_range(0..3) {
+            0 => {
+                let source = self.source.clone();
+                let write = async move { source.change_group(id).await };
+                match handle.change_tag(&tag, write).await? {
+                    Changed::Invalidated(version) => ("change_tag", Sort::Hard, version, Ok(())),
+                    Changed::Pending(version, error) => {
+                        ("change_tag", Sort::Hard, version, Err(error))
+                    }
+                }
+            }
+            1 => {
+                let version = self.source.change_group(id).await?;
+                ("expire_tag", Sort::Soft, version, handle.expire_tag(&tag, Duration::ZERO).await)
+            }
+            _ => {
+                let version = self.source.change_group(id).await?;
+                ("invalidate_tag", Sort::Hard, version, handle.invalidate_tag(&tag).await)
+            }
+        };
+        self.settled(what, Subject::group(kind, group), sort, store, version, done);
+        Ok(())
+    }
+
+    async fn change_row(&self, key: RowKey) -> Result<u64, SourceDown> {
+        let versions = self.source.change(&[key]).await?;
+        versions.first().map(|versions| versions.row).ok_or(SourceDown)
+    }
+
+    fn ended(
+        &self,
+        what: &str,
+        key: RowKey,
+        sort: Sort,
+        store: usize,
+        version: u64,
+        done: Result<(), CacheError>,
+    ) {
+        if let Some(subject) = Subject::row(key) {
+            self.settled(what, subject, sort, store, version, done);
+        }
+    }
+
+    fn returned(&self, key: RowKey, sort: Sort, store: usize, version: u64) {
+        if let Some(subject) = Subject::row(key) {
+            self.checker.floors().publish(subject, sort, self.checker.member(store), version);
+        }
+    }
+
+    /// An invalidation has returned.
+    fn settled(
+        &self,
+        what: &str,
+        subject: Subject,
+        sort: Sort,
+        store: usize,
+        version: u64,
+        done: Result<(), CacheError>,
+    ) {
+        let member = self.checker.member(store);
+        match done {
+            Ok(()) => {
+                self.checker.floors().publish(subject, sort, member, version);
+                self.checker.count(what);
+            }
+            Err(error) if error.is_kept() => {
+                self.checker.floors().keep(subject, sort, member, version);
+                self.checker.count(&format!("{what}, kept"));
+            }
+            Err(_) => self.checker.count(&format!("{what}, failed")),
+        }
+    }
+}
