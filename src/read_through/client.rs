@@ -13,7 +13,7 @@ use super::layer::ReadThroughLayer;
 use super::load;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
-use super::step::AnswerKind;
+use super::step::{self, AfterPut, AnswerKind, Attempt};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
@@ -270,8 +270,8 @@ impl<C: ?Sized> CacheClient<C> {
             let draft = Draft::new(value, self.0.codec.id(), lifetimes);
             Some(draft.tagged(self.0.tags.and_everything(&tags)))
         };
-        match self.under_lease(&key, draft).await {
-            Ok(stored) => stored == Some(true),
+        match self.under_lease(&key, &Tags::none(), draft).await {
+            Ok(attempt) => attempt == Attempt::Stored,
             Err(error) => {
                 self.0.statistics.store_failed("an answer may not be stored", &error);
                 false
@@ -288,7 +288,7 @@ impl<C: ?Sized> CacheClient<C> {
             is_stored = stored.is_some();
             None
         };
-        _ = self.under_lease(key, look).await;
+        _ = self.under_lease(key, &Tags::none(), look).await;
         is_stored
     }
 
@@ -316,58 +316,68 @@ impl<C: ?Sized> CacheClient<C> {
         let core = &self.0;
         let answer = load::classified(core, &key, tags, core.codec.keep(answer));
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
-        let tagged = |draft: Draft| {
+        let draft = draft.and_then(|draft| {
             let tags = tags.union(draft.tags()).ok()?;
             Some(draft.tagged(core.tags.and_everything(&tags)))
-        };
-        let invalidated = || core.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate);
-        let put = match self.replace_older(&key, draft.and_then(tagged)).await {
-            Ok(true) => {
-                core.loads.note_shared(&key);
-                Ok(true)
-            }
-            // What is stored may be older, or written by a caller that came before.
-            Ok(false) => invalidated().await.map(|_| false),
-            // The error of that, if the store keeps and repeats it.
-            Err(error) => {
-                Err(invalidated().await.err().filter(StoreError::is_kept).unwrap_or(error))
-            }
-        };
+        });
+        let put = self.put_draft(&key, draft).await;
+        if let Ok(true) = put {
+            core.loads.note_shared(&key);
+        }
         let counted = core.statistics.changed(InvalidationEvent::Put, put);
         counted.map_err(|error| CacheError::store(&key, &error))
     }
 
-    /// Commits under a lease, and takes the lease from a load that began before. Returns whether it
-    /// was stored: there was something to store, and no other caller changed the key at the same time.
-    async fn replace_older(&self, key: &Key, draft: Option<Draft>) -> Result<bool, StoreError> {
-        let Some(draft) = draft else { return Ok(false) };
-        if let Some(stored) = self.under_lease(key, |_| Some(draft.clone())).await? {
-            return Ok(stored);
+    /// Attempts to store a draft, and invalidates the key if that fails. Returns whether it was stored.
+    async fn put_draft(&self, key: &Key, draft: Option<Draft>) -> Result<bool, StoreError> {
+        let mut is_first = true;
+        loop {
+            let attempted = match &draft {
+                // With its tags, so that an invalidation of one is noticed, whatever the store forgets.
+                Some(draft) => self.under_lease(key, draft.tags(), |_| Some(draft.clone())).await,
+                None => Ok(Attempt::Refused),
+            };
+            let next = step::after_put(attempted.as_ref().ok().copied(), is_first);
+            if next == AfterPut::End {
+                return Ok(true);
+            }
+            let target = ChangeTarget::Key(key.clone());
+            let cleared = self.0.store.change(target, Change::Invalidate).await;
+            match (attempted, cleared) {
+                // The error of the invalidation, if the store keeps and repeats that.
+                (Err(error), cleared) => {
+                    return Err(cleared.err().filter(StoreError::is_kept).unwrap_or(error));
+                }
+                (Ok(_), Err(error)) => return Err(error),
+                (Ok(_), Ok(_)) if next == AfterPut::Clear => return Ok(false),
+                (Ok(_), Ok(_)) => is_first = false,
+            }
         }
-        // A load may have read the source before it changed. Ending its lease refuses its answer.
-        self.0.store.change(ChangeTarget::Key(key.clone()), Change::Invalidate).await?;
-        Ok(self.under_lease(key, |_| Some(draft)).await? == Some(true))
     }
 
-    /// Takes the lease of a key, and stores under it what is made of the entry that is there. Returns
-    /// whether that was stored. `None` if another caller has the lease.
+    /// Takes the lease of a key for a claim with these tags, and stores under it what is made of the
+    /// entry that is there.
     async fn under_lease(
         &self,
         key: &Key,
+        tags: &Tags,
         draft: impl FnOnce(Option<&Entry>) -> Option<Draft>,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<Attempt, StoreError> {
         let store = &self.0.store;
-        let claim = Claim::new(key.clone());
+        let claim = Claim::new(key.clone()).tagged(tags.clone());
         let Acquire::Lead { lease, stale, .. } =
             store.acquire(claim, TERM, Accept::Nothing).await?
         else {
-            return Ok(None);
+            return Ok(Attempt::Busy);
         };
         let Some(draft) = draft(stale.as_ref()) else {
             self.0.abandon(lease.into_claim()).await;
-            return Ok(Some(false));
+            return Ok(Attempt::Refused);
         };
-        Ok(Some(store.settle(End::Commit(lease, draft)).await? == Settled::Done))
+        Ok(match store.settle(End::Commit(lease, draft)).await? {
+            Settled::Done => Attempt::Stored,
+            Settled::Superseded => Attempt::Refused,
+        })
     }
 }
 

@@ -259,3 +259,24 @@ pub(crate) enum WaiterAction<P: Payload> {
     /// Releases the waiters that remain when the flight is closed.
     ReleaseAtClose,
 }
+
+/// What became of an attempt to store a value that was not loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    Stored,
+    /// There was nothing to store, or something newer or an invalidation came between lease and
+    /// commit.
+    Refused,
+    /// Another caller has the lease.
+    Busy,
+}
+
+/// What a put does after an [`Attempt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterPut {
+    End,
+    /// Invalidates the key, and ends.
+    Clear,
+    /// Invalidates the key, and attempts it once more.
+    ClearAndRetry,
+}

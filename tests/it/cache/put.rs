@@ -1,13 +1,19 @@
 //! `put`: a value that was just written, and what it races against.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bellwether::{Cache, CacheErrorKind, Cacheability, MemoryStore};
+use bellwether::store::{
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
+    StoreFuture,
+};
+use bellwether::{Cache, CacheErrorKind, Cacheability, Key, MemoryStore, Tags};
+use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::promises::{
     an_invalidated_tag_outdates_a_put, waiters_get_what_was_put,
 };
 use bellwether_testkit::caches::{MINUTE, lease};
-use bellwether_testkit::loaders::{End, Loader};
+use bellwether_testkit::loaders::{End as LoadEnd, Loader};
 
 use super::{ask, asked, builder, cache, ended};
 use crate::support::store::{AtMoment, Moment, Operation, local, processes};
@@ -69,7 +75,44 @@ async fn an_invalidation_that_overtakes_its_commit_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_of_its_tag_that_overtakes_its_commit_leaves_nothing() {
-    an_invalidated_tag_outdates_a_put(Arc::new(MemoryStore::new(10))).await;
+    an_invalidated_tag_outdates_a_put(Arc::new(MemoryStore::new(10)), |_| ()).await;
+}
+
+/// A store that forgets each invalidation of a tag which no claim names.
+#[derive(Debug)]
+struct Forgetful(MemoryStore);
+
+impl Store for Forgetful {
+    fn lookup(&self, key: Key, _: Tags) -> StoreFuture<Option<Entry>> {
+        self.0.find(key)
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        self.0.acquire(claim, term, accept)
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        self.0.renew(lease, term)
+    }
+
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        match end {
+            End::Commit(lease, draft) => {
+                let known = lease.claim().tags().clone();
+                self.0.settle(End::Commit(lease, draft.tagged(known)))
+            }
+            end => self.0.settle(end),
+        }
+    }
+
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+        self.0.change(target, change)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_of_its_tag_that_the_store_forgets_leaves_nothing_either() {
+    an_invalidated_tag_outdates_a_put(Arc::new(Forgetful(MemoryStore::new(10))), |_| ()).await;
 }
 
 /// Which of two writers was later at the source is not known here.
@@ -113,7 +156,7 @@ async fn a_value_that_cannot_be_stored_removes_the_older_one() {
 #[tokio::test(start_paused = true)]
 async fn a_put_ends_the_cooldown_of_a_failing_key() {
     let loader = Loader::new();
-    loader.ends_by(End::Fail);
+    loader.ends_by(LoadEnd::Fail);
     let store = MemoryStore::new(10);
     let cache: Cache<u64, usize> =
         Cache::builder("item", store).ttl(MINUTE).build().expect("options");

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::FailureCause;
 use bellwether::store::{Accept, Acquire, Claim, Failure, Lease, Store};
+use bellwether::{FailureCause, Tag};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::promises::{
@@ -13,6 +13,7 @@ use bellwether_testkit::caches::promises::{
     waiters_get_what_was_put,
 };
 use bellwether_testkit::servers::RedisServer;
+use redis::Commands;
 use tokio::time::timeout;
 
 use crate::catalog::{key, options};
@@ -53,7 +54,21 @@ async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
 async fn an_invalidation_of_its_tag_that_overtakes_the_commit_of_a_put_leaves_nothing() {
     for way in WAYS {
         let (_server, fleet) = fleet([way]).await;
-        an_invalidated_tag_outdates_a_put(Arc::clone(&fleet[0])).await;
+        an_invalidated_tag_outdates_a_put(Arc::clone(&fleet[0]), |_| ()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_invalidation_of_its_tag_that_redis_forgets_leaves_nothing_of_a_put_either() {
+    for way in WAYS {
+        let (server, fleet) = fleet([way]).await;
+        let forget = |tag: &Tag| {
+            let client = redis::Client::open(server.url()).expect("a client");
+            let mut connection = client.get_connection().expect("a connection");
+            let name = format!("bw:live:tag:{{{}}}", tag.digest());
+            assert_eq!(connection.del(name), Ok(1));
+        };
+        an_invalidated_tag_outdates_a_put(Arc::clone(&fleet[0]), forget).await;
     }
 }
 
