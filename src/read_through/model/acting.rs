@@ -33,10 +33,14 @@ pub(super) fn act(
             let failed = Event::CommitFailed { began, outcome };
             to.lose(&failed);
             let mut done = world.clone();
-            let committed = storing::commit(rules, &mut done, at, lease, draft)?;
+            let ModelFlight { id, seen, .. } = world.flights[at];
+            let committed = storing::commit(rules, &mut done, (id, seen), lease, draft)?;
+            if let Committed::Begun { epoch } = committed {
+                done.flights[at].seen = Some(epoch);
+            }
             to.fail_after(&done, &failed);
             match committed {
-                Committed::Begun => to.next.push(done),
+                Committed::Begun { .. } => to.next.push(done),
                 Committed::Stored => to.happen(done, Event::Stored { asked, outcome, memory }),
                 Committed::Superseded => {
                     to.happen(done, Event::Superseded { began, outcome, memory });
@@ -197,7 +201,7 @@ impl Successors<'_> {
                 Asked::HeldUp => match usable {
                     Some(ModelFallback { version, .. }) => Event::InCooldownStale {
                         asked,
-                        stale: Given::value(version),
+                        stale: Given::stale(version),
                         until: (),
                         memory: Memory { fallback, ..memory },
                     },
@@ -220,7 +224,7 @@ impl Successors<'_> {
                     let lease = Grant { fence, before, replaces, epoch };
                     let probe = is_probe.then_some(Given::FAILURE);
                     let meanwhile = match (probe, usable) {
-                        (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
+                        (Some(_), Some(stale)) => Meanwhile::Give(Given::stale(stale.version)),
                         _ => meanwhile,
                     };
                     let memory = Memory { fallback, ..memory };
@@ -238,10 +242,10 @@ impl Successors<'_> {
         let is_stale = found.is_some_and(|entry| entry.age == Age::Stale);
         match (fallback.filter(|_| is_stale), self.rules.stale) {
             (Some(ModelFallback { version, .. }), Serves::WhileRevalidating) => {
-                Meanwhile::Give(Given::value(version))
+                Meanwhile::Give(Given::stale(version))
             }
             (Some(ModelFallback { version, .. }), Serves::IfError) => {
-                Meanwhile::Fallback(Given::value(version))
+                Meanwhile::Fallback(Given::stale(version))
             }
             _ => Meanwhile::Nothing,
         }
@@ -373,7 +377,8 @@ impl Successors<'_> {
                 _ => Record::Marker(draft),
             };
             let record = is_stored.then_some(record);
-            let outcome = Given::Value { version, is_private: said != AnswerKind::Value };
+            let is_private = said != AnswerKind::Value;
+            let outcome = Given::Value { version, is_private, is_fresh: true };
             let answer = LoadAnswer { began, outcome, share, record, fallback: None };
             self.happen(self.world.clone(), Event::LoadEnded { hold, answer, memory });
         }
@@ -419,7 +424,7 @@ impl Successors<'_> {
             failed.left.failed_loads -= 1;
             failed.witnesses = (failed.witnesses + 1).min(2);
             // The stale window of the fallback may be over by now.
-            let fallbacks = [None, stale.map(|stale| (Given::value(stale.version), stale.asked))];
+            let fallbacks = [None, stale.map(|stale| (Given::stale(stale.version), stale.asked))];
             for fallback in &fallbacks[..1 + usize::from(stale.is_some())] {
                 let fallback = *fallback;
                 let answer = LoadAnswer { began, outcome, share, record, fallback };

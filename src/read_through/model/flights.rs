@@ -118,7 +118,7 @@ impl World {
                 continue;
             }
             match given {
-                Given::Value { version, .. } if version < required => {
+                Given::Value { version, is_fresh, .. } if required.forbids(version, is_fresh) => {
                     return Err(Violated("a value is older than an invalidation"));
                 }
                 Given::Value { is_private: true, .. } if !opener => {

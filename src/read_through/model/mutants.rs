@@ -42,10 +42,13 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// Each mutant, and the first scenario that notices it.
-    pub(super) const ALL: [(Self, &str); 23] = [
+    pub(super) const ALL: [(Self, &str); 26] = [
         (Self::GenerationsForFound, "stale while revalidating"),
         (Self::GenerationsForTold, "messages"),
+        (Self::GenerationsForTold, "messages of a put"),
         (Self::GenerationsForStored, "stale while revalidating"),
+        (Self::GenerationsForStored, "a tag expires"),
+        (Self::GenerationsForFound, "a put and an invalidation"),
         (Self::GenerationsForSuperseded, "stale while revalidating"),
         (Self::GenerationsForUnacknowledged, "the store fails"),
         (Self::GenerationsForUnleased, "the store fails"),

@@ -38,6 +38,7 @@ pub(super) enum Given {
     Value {
         version: Version,
         is_private: bool,
+        is_fresh: bool,
     },
     /// The failure of a load. If it reached the time limit: the generation that began with it.
     Failure {
@@ -50,7 +51,11 @@ impl Given {
     pub(super) const FAILURE: Self = Self::Failure { took_too_long: None };
 
     pub(super) fn value(version: Version) -> Self {
-        Self::Value { version, is_private: false }
+        Self::Value { version, is_private: false, is_fresh: true }
+    }
+
+    pub(super) fn stale(version: Version) -> Self {
+        Self::Value { version, is_private: false, is_fresh: false }
     }
 }
 

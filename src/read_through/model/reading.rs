@@ -1,10 +1,10 @@
 //! The readers of the model: each looks up, joins or opens a flight, and is answered.
 
 use super::acting::failures;
-use super::payload::{Doing, Kind, ModelFlight, Version, Wanted};
+use super::payload::{Doing, Kind, ModelFlight, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::storing;
-use super::world::{Age, PROCESS, Reader, Violated, WRITING, World};
+use super::world::{Age, PROCESS, Reader, Required, Violated, WRITING, World};
 use crate::read_through::step::{Event, LeaseHold, Memory};
 
 impl World {
@@ -57,7 +57,7 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        (required, opened): (Version, u8),
+        (required, opened): (Required, u8),
         is_settled: bool,
         next: &mut Vec<Self>,
     ) -> Result<(), Violated> {
@@ -83,7 +83,7 @@ impl World {
             self.go(reader, join(false), next);
             return Ok(());
         };
-        if version < required {
+        if required.forbids(version, age != Age::Stale) {
             return Err(Violated("an entry is older than an invalidation"));
         }
         let refresh = match age {
@@ -109,7 +109,7 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        (required, opened): (Version, u8),
+        (required, opened): (Required, u8),
         kind: Kind,
         store_failed: bool,
         next: &mut Vec<Self>,

@@ -1,7 +1,7 @@
 //! The fixed rules of a scenario.
 
 use super::payload::Drafted;
-use super::world::Age;
+use super::world::{Age, StoredEntry};
 
 /// The fixed rules of a scenario.
 #[derive(Clone, Copy)]
@@ -17,6 +17,8 @@ pub(super) struct Rules {
     pub(super) may_load: bool,
     /// The writer invalidates a tag of the key instead of the key.
     pub(super) is_tagged: bool,
+    /// The writer lets the key or its tag expire instead of invalidating it.
+    pub(super) expires: bool,
     /// Invalidations may fail, and the process of the writer keeps those that do.
     pub(super) keeps: bool,
     /// A caller whose wait runs out loads without a lease.
@@ -24,6 +26,17 @@ pub(super) struct Rules {
     /// A commit tells the processes that wait for its lease, and the message carries the value.
     pub(super) tells: bool,
     pub(super) without: Without,
+}
+
+impl Rules {
+    /// What is left of an entry that expires.
+    pub(super) fn expired(&self, entry: StoredEntry) -> Option<StoredEntry> {
+        let age = match self.without {
+            Without::AgesOfExpired => entry.age,
+            _ => Age::Stale,
+        };
+        (self.stale != Serves::Never).then_some(StoredEntry { age, ..entry })
+    }
 }
 
 /// When stale entries are served.
@@ -71,4 +84,14 @@ pub(super) enum Without {
     OrderOfLookups,
     /// The epochs of a message's entry are not compared.
     EpochsOfMessages,
+    /// A put commits whatever has happened since its lease was granted.
+    FencesOfPuts,
+    /// The epoch of a put's tag is not read before its lease is granted.
+    EpochsOfPuts,
+    /// A put that stores nothing leaves what is stored and who loads.
+    ClearingOfPuts,
+    /// An expired entry is as fresh as before.
+    AgesOfExpired,
+    /// An expiry does not end the lease of a load under way.
+    LeasesAtExpiries,
 }

@@ -24,6 +24,7 @@ const VALUE: Drafted = Drafted::Value(0);
 
 const NONE: Budget = Budget {
     writes: 0,
+    puts: 0,
     lapses: 0,
     failures: 0,
     failed_loads: 0,
@@ -42,6 +43,7 @@ const PLAIN: Rules = Rules {
     cancels: false,
     may_load: true,
     is_tagged: false,
+    expires: false,
     keeps: false,
     hurries: false,
     tells: false,
@@ -52,6 +54,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
     [shared(), stale(), not_shared(), left(), hurried(), tagged(), kept(), sent_twice(), told()]
         .into_iter()
+        .chain([put(), expired()])
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
         .collect()
@@ -315,5 +318,51 @@ fn told() -> Vec<Parts> {
             World::new(THREE, Budget { writes: 1, failures: 1, ..NONE }),
             keeps,
         ),
+    ]
+}
+
+/// Another writer puts its value, while the key or its tag is invalidated and loaded.
+fn put() -> Vec<Parts> {
+    let tagged = Rules { is_tagged: true, ..PLAIN };
+    let tells = Rules { tells: true, ..PLAIN };
+    let expires = Rules { expires: true, stale: Serves::WhileRevalidating, ..PLAIN };
+    let alone = |left| World::new([READER, Reader::Over, Reader::Over], left);
+    let same = |left| World::new(SAME_PROCESS, left);
+    let puts = Budget { puts: 1, ..NONE };
+    let writes = Budget { writes: 1, ..puts };
+    let copies = Budget { copies: 1, ..writes };
+    let forgets = Budget { forgets: 1, ..writes };
+    vec![
+        ("a put", same(Budget { lapses: 1, ..puts }), PLAIN),
+        ("two puts", same(Budget { puts: 2, ..NONE }), PLAIN),
+        ("a put and an invalidation", same(writes), PLAIN),
+        ("a put fails", alone(Budget { failures: 2, ..writes }), PLAIN),
+        ("a put comes twice", alone(copies).with(Drafted::Value(1), Age::Fresh), PLAIN),
+        ("a put and an invalidation of its tag", same(writes), tagged),
+        ("a put whose tag is forgotten", alone(forgets).with(VALUE, Age::Fresh), tagged),
+        ("messages of a put", same(Budget { pauses: 1, ..writes }), tells),
+        ("a put and an expiry", alone(writes).with(Drafted::Value(1), Age::Fresh), expires),
+    ]
+}
+
+/// The key or its tag expires.
+fn expired() -> Vec<Parts> {
+    let expires = Rules { expires: true, stale: Serves::WhileRevalidating, ..PLAIN };
+    let if_error = Rules { stale: Serves::IfError, ..expires };
+    let never = Rules { stale: Serves::Never, ..expires };
+    let tagged = Rules { is_tagged: true, ..expires };
+    let keeps = Rules { keeps: true, ..expires };
+    let writes = Budget { writes: 1, ..NONE };
+    let fails = |failures, failed_loads| Budget { failures, failed_loads, ..writes };
+    let full = |readers, left| World::new(readers, left).with(Drafted::Value(1), Age::Fresh);
+    let forced = [READER, FORCED, READER];
+    vec![
+        ("a key expires", full(forced, writes), expires),
+        ("a key expires twice", full(SAME_PROCESS, Budget { writes: 2, ..NONE }), expires),
+        ("a key expires, and a load fails", full(forced, fails(0, 1)), if_error),
+        ("a key without a stale window expires", full(forced, writes), never),
+        ("a tag expires", full([FORCED, FORCED, READER], writes), tagged),
+        ("an expiry fails", full(THREE, fails(2, 0)), keeps),
+        ("an expiry comes twice", full(ONE_EACH, Budget { copies: 1, ..writes }), expires),
     ]
 }

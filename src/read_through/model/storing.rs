@@ -1,6 +1,6 @@
 //! The store of the model: leases, commits, and the epochs of the tag.
 
-use super::payload::{Drafted, Grant, ModelFlight, Wanted};
+use super::payload::{Drafted, Grant, Wanted};
 use super::rules::{Rules, Without};
 use super::world::{
     Age, FailureRecord, ModelLease, ModelStore, PROCESSES, StoredEntry, ToldValue, Violated, World,
@@ -92,7 +92,9 @@ pub(super) fn report(
 /// How far a commit has come.
 pub(super) enum Committed {
     /// The epoch of the tag was compared. The entry is stored in another step.
-    Begun,
+    Begun {
+        epoch: u8,
+    },
     Stored,
     Superseded,
 }
@@ -102,21 +104,19 @@ pub(super) enum Committed {
 pub(super) fn commit(
     rules: &Rules,
     world: &mut World,
-    at: usize,
+    (id, seen): (u8, Option<u8>),
     lease: Grant,
     draft: Drafted,
 ) -> Result<Committed, Violated> {
-    let ModelFlight { id, seen, .. } = world.flights[at];
     let is_compared = !rules.is_tagged || seen.is_some();
     if is_compared {
         let is_stored = store(rules, world, (id, seen), lease, draft)?;
         return Ok(if is_stored { Committed::Stored } else { Committed::Superseded });
     }
     let epoch = touch(rules, &mut world.store);
-    world.flights[at].seen = Some(epoch);
     let is_ignored = matches!(rules.without, Without::EpochsAtCommits | Without::EpochsBeforeLoads);
     if epoch == lease.epoch || is_ignored {
-        return Ok(Committed::Begun);
+        return Ok(Committed::Begun { epoch });
     }
     give_up(&mut world.store, id);
     Ok(Committed::Superseded)
@@ -175,16 +175,31 @@ pub(super) fn touch(rules: &Rules, store: &mut ModelStore) -> u8 {
 
 /// The entry that an acquire finds, which has read this epoch before.
 pub(super) fn acquired(rules: &Rules, store: &ModelStore, seen: Option<u8>) -> Option<StoredEntry> {
-    let counts = |entry: &StoredEntry| {
+    let is_same = |entry: &StoredEntry| {
         seen.is_none_or(|seen| entry.epoch == seen) || rules.without == Without::EpochsAtAcquires
     };
-    store.entry.filter(counts)
+    judged(rules, store, is_same)
 }
 
 /// The entry that a lookup finds, together with the epoch.
 pub(super) fn looked_up(rules: &Rules, store: &ModelStore) -> Option<StoredEntry> {
-    let counts = |entry: &StoredEntry| {
+    let is_same = |entry: &StoredEntry| {
         store.epoch == Some(entry.epoch) || rules.without == Without::EpochsAtLookups
     };
-    store.entry.filter(counts)
+    judged(rules, store, is_same)
+}
+
+/// The entry as it is if it is of the same epoch. One of an earlier epoch is stale if the tag has
+/// expired, and as good as none if it was invalidated.
+fn judged(
+    rules: &Rules,
+    store: &ModelStore,
+    is_same: impl Fn(&StoredEntry) -> bool,
+) -> Option<StoredEntry> {
+    let entry = store.entry?;
+    match is_same(&entry) {
+        true => Some(entry),
+        false if rules.expires => rules.expired(entry),
+        false => None,
+    }
 }

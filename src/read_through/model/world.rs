@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::payload::{Drafted, Grant, Kind, ModelFlight, Version, Wanted};
+use super::putting::Putter;
 use super::rules::Rules;
 use super::storing::{self, Asked};
 
@@ -16,6 +17,29 @@ pub(super) const PROCESSES: usize = 2;
 /// The process of the writer.
 pub(super) const WRITING: usize = 0;
 
+/// The oldest versions that a request may get.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Required {
+    pub(super) any: Version,
+    /// As a fresh one: an expiry came later.
+    pub(super) fresh: Version,
+}
+
+impl Required {
+    /// Whether a value is older.
+    pub(super) fn forbids(self, version: Version, is_fresh: bool) -> bool {
+        version < if is_fresh { self.fresh } else { self.any }
+    }
+
+    /// Everything older than this version was invalidated, or has expired.
+    pub(super) fn raise(&mut self, version: Version, has_expired: bool) {
+        self.fresh = self.fresh.max(version);
+        if !has_expired {
+            self.any = self.any.max(version);
+        }
+    }
+}
+
 /// A promise was broken.
 #[derive(Debug)]
 pub(super) struct Violated(pub(super) &'static str);
@@ -26,13 +50,14 @@ pub(super) struct World {
     pub(super) source: Version,
     /// What the source held when it was last invalidated.
     pub(super) invalidated: Version,
-    /// For each process, the oldest version that a request which begins there now may get.
-    pub(super) required: [Version; PROCESSES],
+    /// For each process, what a request which begins there now may get.
+    pub(super) required: [Required; PROCESSES],
     /// What the source held when an invalidation failed that the process of the writer keeps.
     pub(super) kept: Option<Version>,
     /// The store has executed the replay of that one, and the reply is on its way.
     pub(super) replayed: Option<Version>,
     pub(super) writer: Writer,
+    pub(super) putter: Putter,
     pub(super) store: ModelStore,
     pub(super) readers: [Reader; READERS],
     pub(super) flights: Vec<ModelFlight>,
@@ -52,6 +77,8 @@ pub(super) struct World {
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     pub(super) writes: u8,
+    /// Another writer changes the source and puts the new value.
+    pub(super) puts: u8,
     pub(super) lapses: u8,
     /// A request to the store, or its reply, is lost.
     pub(super) failures: u8,
@@ -73,18 +100,39 @@ pub(super) struct Budget {
 /// A request to the store, of a flight or of the writer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Message {
-    Acquire { id: u8, process: u8, accept: Wanted, seen: Option<u8> },
-    Commit { id: u8, lease: Grant, draft: Drafted, seen: Option<u8> },
-    Report { id: u8, lease: Grant, before: u8 },
-    Release { id: u8 },
+    Acquire {
+        id: u8,
+        process: u8,
+        accept: Wanted,
+        seen: Option<u8>,
+    },
+    Commit {
+        id: u8,
+        lease: Grant,
+        draft: Drafted,
+        seen: Option<u8>,
+    },
+    Report {
+        id: u8,
+        lease: Grant,
+        before: u8,
+    },
+    Release {
+        id: u8,
+    },
     Invalidate,
+    /// Of a put of this version.
+    Clear {
+        version: Version,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Idle,
     Written,
-    Invalidated,
+    /// All that is older than this version.
+    Invalidated(Version),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -169,6 +217,15 @@ impl ModelStore {
         self.epochs
     }
 
+    /// An invalidation ends the lease, and refuses every load that began before it.
+    pub(super) fn end(&mut self, lets_loads_store: bool) {
+        self.failed = FailureRecord::No;
+        if !lets_loads_store {
+            self.lease = None;
+            self.watermark = self.fence;
+        }
+    }
+
     pub(super) fn is_leased_to(&self, flight: u8) -> bool {
         self.lease.is_some_and(|lease| lease.holder == flight)
     }
@@ -190,18 +247,18 @@ pub(super) enum Reader {
     },
     /// So many flights had been opened when it began.
     LookingUp {
-        required: Version,
+        required: Required,
         opened: u8,
         is_settled: bool,
     },
     Joining {
-        required: Version,
+        required: Required,
         opened: u8,
         kind: Kind,
         store_failed: bool,
     },
     Waiting {
-        required: Version,
+        required: Required,
         flight: u8,
         joined: u8,
         opener: bool,
@@ -214,10 +271,11 @@ impl World {
         Self {
             source: 1,
             invalidated: 0,
-            required: [0; PROCESSES],
+            required: [Required { any: 0, fresh: 0 }; PROCESSES],
             kept: None,
             replayed: None,
             writer: Writer::Idle,
+            putter: Putter::Idle,
             store: ModelStore {
                 entry: None,
                 lease: None,
@@ -256,14 +314,15 @@ impl World {
     pub(super) fn hash_of_kind(&self, hasher: &mut impl Hasher) {
         let mut readers = self.readers;
         readers[..2].sort_unstable();
-        let Self { source, invalidated, required, writer, store, flights, .. } = self;
-        (source, invalidated, required, writer, store, readers, flights).hash(hasher);
+        let Self { source, invalidated, required, writer, putter, store, flights, .. } = self;
+        (source, invalidated, required, writer, putter, store, readers, flights).hash(hasher);
         (self.kept, self.replayed, self.copy, &self.told).hash(hasher);
         (self.opened, self.witnesses, self.is_uncacheable, self.left).hash(hasher);
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.readers.iter().all(|reader| *reader == Reader::Over) && self.flights.is_empty()
+        let is_over = self.readers.iter().all(|reader| *reader == Reader::Over);
+        is_over && self.flights.is_empty() && !self.putter.is_putting()
     }
 
     /// The second copy of a request stays under way.
@@ -279,6 +338,9 @@ impl World {
     /// The copy arrives, and the store executes it. The reply reaches no flight.
     pub(super) fn deliver(&self, rules: &Rules, next: &mut Vec<Self>) -> Result<(), Violated> {
         let Some(message) = self.copy else { return Ok(()) };
+        if message == Message::Invalidate && self.is_order_open() {
+            return Ok(());
+        }
         let mut world = self.clone();
         world.copy = None;
         match message {
@@ -298,6 +360,7 @@ impl World {
             }
             Message::Release { id } => storing::give_up(&mut world.store, id),
             Message::Invalidate => world.invalidate(rules),
+            Message::Clear { version } => world.clear(version),
         }
         next.push(world);
         Ok(())
@@ -316,7 +379,8 @@ impl World {
     pub(super) fn lapse(&self, next: &mut Vec<Self>) {
         // A lease without a flight always lapses, since its holder is gone.
         let Some(ModelLease { holder, .. }) = self.store.lease else { return };
-        let is_orphan = self.flights.iter().all(|flight| flight.id != holder);
+        let is_orphan =
+            self.flights.iter().all(|flight| flight.id != holder) && !self.putter.holds(holder);
         if is_orphan || self.left.lapses > 0 {
             let mut world = self.clone();
             world.store.lease = None;
@@ -369,7 +433,7 @@ impl World {
         let Some(flight) = left.flights.iter().find(|at| at.id == id) else { return Ok(()) };
         if let Some((asked, version)) = flight.fallback
             && joined < asked
-            && version < required
+            && required.forbids(version, false)
         {
             return Err(Violated("a stale fallback is older than an invalidation"));
         }

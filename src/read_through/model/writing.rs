@@ -4,7 +4,7 @@
 use super::acting::failures;
 use super::payload::{Kind, Modelled, Version};
 use super::rules::{Rules, Without};
-use super::world::{FailureRecord, Message, PROCESSES, Reader, WRITING, World, Writer};
+use super::world::{Message, Reader, Required, WRITING, World, Writer};
 use crate::read_through::step::{Event, LeaseHold, State};
 
 impl World {
@@ -18,14 +18,15 @@ impl World {
                 world.source += 1;
                 world.writer = Writer::Written;
             }
+            Writer::Written if self.is_order_open() => return,
             Writer::Written => {
                 self.send_twice(Message::Invalidate, next);
                 self.fail_to_invalidate(rules, next);
                 world.invalidate(rules);
-                world.writer = Writer::Invalidated;
+                world.writer = Writer::Invalidated(world.source);
             }
-            Writer::Invalidated => {
-                world.required = [world.source; PROCESSES];
+            Writer::Invalidated(version) => {
+                world.require(version, rules.expires);
                 world.kept = None;
                 world.writer = Writer::Idle;
             }
@@ -41,7 +42,7 @@ impl World {
         }
         for mut world in self.lose_invalidation(rules) {
             world.kept = (rules.without != Without::KeptInvalidations).then_some(world.source);
-            world.required[WRITING] = world.source;
+            world.required[WRITING].raise(world.source, rules.expires);
             world.writer = Writer::Idle;
             next.push(world);
         }
@@ -65,10 +66,8 @@ impl World {
         if rules.is_tagged {
             store.bump();
         } else {
-            store.entry = None;
-            store.lease = None;
-            store.watermark = store.fence;
-            store.failed = FailureRecord::No;
+            store.entry = store.entry.filter(|_| rules.expires).and_then(|it| rules.expired(it));
+            store.end(rules.expires && rules.without == Without::LeasesAtExpiries);
         }
         self.invalidated = self.source;
     }
@@ -91,7 +90,7 @@ impl World {
                 }
                 // One that was kept since stays.
                 if kept == Some(version) || rules.without == Without::NumbersOfKept {
-                    world.settle(version);
+                    world.settle(rules, version);
                 }
             }
         }
@@ -99,11 +98,14 @@ impl World {
     }
 
     /// What was kept is done, so it binds the requests of all processes.
-    fn settle(&mut self, version: Version) {
+    fn settle(&mut self, rules: &Rules, version: Version) {
         self.kept = None;
-        for required in &mut self.required {
-            *required = version.max(*required);
-        }
+        self.require(version, rules.expires);
+    }
+
+    /// What is older than this version was invalidated or has expired, for all processes.
+    pub(super) fn require(&mut self, version: Version, has_expired: bool) {
+        self.required.iter_mut().for_each(|it| it.raise(version, has_expired));
     }
 
     /// The same worlds, after the kept invalidation was repeated for an operation; and those in which
@@ -114,7 +116,7 @@ impl World {
             return (settled, vec![]);
         };
         settled.invalidate(rules);
-        settled.settle(version);
+        settled.settle(rules, version);
         (settled, self.lose_invalidation(rules))
     }
 
@@ -123,7 +125,7 @@ impl World {
         &self,
         rules: &Rules,
         reader: usize,
-        (required, opened): (Version, u8),
+        (required, opened): (Required, u8),
         next: &mut Vec<Self>,
     ) {
         let (mut settled, failed) = self.settled(rules, Without::ReplaysBeforeLookups);
