@@ -305,7 +305,7 @@ impl<C: ?Sized> CacheClient<C> {
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the answer may be stored or not, and an older one may
-    /// still be there. The lease lapses after two seconds.
+    /// still be there. The store releases the lease soon, or it lapses after two seconds.
     pub async fn put<R>(&self, key: Key, tags: &Tags, answer: R) -> Result<bool, CacheError>
     where
         C: Codec<R>,

@@ -44,18 +44,23 @@ pub enum Standing {
 }
 
 impl TagState {
-    /// What this tag has made of an entry of a key.
-    pub fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
+    /// What this tag has made of an entry of a key. `now` is the time by the store's clock, in us. An expiry
+    /// that is later was before the clock was set back, and the entry is stale from now on.
+    pub fn standing(&self, seen: &TagEpoch, key: &Digest, now: impl FnOnce() -> u64) -> Standing {
         if seen.hard != self.hard {
             return Standing::Gone;
         }
-        match self.spread {
-            _ if seen.soft == self.soft => Standing::Current,
-            Some(Spread { before, over }) if seen.soft == before => {
-                Standing::StaleFrom(self.expired_at.saturating_add(share_of(key, micros(over))))
-            }
-            _ => Standing::StaleFrom(self.expired_at),
+        if seen.soft == self.soft {
+            return Standing::Current;
         }
+        let now = now();
+        let is_later = self.expired_at > now.saturating_add(DRIFT);
+        Standing::StaleFrom(match self.spread {
+            Some(Spread { before, over }) if seen.soft == before && !is_later => {
+                self.expired_at.saturating_add(share_of(key, micros(over)))
+            }
+            _ => self.expired_at.min(now),
+        })
     }
 }
 
@@ -78,6 +83,9 @@ impl Standing {
         }
     }
 }
+
+/// How far the clocks of two servers may differ.
+const DRIFT: u64 = 1_000_000;
 
 /// The part of a span that is the share of a key: keys share it evenly, and a key has the same
 /// share each time.
@@ -109,7 +117,7 @@ mod tests {
     fn an_entry_of_another_hard_epoch_is_gone() {
         let state = TagState { hard: 2, soft: 2, expired_at: 2, spread: None };
         let key = Key::of("item").digest();
-        let standing = |hard, soft| state.standing(&TagEpoch { tag: key, hard, soft }, &key);
+        let standing = |hard, soft| state.standing(&TagEpoch { tag: key, hard, soft }, &key, || 9);
         assert_eq!(standing(2, 2), Standing::Current);
         assert_eq!(standing(1, 2), Standing::Gone);
         assert_eq!(standing(3, 3), Standing::Gone);
@@ -128,6 +136,17 @@ mod tests {
     }
 
     #[test]
+    fn an_expired_entry_is_stale_though_the_clock_is_behind_the_expiry() {
+        let key = Key::of("item").digest();
+        for spread in [None, Some(Spread { before: 1, over: seconds(100) })] {
+            let state = TagState { hard: 0, soft: 2, expired_at: 9 * SECOND, spread };
+            let seen = TagEpoch { tag: key, hard: 0, soft: 1 };
+            let standing = state.standing(&seen, &key, || 4 * SECOND);
+            assert_eq!(standing, Standing::StaleFrom(4 * SECOND));
+        }
+    }
+
+    #[test]
     fn a_spread_expiry_reaches_keys_one_after_the_other() {
         let spread = Some(Spread { before: 1, over: seconds(100) });
         let state = TagState { hard: 0, soft: 2, expired_at: 0, spread };
@@ -135,12 +154,14 @@ mod tests {
         for number in 0..10_000 {
             let key = Key::of("item").with(number).digest();
             let seen = TagEpoch { tag: key, hard: 0, soft: 1 };
-            let Standing::StaleFrom(from) = state.standing(&seen, &key) else { panic!("current") };
-            assert_eq!(state.standing(&seen, &key), Standing::StaleFrom(from));
+            let Standing::StaleFrom(from) = state.standing(&seen, &key, || 0) else {
+                panic!("current")
+            };
+            assert_eq!(state.standing(&seen, &key, || 1), Standing::StaleFrom(from));
             per_decade[usize::try_from(from / (10 * SECOND)).unwrap()] += 1;
             // Entries from before an earlier expiry do not come to life again.
             assert_eq!(
-                state.standing(&TagEpoch { tag: key, hard: 0, soft: 0 }, &key),
+                state.standing(&TagEpoch { tag: key, hard: 0, soft: 0 }, &key, || 0),
                 Standing::StaleFrom(0)
             );
         }

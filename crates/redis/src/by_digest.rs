@@ -73,7 +73,7 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
     let mut state = store.0.client.run(&request, |reply| read(reply, key)).await?;
     if let Some(Ok(entry)) = &state.entry {
         for seen in entry.epochs() {
-            state.tags.push((seen.tag, standing(store, seen, key).await?));
+            state.tags.push((seen.tag, standing(store, seen, key, state.now).await?));
         }
     }
     Ok(state)
@@ -100,13 +100,14 @@ async fn standing(
     store: &RedisStore,
     seen: &TagEpoch,
     key: &Digest,
+    now: u64,
 ) -> Result<Standing, StoreError> {
     let name = store.0.client.unwatched_name("tag", &seen.tag);
     let request = RedisRequest::command("MGET", [name], INSPECTING);
     let read = |reply| reply::seen(reply, LifeReading::AsNeeded, || None);
     let (_, found) = store.0.client.run(&request, read).await?;
     let state = found.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
-    Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key)))
+    Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key, || now)))
 }
 
 /// Reads the reply of the script, which has all but the tags.

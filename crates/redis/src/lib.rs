@@ -94,6 +94,7 @@ use bellwether::{Key, StoreError, Tags};
 /// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
 /// - A lease without a holder lapses within its term after the next caller requests it.
 /// - A cooldown ends at once, or after its length at most.
+/// - An entry whose tag was expired stays stale. One whose tag expires over a time becomes stale at once.
 /// - Invalidations hold, with one gap: a process that is paused meanwhile between its load and its
 ///   commit ([`how_it_works`](bellwether::guide::how_it_works#late-writers-the-fencing-token)).
 ///

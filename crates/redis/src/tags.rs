@@ -163,9 +163,9 @@ impl TagReader {
             others.note(self.lookups.read(None, &missing, LifeReading::AsNeeded).await?.1);
             known.0.append(&mut others.0);
         }
-        let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
         let now =
             || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| now.latest);
+        let standing = epochs.iter().map(|epoch| known.standing(epoch, key, now)).min();
         Ok(match standing.unwrap_or(Standing::Current) {
             Standing::Current => Some(entry),
             Standing::Gone => None,
@@ -184,9 +184,9 @@ impl ReadTags {
         self.0.iter().find(|tag| tag.digest == seen.tag)
     }
 
-    fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
+    fn standing(&self, seen: &TagEpoch, key: &Digest, now: impl FnOnce() -> u64) -> Standing {
         let state = self.of(seen).and_then(|tag| tag.state);
-        state.map_or(Standing::Gone, |state| state.standing(seen, key))
+        state.map_or(Standing::Gone, |state| state.standing(seen, key, now))
     }
 
     /// The versions of the tags of an entry, if it can be copied into the near tier.

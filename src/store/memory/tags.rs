@@ -134,7 +134,8 @@ impl MemoryTag {
             return Standing::Current;
         }
         let ChangedTag { state, .. } = *locked(&self.state);
-        state.standing(seen, &key())
+        // Its clock is never set back.
+        state.standing(seen, &key(), || u64::MAX)
     }
 
     fn view(self: Arc<Self>, digest: Digest) -> TagView {

@@ -8,7 +8,7 @@ use bellwether::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Settled, Store,
     Value,
 };
-use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, Tag, Tags};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
@@ -289,4 +289,30 @@ async fn what_ends_early_because_the_clock_is_set_forward_does_no_harm() {
     assert!(matches!(asked(&store, 3, TERM).await, Acquire::Lead { .. }));
     put(&store, 1, Lifetimes::fresh_for(MINUTE)).await;
     assert!(looked(&store, 1).await.is_some());
+}
+
+/// The clock is set back before and after the expiry.
+#[tokio::test]
+async fn an_expired_tag_makes_entries_stale_though_the_clock_is_set_back() {
+    let server = RedisServer::start_with_clock(2 * HOUR, &[]);
+    let store = store(&server).await;
+    let group = Tag::of("group").with(1);
+    let tags = Tags::new([group.clone()]).expect("one tag");
+    let found = || store.lookup(key(1), tags.clone());
+    store.expire_tag(group.clone(), Duration::ZERO).await.expect("expired");
+    for clock in [HOUR, 0] {
+        server.turn_clock(clock);
+        let claim = Claim::new(key(1)).tagged(tags.clone());
+        let acquired = store.acquire(claim, MINUTE, Accept::Nothing).await;
+        let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("no lease: {acquired:?}") };
+        let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
+        assert_eq!(commit(&store, lease, windows).await, Settled::Done);
+        assert!(found().await.expect("an answer").is_some_and(|entry| entry.is_fresh()));
+        store.expire_tag(group.clone(), Duration::ZERO).await.expect("expired");
+        for later in [clock, clock - 1] {
+            server.turn_clock(later);
+            let entry = found().await.expect("an answer").expect("it is stale");
+            assert!(!entry.is_fresh(), "{entry:?} at {later}");
+        }
+    }
 }
