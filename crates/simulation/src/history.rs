@@ -29,6 +29,8 @@ pub(crate) struct History {
     number: u64,
     /// From when on no fault has an effect any more. Promises that faults may break hold then.
     pub(crate) calm_since: Option<u64>,
+    /// Of each `put`, the version of the tag when it ended. None while it is under way.
+    puts: Vec<Option<SourceVersion>>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
     pub(crate) operations: u64,
@@ -36,10 +38,6 @@ pub(crate) struct History {
     pub(crate) loads: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) violations: Vec<String>,
-    /// A hash of all that has happened.
-    pub(crate) trace: u64,
-    /// All that has happened, if it is to be shown.
-    pub(crate) lines: Option<Vec<String>>,
 }
 
 /// The version of a key and of its tag that a load has read.
@@ -61,8 +59,8 @@ pub(crate) struct Asked {
 impl Shared {
     pub(crate) fn new(network: Network, keys: u64, tags: u64, shows_trace: bool) -> Arc<Self> {
         let subjects = (0..keys + tags).map(|_| Subject::default()).collect();
-        let lines = shows_trace.then(Vec::new);
-        let history = Mutex::new(History { subjects, lines, ..History::default() });
+        network.with(|state| state.journal.lines = shows_trace.then(Vec::new));
+        let history = Mutex::new(History { subjects, ..History::default() });
         Arc::new(Self { network, keys, tags, history })
     }
 
@@ -82,15 +80,7 @@ impl Shared {
     /// Notes that something has happened.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         let now = self.network.now();
-        self.with(|history| {
-            let line = format!("{now} {line}");
-            for byte in line.bytes() {
-                history.trace = (history.trace ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-            }
-            if let Some(lines) = &mut history.lines {
-                lines.push(line);
-            }
-        });
+        self.network.with(|state| state.journal.note(now, line));
     }
 
     /// A promise was broken.
@@ -124,8 +114,31 @@ impl Shared {
         (self.network.now() - asked.at).saturating_sub(paused)
     }
 
+    /// Begins a `put`. Returns the value, with a number of its own as the version of the tag: to a change of
+    /// the tag that overlaps the call, the order is open.
+    pub(crate) fn begin_put(&self, key: u64) -> Loaded {
+        let (version, _) = self.versions(key);
+        self.with(|history| {
+            history.puts.push(None);
+            (version, PUT + history.puts.len() as u64)
+        })
+    }
+
+    /// Ends a `put`, also one that was dropped.
+    pub(crate) fn end_put(&self, key: u64, (_, put): Loaded) {
+        let (_, tag) = self.versions(key);
+        self.with(|history| history.puts[(put - PUT - 1) as usize] = Some(tag));
+    }
+
+    /// The version of a tag in a value, which may be one of a `put`.
+    fn version_of_tag(&self, tag: SourceVersion) -> SourceVersion {
+        let Some(put) = tag.checked_sub(PUT + 1) else { return tag };
+        self.with(|history| history.puts[put as usize]).unwrap_or(SourceVersion::MAX)
+    }
+
     /// Checks an answer.
     pub(crate) fn check(&self, asked: &Asked, (key, tag): Loaded, status: &CacheStatus) {
+        let tag = self.version_of_tag(tag);
         let is_stale = matches!(status, CacheStatus::Stale { .. });
         let may_be_copy = is_stale || matches!(status, CacheStatus::Hit { .. });
         let required = if may_be_copy { asked.required } else { asked.strictly };
@@ -247,6 +260,9 @@ impl Drop for WatchedLoad {
         self.shared.with(|history| history.subjects[self.key as usize].load_ends(self.number, now));
     }
 }
+
+/// The tag's version in values of `put` is above this.
+const PUT: SourceVersion = 1 << 62;
 
 /// How long after a change was dropped, or has failed, it is executed at the latest. Then it ends the lease of
 /// its key.

@@ -6,6 +6,7 @@ mod campaign;
 mod faults;
 mod history;
 mod host;
+mod journal;
 mod network;
 mod operations;
 mod plan;

@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::host::{BEGIN, Millis};
+use crate::journal::Journal;
 use crate::locked;
 use crate::server::{ClientId, ModelServer};
 
@@ -48,6 +49,7 @@ pub(crate) struct NetworkState {
     /// One transmission of so many is delayed, by so many milliseconds at most.
     pub(crate) delays: (u32, Millis),
     pub(crate) commands: u64,
+    pub(crate) journal: Journal,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,7 @@ impl Network {
             cut_off_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             commands: 0,
+            journal: Journal::default(),
         };
         Self(Arc::new(NetworkParts { now: AtomicU64::new(0), runtime, state: Mutex::new(state) }))
     }
@@ -197,7 +200,11 @@ impl NetworkState {
         let is_lost = self.is_doomed(client, Fate::LoseReply);
         let Some(server) = &mut self.server else { return false };
         let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
+        server.log = self.journal.lines.as_ref().map(|_| Vec::new());
         self.commands += server.receive(client, &bytes[..length], time);
+        if let (Some(link), Some(log)) = (self.links.get(&client), server.log.take()) {
+            self.journal.list(now, link.process, log);
+        }
         if is_cut || is_lost {
             self.cut(client);
         }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::history::{Asked, Loaded, Shared};
 use crate::host::Millis;
-use crate::promises::{Incarnation, SourceVersion};
+use crate::promises::Incarnation;
 
 /// A process as its callers see it.
 #[derive(Clone, Debug)]
@@ -149,9 +149,9 @@ impl Caller {
         let handle = self.cache.handle();
         match (what, how) {
             (ChangeOf::Key(key), Telling::Put) => {
-                // The tag of a `put` counts from its commit on, as one of `answer_tags`.
-                let value = (self.shared.versions(key).0, SourceVersion::MAX);
-                self.cache_of(key).put(key, value).await.map(drop)
+                let put =
+                    RunningPut { shared: &self.shared, key, value: self.shared.begin_put(key) };
+                self.cache_of(key).put(key, put.value).await.map(drop)
             }
             (ChangeOf::Key(key), Telling::Invalidate) => self.cache.invalidate(key).await.map(drop),
             (ChangeOf::Key(key), Telling::Expire) => self.cache.expire(key).await.map(drop),
@@ -182,6 +182,19 @@ impl Caller {
             history.operations += 1;
             history.under_way -= 1;
         });
+    }
+}
+
+/// A `put` under way. It ends when this is dropped.
+struct RunningPut<'a> {
+    shared: &'a Shared,
+    key: u64,
+    value: Loaded,
+}
+
+impl Drop for RunningPut<'_> {
+    fn drop(&mut self) {
+        self.shared.end_put(self.key, self.value);
     }
 }
 

@@ -57,7 +57,7 @@ impl RunPlan {
             changes: pick(&[3, 20, 200, 1_000]),
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
-            leaving: pick(&[4, 30, 1_000_000]),
+            leaving: pick(&[4, 30, NONE]),
             faults: FaultKind::menu(random),
             pause: *[20, 100, 500].choose(random).expect("one"),
         }
@@ -65,12 +65,14 @@ impl RunPlan {
 
     /// How long a caller waits at most, without a fault and with faults.
     ///
-    /// Loads that changes have superseded follow each other. Where a fault ends links and no more, a caller
-    /// also waits for new ones, and for the end of a lease whose grant was lost.
+    /// Loads that changes have superseded follow each other. The outbox releases the lease of a `put` that was
+    /// dropped. Where a fault ends links and no more, a caller also waits for new ones, and for the end of a
+    /// lease whose grant was lost.
     pub(crate) fn bounds(&self) -> [Millis; 2] {
         let loads = 12 * self.longest_load;
         let ends_links_only = self.faults.iter().all(|it| it.ends_links_only());
-        [60 + loads, if ends_links_only { 600 + loads } else { LONGEST_WAIT }]
+        let released = if self.leaving == NONE { 0 } else { LATEST_RELEASE };
+        [60 + loads + released, if ends_links_only { 600 + loads } else { LONGEST_WAIT }]
     }
 
     /// The cache of a process.
@@ -90,6 +92,12 @@ impl RunPlan {
         builder.build().expect("options")
     }
 }
+
+/// One of so many: none.
+const NONE: u32 = 1_000_000;
+
+/// When the outbox has sent a release at the latest, where the server answers.
+const LATEST_RELEASE: Millis = 110;
 
 /// The cache waits for a second for the load of another caller, and for another one in the queue of uncached
 /// loads. A load takes half a second at most, and a command a quarter of one.

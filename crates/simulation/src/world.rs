@@ -1,8 +1,9 @@
 //! The world: processes, a server and a network, moved on tick by tick from one seed.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, Once};
+use std::{panic, thread};
 
 use bellwether::BoxFuture;
 use bellwether_redis::{RedisClientOptions, RedisOptions, RedisStore};
@@ -57,11 +58,24 @@ impl Run {
     /// Runs it, in a thread of its own: the name of that makes the random numbers of the system those of
     /// the seed.
     pub fn run(&self) -> RunOutcome {
+        static COUNTS_PANICS: Once = Once::new();
+        COUNTS_PANICS.call_once(|| {
+            let report = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                PANICS.set(PANICS.get() + 1);
+                report(info);
+            }));
+        });
         let run = self.clone();
         let name = format!("sim:{:x}", self.seed & 0xff_ffff_ffff);
         let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
         simulated.expect("a thread").join().expect("it does not panic")
     }
+}
+
+thread_local! {
+    /// How many tasks of this run have panicked.
+    static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct World {
@@ -153,6 +167,9 @@ impl World {
         }
         self.ticks(5_000, false);
         self.find_leaks();
+        if PANICS.get() > 0 {
+            self.shared.violation(format_args!("{} panics", PANICS.get()));
+        }
         self.outcome()
     }
 
@@ -196,17 +213,10 @@ impl World {
             let is_of_tag = plan.tags > 0 && random.random_ratio(1, 4);
             let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
             let how = match random.random_range(0..4) {
-                // It has no effect while the server's clock is behind that of the last one.
-                0 if is_of_tag && plan.faults.contains(&FaultKind::ClockJump) => {
-                    Telling::Invalidate
-                }
                 0 => Telling::Expire,
                 1 if !is_of_tag => Telling::Put,
                 _ => Telling::Invalidate,
             };
-            // A `put` that is dropped while it reads the tags of the entry leaves its lease behind.
-            let leaks = how == Telling::Put && plan.tags > 0;
-            let leaves_after = leaves_after.filter(|_| !leaks);
             return process.host.spawn(caller.change(what, how, leaves_after));
         }
         if random.random_ratio(1, 20) {
@@ -330,7 +340,8 @@ impl World {
     }
 
     fn outcome(self) -> RunOutcome {
-        let commands = self.shared.network.with(|state| state.commands);
+        let (commands, journal) =
+            self.shared.network.with(|it| (it.commands, std::mem::take(&mut it.journal)));
         self.shared.with(|history| RunOutcome {
             operations: history.operations,
             loads: history.loads,
@@ -338,8 +349,8 @@ impl World {
             millis: self.now,
             faults: std::mem::take(&mut history.counts),
             violations: std::mem::take(&mut history.violations),
-            trace: history.trace,
-            lines: history.lines.take().unwrap_or_default(),
+            trace: journal.hash,
+            lines: journal.lines.unwrap_or_default(),
         })
     }
 }

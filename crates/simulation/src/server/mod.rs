@@ -4,6 +4,7 @@ mod commands;
 mod keyspace;
 mod resp;
 mod scripts;
+mod shown;
 mod state;
 
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use self::commands::{CommandKind, DataCommand, integer, not_an_integer, syntax};
 use self::keyspace::Keyspace;
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
+use self::shown::shown;
 use self::state::ServerState;
 use crate::locked;
 
@@ -24,6 +26,8 @@ pub struct ModelServer {
     state: Arc<Mutex<ServerState>>,
     scripts: Scripts,
     last_client: ClientId,
+    /// The commands that were executed, as a person reads them, if they are to be shown.
+    pub(crate) log: Option<Vec<String>>,
 }
 
 /// What a server has stored at a time.
@@ -35,7 +39,7 @@ impl ModelServer {
     pub fn new(mutations: Mutations) -> Self {
         let state = Arc::default();
         let scripts = Scripts::new(&state, mutations).expect("an interpreter");
-        Self { state, scripts, last_client: 0 }
+        Self { state, scripts, last_client: 0, log: None }
     }
 
     /// All that it stores now.
@@ -116,6 +120,16 @@ impl ModelServer {
         (state.current, state.now, state.has_written) = (client, now, false);
         drop(state);
         let reply = self.reply(words);
+        if let Some(log) = &mut self.log {
+            let script = match &*words[0].to_ascii_lowercase() {
+                b"eval" => Some("a script"),
+                b"evalsha" => words.get(1).map(|hash| self.scripts.name(hash)),
+                _ => None,
+            };
+            let mut bytes = Vec::new();
+            reply.write(true, &mut bytes);
+            log.push(shown(words, script, &bytes));
+        }
         let mut state = locked(&self.state);
         state.send(client, &reply);
         state.answered();

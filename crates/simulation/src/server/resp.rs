@@ -73,7 +73,7 @@ pub(crate) fn read_request(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (count, mut at) = read_count(input, b'*')?;
     let mut words = Vec::with_capacity(count);
     for _ in 0..count {
-        let (length, header) = read_count(&input[at..], b'$')?;
+        let (length, header) = read_count(input.get(at..)?, b'$')?;
         let begin = at + header;
         words.push(input.get(begin..begin + length)?.to_vec());
         at = begin + length + 2;

@@ -10,6 +10,7 @@ use sha1_smol::Sha1;
 
 use super::commands::{CommandKind, DataCommand};
 use super::resp::RespValue;
+use super::shown::script_name;
 use super::state::ServerState;
 use crate::locked;
 
@@ -22,6 +23,7 @@ pub(super) struct Scripts {
     lua: Lua,
     guard: Function,
     known: HashMap<String, Function>,
+    names: HashMap<String, &'static str>,
     mutations: Mutations,
 }
 
@@ -40,11 +42,16 @@ impl Scripts {
         structs.set("pack", lua.create_function(pack)?)?;
         structs.set("unpack", lua.create_function(unpack)?)?;
         lua.globals().set("struct", structs)?;
-        Ok(Self { lua, guard, known: HashMap::new(), mutations })
+        Ok(Self { lua, guard, known: HashMap::new(), names: HashMap::new(), mutations })
     }
 
     pub(super) fn forget(&mut self) {
         self.known.clear();
+    }
+
+    /// The name of a script, for a person.
+    pub(super) fn name(&self, hash: &[u8]) -> &'static str {
+        self.names.get(&*String::from_utf8_lossy(hash)).copied().unwrap_or("an unknown script")
     }
 
     pub(super) fn knows(&self, hash: &str) -> bool {
@@ -56,6 +63,7 @@ impl Scripts {
         let hash = Sha1::from(text).digest().to_string();
         if !self.knows(&hash) {
             let mut text = String::from_utf8_lossy(text).into_owned();
+            self.names.insert(hash.clone(), script_name(&text));
             for (from, to) in self.mutations.iter() {
                 text = text.replace(from, to);
             }
