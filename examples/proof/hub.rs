@@ -29,6 +29,8 @@ pub(crate) struct BurstReport {
     pub(crate) worker: u32,
     pub(crate) round: u64,
     pub(crate) errors: u64,
+    /// How many of them made a load without the cache, because Redis did not answer in time.
+    pub(crate) bypassed: u64,
     pub(crate) stalled: u64,
 }
 
@@ -158,13 +160,10 @@ impl Hub {
                 Report::Ask { id, ask } => self.answer(number, id, ask, &orders),
                 Report::Tally(tally) => self.state().tally.add(&tally),
                 Report::Suspect(suspect) => self.suspect(*suspect),
-                Report::Burst { round, errors, stalled } => {
-                    self.state().bursts.push(BurstReport {
-                        worker: number,
-                        round,
-                        errors,
-                        stalled,
-                    });
+                Report::Burst { round, errors, bypassed, stalled } => {
+                    let worker = number;
+                    let report = BurstReport { worker, round, errors, bypassed, stalled };
+                    self.state().bursts.push(report);
                 }
                 Report::Ended => self.state().ended += 1,
             }

@@ -37,7 +37,7 @@ pub(crate) enum Report {
     /// A read that may have broken a promise.
     Suspect(Box<Suspect>),
     /// Its callers of a burst are answered.
-    Burst { round: u64, errors: u64, stalled: u64 },
+    Burst { round: u64, errors: u64, bypassed: u64, stalled: u64 },
     /// It has ended its work.
     Ended,
 }

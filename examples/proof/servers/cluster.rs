@@ -66,7 +66,7 @@ impl Cluster {
                 settle(cluster);
             }),
             5 | 6 => injector.inject("slots moved", Loss::Nothing, None, |rng| {
-                for _ in 0..rng.random_range(20..120) {
+                for _ in 0..rng.random_range(3..30) {
                     let slot = rng.random_range(0..SLOTS);
                     let from = cluster.owner_of(slot);
                     let to = primary(cluster, rng);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bellwether::CacheStatus;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -138,19 +139,23 @@ impl World {
         let stalled = self.checker.stalled();
         sleep(Duration::from_micros(at.saturating_sub(now()))).await;
         let store = usize::from(self.setup.worker % 2 == 0);
-        let callers = (0..callers).map(|_| {
+        let reading = (0..callers).map(|_| {
             let world = Arc::clone(&self);
             tokio::spawn(async move {
                 let mut counts = Counts::default();
-                let is_answered = world.read_one(key, store, None, &mut counts).await;
+                let answered = world.read_one(key, store, None, &mut counts).await;
                 world.checker.flush(&mut counts);
-                is_answered
+                (answered.answer.is_ok(), matches!(answered.status, Some(CacheStatus::Bypass(_))))
             })
         });
-        let answered = join_all(callers).await;
-        let errors = answered.iter().filter(|it| !matches!(it, Ok(true))).count() as u64;
+        let answered = join_all(reading).await;
+        let count = |is: fn(&(bool, bool)) -> bool| {
+            answered.iter().filter(|it| it.as_ref().is_ok_and(is)).count() as u64
+        };
+        let errors = callers as u64 - count(|(is_answered, _)| *is_answered);
+        let bypassed = count(|(_, is_bypassed)| *is_bypassed);
         let stalled = self.checker.stalled() - stalled;
-        self.source.report(Report::Burst { round, errors, stalled });
+        self.source.report(Report::Burst { round, errors, bypassed, stalled });
     }
 }
 
