@@ -24,6 +24,8 @@ pub(crate) enum Loss {
     Nothing,
     /// Entries and invalidations: a load from before may be stored after.
     Everything,
+    /// The same, but the last invalidations are re-asserted, since the connections broke.
+    Restart,
     /// The last writes of a primary.
     LastWrites,
 }
@@ -98,32 +100,56 @@ impl FaultLog {
 
     fn excuse_of(&self, suspect: &Suspect, broken: &Return) -> Option<&'static str> {
         self.faults.iter().find_map(|fault| {
-            let ended = fault.ended.unwrap_or(u64::MAX - WINDOW);
+            let ended = fault.ended.unwrap_or(u64::MAX / 2);
+            let began_before = suspect.load.0 <= ended && suspect.ended >= fault.began;
+            let is_lost = !self.is_own(suspect, broken)
+                && broken.at + WINDOW >= fault.began
+                && broken.at <= ended + SETTLES
+                && suspect.ended >= fault.began
+                && self.reasserted_by(broken, ended).is_none_or(|until| suspect.began <= until);
             match fault.loss {
-                Loss::Nothing => None,
-                // A load that began before is stored after, because its watermark is forgotten.
-                Loss::Everything => {
-                    (suspect.load.0 <= ended && broken.at <= ended && suspect.ended >= fault.began)
-                        .then_some("an invalidation that Redis forgot during a load")
+                Loss::Everything if began_before && broken.at <= ended => {
+                    Some("an invalidation that a flush removed during a load")
                 }
-                Loss::LastWrites => {
-                    let is_lost = broken.at + WINDOW >= fault.began && broken.at <= ended + SETTLES;
-                    let is_soon = suspect.began <= ended + SETTLES;
-                    let reasserts = !self.was_killed(broken.member, broken.at, ended + SETTLES);
-                    (is_lost && suspect.ended >= fault.began && (is_soon || !reasserts))
-                        .then_some("an invalidation that a failover lost, until it is re-asserted")
+                Loss::Restart if began_before && is_lost => Some(
+                    "an invalidation that a restart lost during a load, until it is re-asserted",
+                ),
+                Loss::LastWrites if is_lost => {
+                    Some("an invalidation that a failover lost, until it is re-asserted")
                 }
+                _ => None,
             }
         })
     }
 
-    /// Whether the process that made an invalidation was killed since, so that it re-asserts nothing.
-    fn was_killed(&self, member: usize, since: u64, until: u64) -> bool {
-        self.faults.iter().any(|fault| {
+    /// Whether the process that reads has made the invalidation itself. There, one of the last seconds holds in
+    /// any case.
+    fn is_own(&self, suspect: &Suspect, broken: &Return) -> bool {
+        let worker = Some((broken.member / 2) as u32);
+        let was_killed = |fault: &Fault| {
             fault.kind == KILLED_WORKER
-                && fault.worker == Some((member / 2) as u32)
-                && (since..=until).contains(&fault.began)
-        })
+                && fault.worker == worker
+                && (broken.at..=suspect.began).contains(&fault.began)
+        };
+        broken.member == suspect.member && !self.faults.iter().any(was_killed)
+    }
+
+    /// When an invalidation that a fault has lost is re-asserted at the latest: some seconds after the fault,
+    /// and after others that followed and that kept its process from it. Never, if that was killed.
+    fn reasserted_by(&self, broken: &Return, ended: u64) -> Option<u64> {
+        let of_it = Some((broken.member / 2) as u32);
+        let mut until = ended + SETTLES;
+        for fault in self.faults.iter().filter(|fault| fault.began >= broken.at) {
+            let concerns = fault.worker.is_none() || fault.worker == of_it;
+            if fault.began > until || !concerns {
+                continue;
+            }
+            if fault.kind == KILLED_WORKER {
+                return None;
+            }
+            until = until.max(fault.ended.unwrap_or(u64::MAX / 2) + SETTLES);
+        }
+        Some(until)
     }
 }
 

@@ -76,13 +76,16 @@ pub(crate) struct Bounds {
     pub(crate) others: [Floor; 2],
 }
 
+/// Where a store writes its floors of a subject.
+type Slot = (Subject, Sort, usize);
+
 /// The file, as one process knows it.
 #[derive(Debug)]
 pub(crate) struct Floors {
     file: File,
     members: usize,
     /// What this process has written: for each slot, its count and its newest version. Held to write.
-    written: Mutex<HashMap<(Subject, Sort, usize), (usize, u64)>>,
+    written: Mutex<HashMap<Slot, (usize, u64)>>,
     /// By store of this process, subject and sort: invalidations that failed and are kept.
     pending: [Vec<AtomicU64>; 2],
 }

@@ -113,7 +113,7 @@ fn progress(turn: &Turn, elapsed: Duration, before: u64) {
     if error.is_terminal() {
         // A line may be longer than this one.
         let _ = write!(error, "\r{line:<118}").and_then(|()| error.flush());
-    } else if elapsed.as_secs() % 15 == 0 {
+    } else if elapsed.as_secs().is_multiple_of(15) {
         let _ = writeln!(error, "{line}");
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Tally {
     pub(crate) times: BTreeMap<String, Hist>,
 }
 
-/// How often which value was seen, to three digits.
+/// How often which value was seen, to two digits.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
 pub(crate) struct Hist(Histogram<u64>);
@@ -151,7 +151,7 @@ impl Hist {
         self.0.saturating_record_n(value, times);
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (value, times) in other.pairs() {
             self.record(value, times);
         }
@@ -182,7 +182,7 @@ impl Hist {
 
 impl Default for Hist {
     fn default() -> Self {
-        Self(Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds that make sense"))
+        Self(Histogram::new_with_bounds(1, LONGEST, 2).expect("bounds that make sense"))
     }
 }
 

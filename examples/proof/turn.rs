@@ -198,7 +198,7 @@ impl Fleet {
         });
     }
 
-    fn stop_one(&mut self, injector: &mut Injector<'_>) {
+    fn stop_one(&self, injector: &mut Injector<'_>) {
         let worker = injector.rng.random_range(0..self.processes.len());
         injector.inject("worker stopped", Loss::Nothing, Some(worker as u32), |rng| {
             self.processes[worker].stop();

@@ -115,7 +115,8 @@ const STALENESS_TEXT: &str = "For answers that were outdated when their read beg
     invalidation or expiry of them had returned. Near copies may be served for 1.25 s after an invalidation by \
     another process, stale answers until their window of 2 or 5 s ends. All other reads may not be outdated at all.";
 const LOADS_TEXT: &str = "In each burst, all processes ask for one new key at the same moment. The source counts \
-    the loads. Without a fault, one is promised. With faults, a load may be lost or run twice.";
+    the loads. Without a fault, one is promised. With faults, a load may be lost or run twice; a machine that is \
+    too busy for Redis to answer within 250 ms counts as a fault.";
 const LAG_TEXT: &str = "From the end of the load in its process to the answer of a caller that waited for it, in \
     the same process or in another one. All processes of the run share the machine's processors.";
 const TIMES_TEXT: &str = "\"After its deadline\" counts how much later than its deadline a caller was answered, \

@@ -105,7 +105,9 @@ fn curves(state: &State, names: &[(&str, &str)], limit: Option<(u64, &str)>, axi
 /// How many keys were loaded how often.
 pub(super) fn loads(state: &State) -> String {
     let of = |name: &str| state.tally.times.get(name).cloned().unwrap_or_default();
-    let (calm, faulty) = (of("loads per key, no fault"), of("loads per key, faults"));
+    let calm = of("loads per key, no fault");
+    let mut faulty = of("loads per key, faults");
+    faulty.add(&of("loads per key, Redis too slow"));
     let count = |hist: &Hist, loads: u64| -> u64 {
         hist.pairs().filter(|(value, _)| *value == loads).map(|(_, times)| times).sum()
     };

@@ -26,7 +26,7 @@ impl Single {
     }
 
     pub(super) fn url(&self, worker: u32) -> String {
-        if worker % 2 == 0 { self.redis.url() } else { self.proxy.url() }
+        if worker.is_multiple_of(2) { self.redis.url() } else { self.proxy.url() }
     }
 
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>, runtime: &Handle) {
@@ -80,7 +80,7 @@ impl Single {
                 pause(rng, 20, 3_000);
                 redis.resume();
             }),
-            9 => injector.inject("server killed, restarted empty", Loss::Everything, None, |rng| {
+            9 => injector.inject("server killed, restarted empty", Loss::Restart, None, |rng| {
                 redis.kill();
                 pause(rng, 1, 1_500);
                 redis.restart();

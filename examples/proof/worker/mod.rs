@@ -138,7 +138,7 @@ impl World {
         let key = RowKey { kind: Kind::Burst, number: round };
         let stalled = self.checker.stalled();
         sleep(Duration::from_micros(at.saturating_sub(now()))).await;
-        let store = usize::from(self.setup.worker % 2 == 0);
+        let store = usize::from(self.setup.worker.is_multiple_of(2));
         let reading = (0..callers).map(|_| {
             let world = Arc::clone(&self);
             tokio::spawn(async move {

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use std::pin::pin;
 use std::task::Poll;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::checker::{Answered, Began, NEAR};
 use super::source::SourceDown;
@@ -90,7 +90,15 @@ impl World {
             let key = RowKey::draw(kind(&mut rng), &mut rng);
             let store = usize::from(rng.random_ratio(1, 3));
             match rng.random_range(0..100) {
-                0..70 => _ = self.read_one(key, store, None, &mut counts).await,
+                0..65 => _ = self.read_one(key, store, None, &mut counts).await,
+                65..70 => {
+                    // A caller that leaves takes nothing from the others.
+                    let patience = Duration::from_micros(rng.random_range(0..20_000));
+                    let reading = self.read_one(key, store, None, &mut counts);
+                    if timeout(patience, reading).await.is_err() {
+                        self.checker.count("callers that left");
+                    }
+                }
                 70..82 => {
                     let limit = Duration::from_millis(rng.random_range(2..400));
                     _ = self.read_one(key, store, Some(limit), &mut counts).await;

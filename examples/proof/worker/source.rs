@@ -28,12 +28,15 @@ impl fmt::Display for SourceDown {
 
 impl std::error::Error for SourceDown {}
 
+/// Where the answer to a question goes.
+type Answer = oneshot::Sender<Option<Vec<Versions>>>;
+
 /// The connection to the main process. A handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     reports: mpsc::UnboundedSender<Report>,
     /// Held to put one in or to take one out.
-    asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Option<Vec<Versions>>>>>>,
+    asked: Arc<Mutex<HashMap<u64, Answer>>>,
     count: Arc<AtomicU64>,
     worker: u32,
 }
