@@ -122,6 +122,9 @@ impl MemoryShard {
         let guard = self.guards.at(claim.key(), now);
         let trace = claim.trace().cloned();
         guard.lease = Some(ActiveLease { token: claim.token(), fence, until, trace, _tags });
+        if accept == Accept::Nothing {
+            guard.watermark = Some(Watermark { fence, until: now.after(WATERMARK_TTL) });
+        }
         if probe.is_none() {
             guard.failed = None;
         }

@@ -131,6 +131,17 @@ pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -
     on.ensure_text(None).await
 }
 
+pub(super) async fn a_forced_entry_outdates_loads_though_it_is_gone(on: StoreSubject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    let forced = on.lead_unless(LONG, Accept::Nothing).await?;
+    let stored = on.commit_for(forced, "newer", Lifetimes::fresh_for(SHORT)).await?;
+    ensure!(stored == Settled::Done, "the forced entry was {stored:?}");
+    sleep(2 * SHORT).await;
+    let commit = on.commit(lapsed, "late").await?;
+    ensure!(commit == Settled::Superseded, "the late commit was {commit:?}");
+    Ok(())
+}
+
 pub(super) async fn a_lapsed_lease_stores_if_nothing_newer_came(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let commit = on.commit(lapsed, "late").await?;
