@@ -174,19 +174,12 @@ impl CacheError {
     }
 
     pub(crate) fn too_many_loads(key: &Key, most: usize) -> Self {
-        Self::full(key, format_args!("{most} loads without a lease are running"))
+        Self::full(key, most, "loads without a lease are running")
     }
 
-    pub(crate) fn too_many_waiters(key: &Key, most: usize) -> Self {
-        Self::full(key, format_args!("{most} callers wait for it"))
-    }
-
-    pub(crate) fn too_many_flights(key: &Key, most: usize) -> Self {
-        Self::full(key, format_args!("{most} keys are being loaded"))
-    }
-
-    fn full(key: &Key, already: fmt::Arguments<'_>) -> Self {
-        let message = format!("no room for `{key}`: {already} already, as many as there may be");
+    pub(crate) fn full(key: &Key, most: usize, what: &str) -> Self {
+        let message =
+            format!("no room for `{key}`: {most} {what} already, as many as there may be");
         Self::new(CacheErrorKind::Full, message)
     }
 

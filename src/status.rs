@@ -86,49 +86,38 @@ impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("bellwether")?;
         match self {
-            Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs()),
-            Self::Hit { fresh_for: None } => f.write_str("; hit"),
+            Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs())?,
+            Self::Hit { fresh_for: None } => f.write_str("; hit")?,
             Self::Stale { why, stale_for } => {
                 let result = if *why == StaleReason::Revalidating { "hit" } else { "fwd=stale" };
-                write!(f, "; {result}; ttl=-{}; detail={why}", stale_for.as_secs())
+                write!(f, "; {result}; ttl=-{}", stale_for.as_secs())?;
             }
-            Self::Led { stored: true } => f.write_str("; fwd=miss; stored"),
-            Self::Led { stored: false } => f.write_str("; fwd=miss"),
-            Self::Collapsed { place, .. } => write!(f, "; fwd=miss; collapsed; detail={place}"),
-            Self::Bypass(why) => write!(f, "; fwd=bypass; detail={why}"),
-            Self::Failed => f.write_str("; fwd=miss; detail=failed"),
+            Self::Led { stored: true } => f.write_str("; fwd=miss; stored")?,
+            Self::Led { stored: false } | Self::Failed => f.write_str("; fwd=miss")?,
+            Self::Collapsed { .. } => f.write_str("; fwd=miss; collapsed")?,
+            Self::Bypass(_) => f.write_str("; fwd=bypass")?,
         }
+        self.detail().map_or(Ok(()), |detail| write!(f, "; detail={detail}"))
     }
 }
 
-impl fmt::Display for StaleReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Revalidating => "revalidating",
-            Self::LoadFailed => "load-failed",
-            Self::LoadSlow => "load-slow",
-            Self::WaitRanOut => "wait-ran-out",
-            Self::NoRoom => "no-room",
-        })
-    }
-}
-
-impl fmt::Display for LoadLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Local => "local",
-            Self::Remote => "remote",
-        })
-    }
-}
-
-impl fmt::Display for BypassReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoKey => "no-key",
-            Self::NotKept => "not-kept",
-            Self::StoreFailed => "store-failed",
-            Self::WaitRanOut => "wait-ran-out",
+impl CacheStatus {
+    /// What the field says in addition.
+    fn detail(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Hit { .. } | Self::Led { .. } => return None,
+            Self::Stale { why: StaleReason::Revalidating, .. } => "revalidating",
+            Self::Stale { why: StaleReason::LoadFailed, .. } => "load-failed",
+            Self::Stale { why: StaleReason::LoadSlow, .. } => "load-slow",
+            Self::Stale { why: StaleReason::NoRoom, .. } => "no-room",
+            Self::Stale { why: StaleReason::WaitRanOut, .. }
+            | Self::Bypass(BypassReason::WaitRanOut) => "wait-ran-out",
+            Self::Collapsed { place: LoadLocation::Local, .. } => "local",
+            Self::Collapsed { place: LoadLocation::Remote, .. } => "remote",
+            Self::Bypass(BypassReason::NoKey) => "no-key",
+            Self::Bypass(BypassReason::NotKept) => "not-kept",
+            Self::Bypass(BypassReason::StoreFailed) => "store-failed",
+            Self::Failed => "failed",
         })
     }
 }

@@ -3,14 +3,11 @@
 use std::any::TypeId;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use tokio::task::{Id, try_id};
 use tokio::time::Instant;
 
-use super::state::{
-    Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, SeenLease, WaiterSlot,
-};
+use super::state::{Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, WaiterSlot};
 use super::table::OpenedFlight;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -50,24 +47,12 @@ impl<L> Leader<L> {
         state.generations
     }
 
-    /// Enters the phase of waiting for another process, whose lease has `left` left.
-    pub(crate) fn wait_for_lease(&self, left: Duration) {
-        let mut state = locked(&self.flight().state);
-        state.lease = Some(SeenLease::seen(state.lease, left));
-        drop(state);
-        self.enter(Phase::Waiting);
-    }
-
     /// Sets the phase. It wakes the waiters that fail fast, and calls the listener.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = locked(&self.flight().state);
         if state.phase != phase {
             state.phase = phase;
             state.since = Instant::now();
-        }
-        // A request between two waits is about the same lease.
-        if !matches!(phase, Phase::Asking | Phase::Waiting) {
-            state.lease = None;
         }
         let wakers = state.take_wakers(|slot| slot.fails_fast);
         drop(state);

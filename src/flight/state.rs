@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
-use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
@@ -56,39 +55,12 @@ pub(super) struct FlightState<L> {
     pub(super) fallback: Option<(Generation, L)>,
     /// When the phase began.
     pub(super) since: Instant,
-    /// The lease of another process, while the flight waits for it.
-    pub(super) lease: Option<SeenLease>,
     /// The load that the waiters wait for, if it is traced.
     pub(super) load: Option<LoadTrace>,
     /// How many callers have joined so far.
     pub(super) callers: u64,
     pub(super) slots: Slab<WaiterSlot<L>>,
 }
-
-/// What is known of a lease of another process.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SeenLease {
-    /// When this process saw it first.
-    pub(super) since: Instant,
-    /// When it would end without renewal, as seen first.
-    ends: Instant,
-    pub(super) is_renewed: bool,
-}
-
-impl SeenLease {
-    /// The lease after one more answer of the store: it lasts for `left` from now.
-    pub(super) fn seen(earlier: Option<Self>, left: Duration) -> Self {
-        let now = Instant::now();
-        let ends = now.checked_add(left).unwrap_or(now);
-        match earlier {
-            Some(seen) => Self { is_renewed: ends > seen.ends + TOLERANCE, ..seen },
-            None => Self { since: now, ends, is_renewed: false },
-        }
-    }
-}
-
-/// The end of a lease seems to move by up to this much, because answers take different times.
-const TOLERANCE: Duration = Duration::from_millis(250);
 
 /// Separates the waiters that had joined before a request to the store from later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,7 +146,6 @@ impl<L> FlightState<L> {
             listed: None,
             fallback: None,
             since: Instant::now(),
-            lease: None,
             load: None,
             callers: 0,
             slots: Slab::new(),

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::try_id;
 
-use super::state::{Flight, Generation, Phase, SeenLease, WaiterSlot};
+use super::state::{Flight, Generation, Phase, WaiterSlot};
 use crate::locked::locked;
 use crate::trace::{CallerSpan, LoadTrace};
 
@@ -92,23 +92,16 @@ impl<L> Waiter<L> {
     pub(crate) fn awaited(&self) -> String {
         let state = locked(&self.flight.state);
         let ran_for = state.since.elapsed();
-        match (state.phase, state.lease) {
-            (Phase::Loading, _) if state.task.is_some() && state.task == try_id() => {
+        match state.phase {
+            Phase::Loading if state.task.is_some() && state.task == try_id() => {
                 format!("the load that asks is its own: it has run for {ran_for:?}")
             }
-            (Phase::Loading, _) if self.opener => format!("its load has run for {ran_for:?}"),
-            (Phase::Loading, _) => format!("a load in this process has run for {ran_for:?}"),
-            (Phase::Queueing, _) => {
-                "as many loads without a lease are running as may run".to_owned()
-            }
-            (_, Some(SeenLease { since, is_renewed, .. })) => {
-                let renewal = if is_renewed { "and renews it" } else { "and has not renewed it" };
-                // Of another process, or of another cache or type in this one.
-                let other = "another load, here or in another process";
-                let held_for = since.elapsed();
-                format!("{other}, has had the lease for {held_for:?} at least, {renewal}")
-            }
-            (_, None) => "the store has not answered".to_owned(),
+            Phase::Loading if self.opener => format!("its load has run for {ran_for:?}"),
+            Phase::Loading => format!("a load in this process has run for {ran_for:?}"),
+            Phase::Queueing => "as many loads without a lease are running as may run".to_owned(),
+            // Of another process, or of another cache or type in this one.
+            Phase::Waiting => "another load, here or in another process, has the lease".to_owned(),
+            Phase::Asking | Phase::CoolingDown => "the store has not answered".to_owned(),
         }
     }
 

@@ -88,7 +88,7 @@ mod tests {
     fn a_bound_that_was_reached_is_no_failure_of_the_load() {
         let key = Key::of("item");
         let of = |error: CacheError| stale_reason(&Error::<StoreError>::from(error));
-        assert_eq!(of(CacheError::too_many_waiters(&key, 1)), StaleReason::NoRoom);
+        assert_eq!(of(CacheError::full(&key, 1, "callers wait")), StaleReason::NoRoom);
         assert_eq!(of(CacheError::load_lost(&key)), StaleReason::LoadFailed);
         for kind in [
             CacheErrorKind::Contended,

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::duration::micros;
+
 /// A monotonic clock that counts from the Unix epoch, so that fencing tokens grow across restarts.
 ///
 /// It is for stores and locks in the memory of one process. It reads the system's clock once, at
@@ -62,10 +64,6 @@ impl Moment {
 /// The policy bounds durations, but a store accepts any: a sum that overflows becomes a year.
 pub(super) fn later(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration).unwrap_or_else(|| from + A_YEAR)
-}
-
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);

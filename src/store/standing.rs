@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::clock::micros;
 use super::entry::{Entry, Remaining, TagEpoch};
+use crate::duration::micros;
 use crate::key::Digest;
 
 /// The current state of a tag.

@@ -215,7 +215,7 @@ where
             self.opener = CallerSpan::default();
         }
         let Scope { core, leader, .. } = &self.scope;
-        leader.wait_for_lease(left);
+        leader.enter(Phase::Waiting);
         let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };
         let statistics = &core.statistics;

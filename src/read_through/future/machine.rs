@@ -305,16 +305,12 @@ where
 
     fn refuse(&mut self, full: Full) -> State<S, Req> {
         let bounds = self.core.policy.bounds;
-        let (limit, error) = match full {
-            Full::Flights => {
-                (LimitEvent::Flights, CacheError::too_many_flights(&self.key, bounds.flights))
-            }
-            Full::Waiters => {
-                (LimitEvent::Waiters, CacheError::too_many_waiters(&self.key, bounds.waiters))
-            }
+        let (limit, most, what) = match full {
+            Full::Flights => (LimitEvent::Flights, bounds.flights, "keys are being loaded"),
+            Full::Waiters => (LimitEvent::Waiters, bounds.waiters, "callers wait for it"),
         };
         self.core.statistics.refuse(limit);
-        self.fail(error.into())
+        self.fail(CacheError::full(&self.key, most, what).into())
     }
 
     /// Ends with an error of its flight, or because as many loads without a lease run as may run.

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::MemoryOptions;
 use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use super::tags::{MemoryTag, Sequence, TagView};
+use crate::duration::micros;
 use crate::key::Key;
-use crate::store::clock::{Moment, micros};
+use crate::store::clock::Moment;
 use crate::store::standing::Standing;
 use crate::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew, Settled,
