@@ -317,7 +317,7 @@ impl<C: ?Sized> CacheClient<C> {
         let answer = load::classified(core, &key, tags, core.codec.keep(answer));
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
         let draft = draft.and_then(|draft| {
-            let tags = tags.union(draft.tags()).ok()?;
+            let tags = tags.union(&draft.tags).ok()?;
             Some(draft.tagged(core.tags.and_everything(&tags)))
         });
         let put = self.put_draft(&key, draft).await;
@@ -334,7 +334,7 @@ impl<C: ?Sized> CacheClient<C> {
         loop {
             let attempted = match &draft {
                 // With its tags, so that an invalidation of one is noticed, whatever the store forgets.
-                Some(draft) => self.under_lease(key, draft.tags(), |_| Some(draft.clone())).await,
+                Some(draft) => self.under_lease(key, &draft.tags, |_| Some(draft.clone())).await,
                 None => Ok(Attempt::Refused),
             };
             let next = step::after_put(attempted.as_ref().ok().copied(), is_first);

@@ -12,21 +12,24 @@ use crate::tag::Tags;
 
 /// An entry to be stored.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Draft {
     /// The loaded value.
-    pub(crate) value: Value,
-    /// The codec of `value`.
-    pub(crate) codec: u8,
+    pub value: Value,
+    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
+    pub codec: u8,
     /// Its ttl and stale windows.
-    pub(crate) lifetimes: Lifetimes,
+    pub lifetimes: Lifetimes,
     /// How long the load took.
-    pub(crate) load_time: Duration,
-    /// How long ago the lease was granted.
-    pub(crate) lease_age: Duration,
+    pub load_time: Duration,
+    /// How long ago, by the holder's monotonic clock, the lease was granted.
+    pub lease_age: Duration,
     /// The tags that are known only after the load.
-    pub(crate) tags: Tags,
-    /// Whether storing it expires what was loaded before.
-    pub(crate) is_expiry: bool,
+    pub tags: Tags,
+    /// Whether storing it expires what its key stood for before, as an index of entries that are stale
+    /// from now on does. A store that repeats lost expiries treats the commit like an
+    /// [expiry](crate::store::Change::Expire) of the key. The default is `false`.
+    pub is_expiry: bool,
 }
 
 impl Draft {
@@ -64,49 +67,10 @@ impl Draft {
         Self { tags, ..self }
     }
 
-    /// The tags that are known only after the load.
-    pub fn tags(&self) -> &Tags {
-        &self.tags
-    }
-
-    /// The loaded value.
-    #[inline]
-    pub fn value(&self) -> &Value {
-        &self.value
-    }
-
-    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
-    #[inline]
-    pub fn codec(&self) -> u8 {
-        self.codec
-    }
-
-    /// Its ttl and stale windows.
-    pub fn lifetimes(&self) -> Lifetimes {
-        self.lifetimes
-    }
-
-    /// How long the load took.
-    pub fn load_time(&self) -> Duration {
-        self.load_time
-    }
-
-    /// How long ago, by the holder's monotonic clock, the lease was granted.
-    pub fn lease_age(&self) -> Duration {
-        self.lease_age
-    }
-
-    /// The same entry, and storing it is an [expiry](Self::is_expiry).
+    /// The same entry, and storing it is an expiry.
     #[must_use]
     pub fn as_expiry(self) -> Self {
         Self { is_expiry: true, ..self }
-    }
-
-    /// Whether storing it expires what its key stood for before, as an index of entries that are stale
-    /// from now on does. A store that repeats lost expiries treats the commit like an
-    /// [expiry](crate::store::Change::Expire) of the key. The default is `false`.
-    pub fn is_expiry(&self) -> bool {
-        self.is_expiry
     }
 
     /// Notes how long the load took, and for how long its lease was held.

@@ -30,7 +30,7 @@
 //!    After an [expiry](Change::Expire), it finds such an entry only as stale.
 //! 8. A commit that begins after either of them is superseded if its lease was granted before. For
 //!    tags of the [claim](Claim::tags) this holds whatever the store has forgotten. For tags of the
-//!    [draft](Draft::tags), it holds as long as the store has not forgotten the invalidation.
+//!    [draft](Draft::tagged), it holds as long as the store has not forgotten the invalidation.
 //! 9. The epochs of a lease are read before the grant or with it. Those of a commit are compared
 //!    when it begins, and those of an entry at each lookup. So no step touches an entry and a tag
 //!    at once, and they can be on different servers.
@@ -153,7 +153,7 @@ pub enum End {
     /// result is still [`Superseded`](Settled::Superseded) if a newer entry or an invalidation came
     /// in between.
     ///
-    /// For a draft that [is an expiry](Draft::is_expiry), it promises what a [`Change::Expire`] does
+    /// For a draft that [is an expiry](Draft::as_expiry), it promises what a [`Change::Expire`] does
     /// about failures after it has returned, in a store that repeats lost expiries.
     Commit(Lease, Draft),
     /// The load has failed: if the lease still holds, the failure is remembered.

@@ -77,7 +77,7 @@ impl Opened {
     }
 
     fn life(&self) -> u64 {
-        micros(self.draft.lifetimes().life())
+        micros(self.draft.lifetimes.life())
     }
 }
 
@@ -89,15 +89,15 @@ pub(super) fn seal(
     stored_at: u64,
     epochs: &[TagEpoch],
 ) -> Vec<u8> {
-    let value = draft.value().encoded();
+    let value = draft.value.encoded();
     // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + TAGS + epochs.len() * TAG + value.len());
     let version = if epochs.is_empty() { UNTAGGED } else { TAGGED };
-    let lifetimes = draft.lifetimes();
+    let lifetimes = draft.lifetimes;
     let early = u8::from(lifetimes.is_refreshed_early());
     sealed.put_slice(MAGIC);
-    sealed.put_slice(&[version, draft.codec(), early, 0, 0]);
+    sealed.put_slice(&[version, draft.codec, early, 0, 0]);
     sealed.put_slice(key.as_bytes());
     sealed.put_u64(fence);
     sealed.put_u64(stored_at);
@@ -105,7 +105,7 @@ pub(super) fn seal(
     for window in [lifetimes.ttl()].into_iter().chain(stale) {
         sealed.put_u64(millis(window));
     }
-    sealed.put_u32(u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX));
+    sealed.put_u32(u32::try_from(draft.load_time.as_micros()).unwrap_or(u32::MAX));
     sealed.put_u32(length);
     // In the place of the checksum, until it is known.
     sealed.put_u32(0);
@@ -284,7 +284,7 @@ mod tests {
         for count in 0..=33 {
             let (sealed, digest, expected) = sealed_with(count);
             let Opened { draft, fence, epochs, .. } = open(sealed.into(), &digest).unwrap();
-            assert_eq!((draft.value().encoded(), fence), (&b"value"[..].into(), 1));
+            assert_eq!((draft.value.encoded(), fence), (&b"value"[..].into(), 1));
             assert_eq!(epochs, expected);
         }
     }
@@ -324,13 +324,13 @@ mod tests {
         let Opened { draft, fence: opened, stored_at, epochs, .. } =
             open(sealed.into(), &digest).unwrap();
         assert_eq!(epochs, []);
-        assert_eq!(draft.value().encoded(), &b"value"[..]);
-        assert_eq!(draft.codec(), 1);
-        assert_eq!(draft.lifetimes().ttl(), Duration::from_secs(60));
-        assert_eq!(draft.lifetimes().while_revalidate(), Duration::from_millis(1500));
-        assert_eq!(draft.lifetimes().if_error(), Duration::from_secs(4));
-        assert!(draft.lifetimes().is_refreshed_early());
-        assert_eq!(draft.load_time(), Duration::from_millis(52));
+        assert_eq!(draft.value.encoded(), &b"value"[..]);
+        assert_eq!(draft.codec, 1);
+        assert_eq!(draft.lifetimes.ttl(), Duration::from_secs(60));
+        assert_eq!(draft.lifetimes.while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(draft.lifetimes.if_error(), Duration::from_secs(4));
+        assert!(draft.lifetimes.is_refreshed_early());
+        assert_eq!(draft.load_time, Duration::from_millis(52));
         assert_eq!(opened, 0x0102_0304_0506_0708);
         assert_eq!(fence(&seal_again), opened);
         assert_eq!(stored_at, 0x1112_1314_1516_1718);
@@ -351,7 +351,7 @@ mod tests {
         let (mut sealed, digest) = sealed(b"value");
         sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
         let Opened { draft, is_expired, .. } = open(sealed.into(), &digest).unwrap();
-        assert_eq!((draft.value().encoded(), is_expired), (&b"value"[..].into(), true));
+        assert_eq!((draft.value.encoded(), is_expired), (&b"value"[..].into(), true));
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl StoreParts {
         let mut unsettled = self.outbox.unsettled(Some(lease.claim()));
         let (ledger, key, digest) = (&self.outbox.ledger, lease.key(), lease.key().digest());
         let reassertions = ledger.reassertions();
-        let tags = lease.claim().tags().iter().chain(draft.tags().iter());
+        let tags = lease.claim().tags().iter().chain(draft.tags.iter());
         self.outbox.repeat_kept(Some(&digest), tags).await?;
         let epochs = match lease.fence() < ledger.floor() {
             true => None,
@@ -265,11 +265,11 @@ impl StoreParts {
             // The lease blocks the key for nothing.
             return self.outbox.release(lease.claim()).await.map(|()| Settled::Superseded);
         };
-        let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
+        let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age));
         let args = [
             lease.token().as_bytes().to_vec(),
             envelope::seal(&draft, &digest, lease.fence(), stored_at, &epochs),
-            number(millis(draft.lifetimes().life())),
+            number(millis(draft.lifetimes.life())),
             number(lease.fence()),
             number(lease.granted_at()),
         ];
@@ -281,7 +281,7 @@ impl StoreParts {
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
         unsettled.item = None;
-        if draft.is_expiry() && is_stored {
+        if draft.is_expiry && is_stored {
             ledger.executed(ChangedDigest::Key(digest), Change::EXPIRE, None);
         }
         // An invalidation that the server has lost cannot supersede it there.

@@ -103,10 +103,10 @@ impl TagReader {
         lease: &Lease,
         draft: &Draft,
     ) -> Result<Option<Vec<TagEpoch>>, StoreError> {
-        let claimed = lease.claim().tags().iter().chain(draft.tags().iter());
+        let claimed = lease.claim().tags().iter().chain(draft.tags.iter());
         let tags = Tags::of_entry(claimed.copied());
-        let touched = self.touch(&tags, draft.lifetimes().life()).await?;
-        let is_old = draft.lease_age() >= TAG_LIFE;
+        let touched = self.touch(&tags, draft.lifetimes.life()).await?;
+        let is_old = draft.lease_age >= TAG_LIFE;
         let epoch = |tag: &ReadTag| {
             let now = tag.epoch()?;
             let is_unchanged = match lease.epochs().iter().find(|seen| seen.tag == tag.digest) {

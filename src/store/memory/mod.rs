@@ -151,7 +151,7 @@ impl MemoryStore {
         let before = self.view(lease.claim().tags(), now);
         let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs().iter().copied());
         let mut all = before;
-        for view in self.view(draft.tags(), now) {
+        for view in self.view(&draft.tags, now) {
             if all.iter().all(|known| known.epoch.tag != view.epoch.tag) {
                 unchanged &= view.changed <= lease.fence();
                 all.push(view);

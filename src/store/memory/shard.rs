@@ -164,7 +164,7 @@ impl MemoryShard {
             return Settled::Superseded;
         }
         self.guards.forget_failure(key);
-        if !draft.lifetimes().life().is_zero() {
+        if !draft.lifetimes.life().is_zero() {
             self.insert(lease, draft, tags, now);
         } else if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
@@ -227,7 +227,7 @@ impl MemoryShard {
         if let Some(slot) = self.slots.get(&key).copied() {
             self.remove(slot);
         }
-        let life = draft.lifetimes().life();
+        let life = draft.lifetimes.life();
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
         let remaining = Remaining::Known(life);
