@@ -1,6 +1,5 @@
 //! The statistics of a layer.
 
-use super::activity::CurrentStats;
 use super::counters::{by_event, counters};
 use super::histogram::HistogramStats;
 use crate::metric_table;
@@ -41,6 +40,25 @@ pub struct CacheStats {
     /// of other processes lose against a load of one's own. By the store's clock, so it does not
     /// depend on clocks of processes.
     pub notice_lag: HistogramStats,
+}
+
+/// What is under way in a layer and all its services at this moment. These figures rise and fall;
+/// [`LoadStats::running`](super::LoadStats::running) says how many loads run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CurrentStats {
+    /// Flights: keys that this process loads, or whose load in another process it waits for, at most
+    /// [`max_flights`](crate::ReadThroughLayer::max_flights) of each kind. Uncached loads and forced
+    /// refreshes have flights of their own.
+    pub flights: u64,
+    /// Callers that wait in these flights. A caller that opened one is among them.
+    pub waiters: u64,
+    /// Uncached loads that wait because
+    /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads) run.
+    pub queued_loads: u64,
+    /// Keys whose last loads have failed, as far as this process remembers: callers share the failure
+    /// or get a stale answer, and now and then one of them may load.
+    pub failing_keys: u64,
 }
 
 metric_table! { CacheStats, "cache":

@@ -45,38 +45,35 @@
 //! A snapshot is not one moment: requests that end while it is taken may be in one counter and not
 //! yet in another.
 
-mod activity;
 mod cache_stats;
 mod counters;
 mod histogram;
 mod hot_keys;
 mod metric;
 mod node_counters;
-mod operations;
 mod recorder;
 mod request_record;
 mod store_stats;
 mod striped;
 
-pub use self::activity::CurrentStats;
 pub use self::cache_stats::{
-    CacheStats, CommitStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
+    CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
 pub use self::histogram::{Histogram, HistogramStats};
 pub use self::hot_keys::HotKey;
 pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
 pub use self::node_counters::{NodeCounters, NodeFigures};
-pub use self::operations::OperationCounters;
 pub use self::request_record::RequestRecord;
-pub use self::store_stats::MemoryStats;
-pub use self::store_stats::{OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation};
+pub use self::store_stats::{
+    MemoryStats, OperationCounters, OperationStats, OperationTimeStats, StoreErrorStats,
+    StoreOperation,
+};
 pub use self::striped::StripedCounter;
 
-pub(crate) use self::activity::Activity;
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,
     RequestEvent, WakeEvent,
 };
-pub(crate) use self::recorder::Statistics;
+pub(crate) use self::recorder::{Activity, Statistics};
 pub(crate) use self::request_record::NotedEvent;

@@ -9,12 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::activity::{Activity, CurrentStats};
 use super::cache_stats::{
-    CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
-    LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
-    LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats,
-    WaitTimeStats, WakeEvent, WakeStats,
+    CacheStats, CommitEvent, CommitStats, CurrentStats, InvalidationEvent, InvalidationStats,
+    LeaseEvent, LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult,
+    LoadStartStats, LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent,
+    RequestStats, WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
 use super::histogram::Histogram;
@@ -25,6 +24,11 @@ use crate::locked::locked;
 use crate::log_throttle::LogThrottle;
 use crate::status::LoadLocation;
 use crate::trace::{CallerSpan, TraceKeys};
+
+/// What can say what is under way in it. Layers with other codecs may share the name.
+pub(crate) trait Activity: Send + Sync {
+    fn add_to(&self, current: &mut CurrentStats);
+}
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
 #[derive(Debug, Default)]

@@ -1,8 +1,10 @@
 //! The statistics of stores.
 
-use super::counters::{by_event, counters};
-use super::histogram::HistogramStats;
-use crate::error::StoreErrorKind;
+use tokio::time::Instant;
+
+use super::counters::{Counters, by_event, counters};
+use super::histogram::{Histogram, HistogramStats};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::metric_table;
 
 /// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
@@ -82,5 +84,43 @@ impl StoreErrorStats {
     /// The sum of all counters.
     pub fn total(&self) -> u64 {
         self.by_name().map(|(_, count)| count).sum()
+    }
+}
+
+/// The operations of a store, how long they took, and how many of them have failed. Apart in memory
+/// from what the operations only read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct OperationCounters {
+    /// These count the operations, too.
+    times: [Histogram; OperationStats::COUNT],
+    errors: Counters<{ StoreErrorStats::COUNT }>,
+}
+
+impl OperationCounters {
+    /// Counts an operation that has ended, and gives its result back.
+    pub fn ended<T>(
+        &self,
+        operation: StoreOperation,
+        began: Instant,
+        result: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.times[operation as usize].note(began.elapsed());
+        result.inspect_err(|error| self.errors.add(error.kind() as usize))
+    }
+
+    /// How long operations took.
+    pub fn times(&self) -> OperationTimeStats {
+        OperationTimeStats::read(|operation| self.times[operation].read())
+    }
+
+    /// How many operations have ended.
+    pub fn operations(&self) -> OperationStats {
+        OperationStats::read(|operation| self.times[operation].read().count())
+    }
+
+    /// How many of them have failed.
+    pub fn errors(&self) -> StoreErrorStats {
+        StoreErrorStats::read(|error| self.errors.read(error))
     }
 }

@@ -1,4 +1,5 @@
-//! The requests to the store, and the events that its answers are.
+//! The requests to the store, and the events that its answers are; and what the protocol carries in a
+//! running flight.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,7 +7,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::carried::{AskedFallback, FlightHold, FlightMemory, GrantedLease, Purpose, TaskEvent};
 use crate::codec::Codec;
 use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Leader, Phase};
@@ -17,14 +17,84 @@ use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
 use crate::read_through::job::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
-use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory, Record};
-use crate::stats::{CommitEvent, LeaseEvent};
+use crate::read_through::step::{
+    self, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,
+};
+use crate::stats::{CommitEvent, LeaseEvent, LoadReason};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Remaining,
     Settled,
 };
 use crate::trace::LoadTrace;
+
+pub(super) struct Carried;
+
+impl Payload for Carried {
+    type Outcome = Outcome;
+    type Generation = Generation;
+    type Accept = Accept;
+    type Lease = GrantedLease;
+    type Draft = Draft;
+    type Failure = Failure;
+    type Fallback = AskedFallback;
+    type Other = OtherLease;
+    type Span = Duration;
+    type Moment = Instant;
+}
+
+pub(super) type TaskState = step::State<Carried>;
+pub(super) type TaskEvent = step::Event<Carried>;
+pub(super) type FlightMemory = Memory<Accept, AskedFallback>;
+pub(super) type FlightHold = LeaseHold<GrantedLease>;
+
+/// A lease, and what the store said when it granted it.
+pub(super) struct GrantedLease {
+    pub(super) lease: Lease,
+    /// When it was granted.
+    pub(super) at: Instant,
+    /// How many loads in a row had failed before.
+    pub(super) failures: u32,
+    /// The store has a value that a marker would replace, or a failure that a marker would end.
+    pub(super) replaces: bool,
+}
+
+/// A stale fallback, and the generation of the request that found it. Later waiters must not get it.
+pub(super) type AskedFallback = (Generation, StaleFallback);
+
+/// What a flight is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To answer its waiters.
+    Answer,
+    /// To replace the stored entry and answer its waiters with the new one: a forced refresh.
+    ForceRefresh,
+    /// To replace an entry in the background: no caller waits for it.
+    Refresh(Accept),
+    /// To answer callers whose wait for another load ran out. The answer is not stored: without a
+    /// lease, an invalidation during the load cannot be detected.
+    Uncached,
+}
+
+impl Purpose {
+    pub(super) fn memory(self) -> FlightMemory {
+        let accept = match self {
+            Self::Answer | Self::Uncached => Accept::Fresh,
+            Self::ForceRefresh => Accept::Nothing,
+            Self::Refresh(accept) => accept,
+        };
+        Memory { accept, waited: false, fallback: None }
+    }
+
+    /// Why it loads, if it is for no caller.
+    pub(super) fn background(self) -> Option<LoadReason> {
+        match self {
+            Self::Answer | Self::ForceRefresh | Self::Uncached => None,
+            Self::Refresh(Accept::Fresh) => Some(LoadReason::Revalidation),
+            Self::Refresh(_) => Some(LoadReason::Early),
+        }
+    }
+}
 
 /// A flight, as far as its requests and its load need it.
 pub(super) struct Scope<S, Req, C> {

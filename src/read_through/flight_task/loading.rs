@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::asking::Scope;
-use super::carried::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose};
+use super::asking::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};

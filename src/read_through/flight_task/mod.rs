@@ -1,7 +1,6 @@
 //! The task of a flight: performs what [`step::next`] decides.
 
 mod asking;
-mod carried;
 mod loading;
 
 use std::fmt::Display;
@@ -14,10 +13,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{Instrument, Span};
 
-pub(crate) use self::carried::Purpose;
+pub(crate) use self::asking::Purpose;
 
-use self::asking::Scope;
-use self::carried::{Carried, FlightHold, FlightMemory, TaskEvent, TaskState};
+use self::asking::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use self::loading::FlightLoad;
 use super::core::Core;
 use super::job::{LentJob, Loader};
