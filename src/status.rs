@@ -102,8 +102,8 @@ impl fmt::Display for CacheStatus {
 }
 
 impl CacheStatus {
-    /// What the field says in addition.
-    fn detail(&self) -> Option<&'static str> {
+    /// What the parameter `detail` of the field says: the reason, in one word.
+    pub fn detail(&self) -> Option<&'static str> {
         Some(match self {
             Self::Hit { .. } | Self::Led { .. } => return None,
             Self::Stale { why: StaleReason::Revalidating, .. } => "revalidating",

@@ -71,20 +71,16 @@ impl Report {
             LookupKind::Target => "uri-miss",
             LookupKind::Variant => "vary-miss",
         };
-        let (forwarded, detail) = match status {
-            CacheStatus::Hit { .. } => (None, None),
-            CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
-                (None, Some(StaleReason::Revalidating.to_string()))
+        let forwarded = match status {
+            CacheStatus::Hit { .. } | CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
+                None
             }
-            CacheStatus::Stale { why, .. } if forwarded == "request" => {
-                (Some(forwarded), Some(why.to_string()))
-            }
-            CacheStatus::Stale { why, .. } => (Some("stale"), Some(why.to_string())),
-            CacheStatus::Collapsed { place, .. } => (Some(forwarded), Some(place.to_string())),
-            CacheStatus::Bypass(why) => (Some(forwarded), Some(why.to_string())),
-            _ => (Some(forwarded), None),
+            CacheStatus::Stale { .. } if forwarded != "request" => Some("stale"),
+            _ => Some(forwarded),
         };
+        let detail = status.detail().filter(|_| *status != CacheStatus::Failed);
         let status_of_origin = origin.status.filter(|_| forwarded.is_some());
+        let detail = detail.map(str::to_owned);
         Self { forwarded, status: status_of_origin, detail, ..Self::new(status.clone()) }
     }
 

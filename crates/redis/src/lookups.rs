@@ -135,7 +135,7 @@ impl Lookups {
                 Some(left) => Remaining::Known(left),
                 None => return Ok(None),
             },
-            SeenLife::Estimated(_) if opened.draft.lifetimes().need_the_remaining_life() => {
+            SeenLife::Estimated(_) if opened.draft.lifetimes.need_the_remaining_life() => {
                 self.batcher.sender().with_time.store(true, Ordering::Relaxed);
                 return Err(LifeReading::Time);
             }
