@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::Duration;
 
-use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+use bellwether::service::loader_fn;
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service};
 

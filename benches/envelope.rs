@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use bellwether::{Codec, EncodeBuffer, Json};
+use bellwether::codec::{Codec, EncodeBuffer, Json};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race};

@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bellwether::store::Store;
-use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Tags};
+use bellwether::store::Tags;
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;

@@ -12,11 +12,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Remaining, Renew,
     Settled, Store, StoreFuture, Value,
 };
-use bellwether::{Key, Lifetimes, ReadThroughLayer, Tags};
+use bellwether::{Key, Lifetimes, ReadThroughLayer};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;

@@ -8,8 +8,10 @@ use std::future::ready;
 use std::iter::once;
 use std::time::Duration;
 
+use bellwether::service::{Handle, ReadThrough};
 use bellwether::store::Store;
-use bellwether::{Handle, Key, MemoryStore, ReadThrough, ReadThroughLayer, Tag, Tags};
+use bellwether::store::Tags;
+use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;

@@ -12,7 +12,8 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use bellwether::{Json, Key, MemoryStore, ReadThroughLayer};
+//! use bellwether::{Key, MemoryStore, ReadThroughLayer};
+//! use bellwether::codec::Json;
 //! use bellwether::adapter::{delegate_load_options, CacheClient, RequestOptions};
 //! use bellwether::store::Store;
 //! use tower::service_fn;
@@ -46,16 +47,27 @@
 //!
 //! [`ReadThroughLayer`]: crate::ReadThroughLayer
 
-pub use crate::config_error::{namespace_of, within};
+pub use crate::box_future::BoxFuture;
 pub use crate::delegate_load_options;
-pub use crate::duration::{micros, millis, nanos};
-pub use crate::jitter::jitter;
-pub use crate::locked::locked;
-pub use crate::log_throttle::LogThrottle;
-pub use crate::policy::Backoff;
 pub use crate::read_through::client::CacheClient;
 pub use crate::read_through::load::LoadTimedOut;
 pub use crate::read_through::lookup::RequestOptions;
+
+// For the other crates of this project, which are released with it.
+#[doc(hidden)]
+pub use crate::config_error::{namespace_of, within};
+#[doc(hidden)]
+pub use crate::duration::{micros, millis, nanos};
+#[doc(hidden)]
+pub use crate::jitter::jitter;
+#[doc(hidden)]
+pub use crate::locked::locked;
+#[doc(hidden)]
+pub use crate::log_throttle::LogThrottle;
+#[doc(hidden)]
+pub use crate::policy::Backoff;
+#[doc(hidden)]
 pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};
+#[doc(hidden)]
 pub use crate::read_through::results::{result_of_all, stale_reason};
 pub use crate::warn_throttled;

@@ -129,14 +129,14 @@ impl<K, V> Cache<K, V, InProcess> {
 
 impl<K, V, C> Cache<K, V, C> {
     /// The same cache, whose calls need their answers by `deadline`: see
-    /// [`Lookup::deadline`](crate::Lookup::deadline).
+    /// [`Lookup::deadline`](crate::service::Lookup::deadline).
     #[must_use]
     pub fn with_deadline(&self, deadline: Instant) -> Self {
         Self { options: self.options.clone().deadline(deadline), ..self.clone() }
     }
 
     /// The same cache, whose calls accept no stored value: they load, or wait for a load under way. See
-    /// [`Lookup::force_refresh`](crate::Lookup::force_refresh).
+    /// [`Lookup::force_refresh`](crate::service::Lookup::force_refresh).
     #[must_use]
     pub fn with_refresh(&self) -> Self {
         Self { options: self.options.clone().force_refresh(true), ..self.clone() }
@@ -330,7 +330,7 @@ impl<K, V, C> Cache<K, V, C> {
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
     ///
-    /// Each key behaves as it would alone: see [`load_many`](crate::ReadThrough::load_many). `load`
+    /// Each key behaves as it would alone: see [`load_many`](crate::service::ReadThrough::load_many). `load`
     /// gets the missing keys and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
     /// `Cache<K, Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
     /// it is cloned. One call gets at most 1,000 keys.
@@ -406,7 +406,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// returned `Ok`, no older value is served any more, whether this one was stored or not: the
     /// value of a load that began before is not stored, and an invalidation that comes later
     /// removes this value. It is not stored if it cannot be (its
-    /// [`Cacheability`](crate::Cacheability) forbids it, or it is too large), or if another `put`
+    /// [`Cacheability`](crate::codec::Cacheability) forbids it, or it is too large), or if another `put`
     /// or an invalidation of the key runs at the same time. Then the key is empty, and the next
     /// caller loads it.
     ///
@@ -521,7 +521,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use bellwether::{Cache, Cacheability, MemoryStore};
+    /// # use bellwether::{Cache, MemoryStore};
+    /// # use bellwether::codec::Cacheability;
     /// let items = Cache::<u64, Option<String>>::builder("item", MemoryStore::new(1_000))
     ///     .ttl(Duration::from_secs(60))
     ///     .not_found_ttl(Duration::from_secs(5))

@@ -258,7 +258,7 @@ impl StdError for CacheError {
 pub enum CacheErrorKind {
     /// Another caller is loading the key, and the policy is to fail fast.
     Contended,
-    /// The caller's [deadline](crate::Lookup::deadline) has passed, or cannot be met.
+    /// The caller's [deadline](crate::service::Lookup::deadline) has passed, or cannot be met.
     DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
@@ -276,7 +276,7 @@ pub enum CacheErrorKind {
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
-    /// [`clear`](crate::Handle::clear) was called on a layer that is not
+    /// [`clear`](crate::service::Handle::clear) was called on a layer that is not
     /// [`clearable`](crate::ReadThroughLayer::clearable).
     NotClearable,
     /// The loader of another process said that there is no such thing: an error of the class
@@ -284,7 +284,7 @@ pub enum CacheErrorKind {
     NotFound,
     /// The store failed.
     Store(StoreErrorKind),
-    /// The request has more than [`Tags::MOST`](crate::Tags::MOST) tags.
+    /// The request has more than [`Tags::MOST`](crate::store::Tags::MOST) tags.
     TooManyTags,
     /// The batch loader gave another number of answers than there were requests.
     WrongCount,

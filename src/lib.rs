@@ -53,7 +53,7 @@ pub mod adapter;
 mod box_future;
 mod cache;
 mod claim;
-mod codec;
+pub mod codec;
 mod config_error;
 mod duration;
 mod error;
@@ -68,7 +68,8 @@ mod log_throttle;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod policy;
-pub mod read_through;
+mod read_through;
+pub mod service;
 mod shared_error;
 pub mod stats;
 mod status;
@@ -77,36 +78,32 @@ mod store_error;
 mod tag;
 pub mod trace;
 
+/// Loads of many keys at once: [`Cache::get_or_load_many`], and [`Batched`](batch::Batched) loaders of
+/// a layer.
+pub mod batch {
+    pub use crate::read_through::many::{
+        BatchFuture, BatchLoader, BatchResponse, BatchResult, Batched,
+    };
+}
+
 #[cfg(feature = "macros")]
 pub use bellwether_macros::CacheKey;
-pub use box_future::BoxFuture;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub use cache::attribute;
 #[cfg(feature = "macros")]
 pub use cache::attribute::read_through;
 pub use cache::{Cache, CacheBuilder, CacheWithoutLifetime};
-#[cfg(feature = "postcard")]
-pub use codec::Postcard;
-pub use codec::{Cacheability, Codec, EncodeBuffer, InProcess, Json, RuledCodec, SerdeValue};
 pub use config_error::ConfigError;
-pub use error::{
-    BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
-};
+pub use error::{BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError};
 pub use error_class::ErrorClass;
-pub use key::{CacheKey, Digest, Key, KeyOf};
+pub use key::{CacheKey, Key, KeyOf};
 pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 pub use read_through::answer::AnswerFuture;
 pub use read_through::change::Changed;
-pub use read_through::future::ResponseFuture;
-pub use read_through::handle::Handle;
 pub use read_through::layer::ReadThroughLayer;
-pub use read_through::loader_fn::{LoaderFn, loader_fn};
-pub use read_through::lookup::{IntoLookup, Lookup};
-pub use read_through::many::{BatchFuture, BatchLoader, BatchResponse, BatchResult, Batched};
-pub use read_through::service::ReadThrough;
 pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
-pub use store::memory::{MemoryOptions, MemoryStore};
-pub use tag::{Tag, Tags, TooManyTags};
+pub use store::memory::MemoryStore;
+pub use tag::Tag;

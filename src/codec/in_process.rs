@@ -21,7 +21,8 @@ use crate::status::CacheStatus;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use bellwether::{Cache, InProcess, MemoryStore};
+/// use bellwether::{Cache, MemoryStore};
+/// use bellwether::codec::InProcess;
 ///
 /// /// It could not be serialised.
 /// struct Template(Box<dyn Fn(&str) -> String + Send + Sync>);
@@ -48,7 +49,8 @@ use crate::status::CacheStatus;
 /// With a store that other processes share, it does not compile:
 ///
 /// ```compile_fail,E0277
-/// # use bellwether::{Cache, InProcess};
+/// # use bellwether::Cache;
+/// # use bellwether::codec::InProcess;
 /// # use bellwether_redis::RedisStore;
 /// # fn templates(redis: RedisStore) {
 /// let templates = Cache::<u64, fn(), InProcess>::in_process("template", redis);

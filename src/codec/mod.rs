@@ -87,7 +87,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// The tags of an answer that are known only after its load. Provided: none.
     ///
     /// They are in addition to the [tags of the request](crate::ReadThroughLayer::tags). An answer
-    /// with more than [`Tags::MOST`](crate::Tags::MOST) tags in all is shared by the waiters and not
+    /// with more than [`Tags::MOST`](crate::store::Tags::MOST) tags in all is shared by the waiters and not
     /// stored.
     fn tags(&self, _: &Self::Kept) -> Vec<Tag> {
         Vec::new()

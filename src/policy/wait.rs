@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// The caller whose own load runs waits for it up to the
 /// [limit on one load](crate::ReadThroughLayer::load_timeout), unless the caller has a
-/// [deadline](crate::Lookup::deadline). No caller waits when the value is there.
+/// [deadline](crate::service::Lookup::deadline). No caller waits when the value is there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,7 +39,7 @@ impl Wait {
     /// Never waits for the load of another caller: gives up when the store says that one runs.
     ///
     /// The caller waits for that answer of the store, which a failing store gives after its
-    /// timeout. A [deadline](crate::Lookup::deadline) bounds this as well.
+    /// timeout. A [deadline](crate::service::Lookup::deadline) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }

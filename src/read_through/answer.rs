@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::status::CacheStatus;
 
 /// The answer to one call of a [`Cache`](crate::Cache) or of a function with the attribute
-/// `#[read_through]`, or to one request of a [`Batched`](crate::Batched) loader.
+/// `#[read_through]`, or to one request of a [`Batched`](crate::batch::Batched) loader.
 ///
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its

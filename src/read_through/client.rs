@@ -129,7 +129,7 @@ impl<C> CacheClient<C> {
     /// Answers a request with the entry of a key, or by the one load of that key.
     ///
     /// # Errors
-    /// The errors of a [`ReadThrough`](crate::ReadThrough) service.
+    /// The errors of a [`ReadThrough`](crate::service::ReadThrough) service.
     pub fn request<S, Req>(
         &self,
         key: Key,
@@ -148,7 +148,7 @@ impl<C> CacheClient<C> {
     }
 
     /// Answers many requests, with one call of the loader for those that miss: see
-    /// [`load_many`](crate::ReadThrough::load_many). One call gets at most 1,000 requests.
+    /// [`load_many`](crate::service::ReadThrough::load_many). One call gets at most 1,000 requests.
     pub fn request_many<B, Req>(
         &self,
         loader: B,

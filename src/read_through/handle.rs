@@ -20,7 +20,7 @@ use crate::tag::Tag;
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
 /// [`ReadThroughLayer::handle`](crate::ReadThroughLayer::handle) makes one before there is a
-/// loader. One from [`ReadThrough::handle`](crate::ReadThrough::handle) can also [`prefetch`].
+/// loader. One from [`ReadThrough::handle`](crate::service::ReadThrough::handle) can also [`prefetch`].
 ///
 /// [`prefetch`]: Handle::prefetch
 #[derive(Clone)]

@@ -24,7 +24,7 @@ use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
 use crate::trace::TraceKeys;
 
-/// Puts a cache in front of a loader. See the [module page](super) for examples.
+/// Puts a cache in front of a loader. See [`service`](crate::service) for examples.
 ///
 /// A plain value: an option changes this layer, and not the services that it has made. The services
 /// of one layer and their clones share its loads: one per key in this process.
@@ -37,7 +37,7 @@ impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
-    /// bypasses the cache), or a [`Lookup`](crate::Lookup) with options for this request. Everything on which the
+    /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request. Everything on which the
     /// answer depends belongs in the key.
     ///
     /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
@@ -321,8 +321,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets a function that gives the tags of a request, which its entry will have: names that
-    /// entries share, to [invalidate](crate::Handle::invalidate_tag) or [expire](crate::Handle::expire_tag) all of
-    /// them at once. At most [`Tags::MOST`](crate::Tags::MOST); a request with more fails with
+    /// entries share, to [invalidate](crate::service::Handle::invalidate_tag) or [expire](crate::service::Handle::expire_tag) all of
+    /// them at once. At most [`Tags::MOST`](crate::store::Tags::MOST); a request with more fails with
     /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
     ///
     /// The function must use only what is in the key. Otherwise two requests of one key have
@@ -345,7 +345,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets a function that gives the tags of an answer, in addition to those of its
-    /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::Tags::MOST) in all is
+    /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::store::Tags::MOST) in all is
     /// shared by the waiters and not stored, which is logged.
     ///
     /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
@@ -363,7 +363,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.codec(RuledCodec::new(codec).tags(tags_of))
     }
 
-    /// Lets [`crate::Handle::clear`] remove all entries of this layer at once: they get a tag that all
+    /// Lets [`crate::service::Handle::clear`] remove all entries of this layer at once: they get a tag that all
     /// clearable layers over the store share, and that does not count among their tags.
     ///
     /// Default: off. The tag costs what another tag costs.
@@ -539,7 +539,7 @@ impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
     ///
-    /// A [`Batched`](crate::Batched) loader is no service of single requests: `layer` takes it.
+    /// A [`Batched`](crate::batch::Batched) loader is no service of single requests: `layer` takes it.
     pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>
     where
         S: Service<Req> + Clone + Send + 'static,

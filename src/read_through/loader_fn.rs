@@ -12,7 +12,8 @@ use tower::Service;
 /// ```
 /// use std::time::Duration;
 ///
-/// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
+/// use bellwether::{Key, MemoryStore, ReadThroughLayer};
+/// use bellwether::service::loader_fn;
 /// use tower::ServiceExt;
 /// # #[derive(Clone)]
 /// # struct Pool;

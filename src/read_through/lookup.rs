@@ -12,7 +12,8 @@ use crate::tag::Tags;
 /// options, and `None` into one that bypasses the cache: see [`IntoLookup`].
 ///
 /// ```
-/// use bellwether::{Lookup, Key};
+/// use bellwether::Key;
+/// use bellwether::service::Lookup;
 /// use tokio::time::{Duration, Instant};
 ///
 /// struct Page { path: String, received: Instant, reload: bool }
@@ -92,7 +93,7 @@ impl Lookup {
     /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and
     /// loads under the lease like any other. Its failure concerns its own waiters only, and puts
     /// the key into no cooldown. The request joins a load under way; to get a newer value,
-    /// [`invalidate`](crate::Handle::invalidate) first.
+    /// [`invalidate`](crate::service::Handle::invalidate) first.
     #[must_use]
     pub fn force_refresh(self) -> Self {
         Self { options: RequestOptions { is_forced: true, ..self.options }, ..self }

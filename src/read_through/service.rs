@@ -17,7 +17,7 @@ use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
 
-/// A loader behind a cache. See the [module page](super) for examples.
+/// A loader behind a cache. See [`service`](crate::service) for examples.
 ///
 /// It is always ready: a hit, or a wait for another caller's load, takes no capacity of the loader.
 /// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
@@ -60,7 +60,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 
     /// What the services of this layer have done in this process: as
-    /// [`Handle::stats`](crate::Handle::stats).
+    /// [`Handle::stats`](crate::service::Handle::stats).
     pub fn stats(&self) -> CacheStats {
         self.core.statistics.read()
     }
@@ -106,7 +106,8 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     /// use std::collections::HashMap;
     /// use std::time::Duration;
     ///
-    /// use bellwether::{Batched, Key, MemoryStore, ReadThroughLayer};
+    /// use bellwether::{Key, MemoryStore, ReadThroughLayer};
+    /// use bellwether::batch::Batched;
     /// use tower::{Layer, service_fn};
     ///
     /// // SELECT sku, name FROM items WHERE sku = ANY($1)

@@ -6,7 +6,7 @@ use crate::metric_table;
 use crate::status::LoadLocation;
 
 /// What a layer and all its services have done in this process. Made by
-/// [`Handle::stats`](crate::Handle::stats) and
+/// [`Handle::stats`](crate::service::Handle::stats) and
 /// [`ReadThroughLayer::stats`](crate::ReadThroughLayer::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]

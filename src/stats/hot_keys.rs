@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use crate::key::Key;
 use crate::locked::locked;
 
-/// A key that is loaded often. Given by [`Handle::hottest`](crate::Handle::hottest).
+/// A key that is loaded often. Given by [`Handle::hottest`](crate::service::Handle::hottest).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HotKey {

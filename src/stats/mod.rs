@@ -60,15 +60,22 @@ pub use self::cache_stats::{
     CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
     LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
-pub use self::histogram::{Histogram, HistogramStats};
+pub use self::histogram::HistogramStats;
 pub use self::hot_keys::HotKey;
 pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
-pub use self::node_counters::{NodeCounters, NodeFigures};
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::{
-    MemoryStats, OperationCounters, OperationStats, OperationTimeStats, StoreErrorStats,
-    StoreOperation,
+    MemoryStats, OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation,
 };
+
+// For the stores and locks of this project, which are released with it.
+#[doc(hidden)]
+pub use self::histogram::Histogram;
+#[doc(hidden)]
+pub use self::node_counters::{NodeCounters, NodeFigures};
+#[doc(hidden)]
+pub use self::store_stats::OperationCounters;
+#[doc(hidden)]
 pub use self::striped::StripedCounter;
 
 pub(crate) use self::cache_stats::{

@@ -13,7 +13,7 @@ use crate::metric_table;
 pub struct MemoryStats {
     /// How many entries are kept, including expired ones that were not removed yet.
     pub entries: u64,
-    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryOptions::max_bytes) says.
+    /// How many bytes they take, counted as [`max_bytes`](crate::store::MemoryOptions::max_bytes) says.
     pub bytes: u64,
     /// Entries that were removed before their end, to make room for others. If it grows, the store
     /// is too small for what it is asked for.
@@ -58,7 +58,7 @@ counters! {
 }
 
 by_event! {
-    /// Operations of a store that have failed, by the [kind](crate::StoreErrorKind) of the error.
+    /// Operations of a store that have failed, by the [kind](crate::store::StoreErrorKind) of the error.
     #[derive(Eq)]
     pub struct StoreErrorStats by StoreErrorKind of u64 {
         /// The circuit breaker was open, and the store was not asked.

@@ -121,7 +121,7 @@ pub enum Marker {
     /// The answer was private to its caller. The waiters load individually.
     PrivateKey,
     /// The same, but waiters may also wait for each other: see
-    /// [`Cacheability::PrivateOnce`](crate::Cacheability::PrivateOnce).
+    /// [`Cacheability::PrivateOnce`](crate::codec::Cacheability::PrivateOnce).
     PrivateOnce,
     /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each
     /// process loads without a lease.
@@ -144,7 +144,7 @@ impl Entry {
         &self.stored.draft.value
     }
 
-    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
+    /// The id of the codec of its value: see [`Codec::id`](crate::codec::Codec::id).
     pub fn codec(&self) -> u8 {
         self.stored.draft.codec
     }

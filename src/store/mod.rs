@@ -65,10 +65,15 @@ pub use standing::{Spread, Standing, TagState};
 pub use value::Value;
 pub use watch::{Watch, Watchers};
 
+pub use self::memory::MemoryOptions;
 pub use crate::claim::{Claim, Token};
+pub use crate::error::StoreErrorKind;
+pub use crate::key::Digest;
+pub use crate::tag::{Tags, TooManyTags};
+
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::tag::{Tag, Tags};
+use crate::tag::Tag;
 use crate::trace::TraceParent;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
@@ -139,7 +144,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// [`Superseded`](Settled::Superseded).
     ///
     /// # Errors
-    /// A store without tags gives [`Unsupported`](crate::StoreErrorKind::Unsupported) for a tag.
+    /// A store without tags gives [`Unsupported`](crate::store::StoreErrorKind::Unsupported) for a tag.
     fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool>;
 }
 

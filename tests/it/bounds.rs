@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::service::{Lookup, ReadThrough};
 use bellwether::{
-    CacheErrorKind, CacheStatus, Lifetimes, Lookup, MemoryStore, ReadThrough, ReadThroughLayer,
-    StaleReason, Wait,
+    CacheErrorKind, CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason, Wait,
 };
 use bellwether_testkit::caches::{
     Answered, JSON, MINUTE, NO_TIME, SECOND, answers, ask, burst, idle, key, kind_of, layer, lease,

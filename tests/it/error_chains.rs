@@ -3,9 +3,11 @@
 use std::io;
 
 use bellwether::adapter::LoadTimedOut;
+use bellwether::batch::Batched;
+use bellwether::store::StoreErrorKind;
 use bellwether::{
-    Batched, BoxError, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore,
-    SharedError, StoreError, StoreErrorKind, WhenStoreFails,
+    BoxError, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore, SharedError,
+    StoreError, WhenStoreFails,
 };
 use bellwether_redis::RedisStore;
 use bellwether_test::faulty::{FaultyStore, Operation};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Accept, Draft, Failure, Peek, Renew, Settled, Store, StoreFuture, Value};
-use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind, Tag};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, Tag};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_test::faulty::{Fault, FaultyStore, Operation};

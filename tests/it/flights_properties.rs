@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use bellwether::{
-    CacheErrorKind, Error, FailureCause, Key, MemoryStore, ReadThrough, ReadThroughLayer,
-};
+use bellwether::service::ReadThrough;
+use bellwether::{CacheErrorKind, Error, FailureCause, Key, MemoryStore, ReadThroughLayer};
 use bellwether::{Wait, WhenAbandoned};
 use bellwether_testkit::caches::{MINUTE, SECOND, is_leased, key, tasks};
 use futures_util::future::{BoxFuture, join_all};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheStatus, Json, Lifetimes, MemoryStore, ReadThrough};
+use bellwether::codec::Json;
+use bellwether::service::ReadThrough;
+use bellwether::{CacheStatus, Lifetimes, MemoryStore};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,

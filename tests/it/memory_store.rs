@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::store::MemoryOptions;
 use bellwether::store::{Renew, Settled, Store, WATERMARK_TTL};
-use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
+use bellwether::{Key, Lifetimes, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::caches::{

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use bellwether::{BypassReason, CacheStatus, Cacheability, MemoryStore};
+use bellwether::codec::Cacheability;
+use bellwether::{BypassReason, CacheStatus, MemoryStore};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     MINUTE, SECOND, answer, answers, ask, burst, idle, layer, settled,

@@ -6,8 +6,9 @@ use std::sync::mpsc::sync_channel;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use bellwether::codec::{Codec, EncodeBuffer};
 use bellwether::store::Watchers;
-use bellwether::{Cache, CacheStatus, Codec, EncodeBuffer, MemoryStore, ReadThroughLayer, Wait};
+use bellwether::{Cache, CacheStatus, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};

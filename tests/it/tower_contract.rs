@@ -6,11 +6,13 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use bellwether::codec::Json;
+use bellwether::service::{Handle, ReadThrough, ResponseFuture};
 use bellwether::store::{self, Store};
+use bellwether::store::{Digest, StoreErrorKind};
 use bellwether::{
-    BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Digest, Error, Handle,
-    Json, Key, LoadLocation, MemoryStore, ReadThrough, ReadThroughLayer, ResponseFuture,
-    StoreError, StoreErrorKind, Wait, WhenAbandoned,
+    BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Error, Key, LoadLocation,
+    MemoryStore, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
 };
 use bellwether_redis::{RedisOptions, RedisStats, RedisStore};
 use bellwether_testkit::caches::{

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::{Cache, CacheKey, Cacheability, MemoryStore};
+use bellwether::codec::Cacheability;
+use bellwether::{Cache, CacheKey, MemoryStore};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

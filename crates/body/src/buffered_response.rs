@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use bellwether::BoxError;
-use bellwether::EncodeBuffer;
+use bellwether::codec::EncodeBuffer;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

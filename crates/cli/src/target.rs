@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bellwether::{Digest, Key};
+use bellwether::Key;
+use bellwether::store::Digest;
 use bellwether_redis::by_digest::ChangedDigest;
 use uuid::Uuid;
 

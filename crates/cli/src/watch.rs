@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bellwether::Digest;
+use bellwether::store::Digest;
 use bellwether_redis_client::{ClientSetup, RedisClient, ServerEvent, ServerObserver, Tracking};
 use tokio::time::{MissedTickBehavior, interval};
 

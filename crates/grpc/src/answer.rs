@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer};
+use bellwether::CacheStatus;
+use bellwether::codec::{Cacheability, Codec, EncodeBuffer};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::Response;

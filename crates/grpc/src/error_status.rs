@@ -147,7 +147,8 @@ const NOT_FOUND: &str = "there is no such thing";
 
 #[cfg(test)]
 mod tests {
-    use bellwether::{FailureCause, SharedError, StoreErrorKind};
+    use bellwether::store::StoreErrorKind;
+    use bellwether::{FailureCause, SharedError};
 
     use super::*;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::{BoxError, Cacheability, Lookup, Tag};
+use bellwether::codec::Cacheability;
+use bellwether::service::Lookup;
+use bellwether::{BoxError, Tag};
 use bellwether_body::{
     BodyBudget, BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody,
     UnfinishedReason,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::service::Handle;
 use bellwether::stats::CacheStats;
-use bellwether::{CacheError, ConfigError, Handle, Key, Tag};
+use bellwether::{CacheError, ConfigError, Key, Tag};
 use http::{HeaderMap, HeaderValue};
 
 use super::key::{CallParts, keys};

@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Cacheability, ConfigError, Lifetimes, Tag};
+use bellwether::codec::Cacheability;
+use bellwether::{ConfigError, Lifetimes, Tag};
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION, SET_COOKIE,
 };
@@ -173,7 +174,7 @@ impl CachedMethod {
     ///
     /// If the function fails, the request bypasses the cache, so that the handler can reject the
     /// message, and no answer is stored without its tags. A request with a compressed message also
-    /// bypasses it. A request with more than [`Tags::MOST`](bellwether::Tags::MOST) tags fails with
+    /// bypasses it. A request with more than [`Tags::MOST`](bellwether::store::Tags::MOST) tags fails with
     /// `INTERNAL`.
     ///
     /// Default: no tags. The function is called for each request of the method, hits too.

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use bellwether::{BoxError, CacheStatus, Codec, EncodeBuffer};
+use bellwether::codec::{Codec, EncodeBuffer};
+use bellwether::{BoxError, CacheStatus};
 use prost::Message;
 
 /// Keeps messages of [prost](https://docs.rs/prost) as protobuf, in a

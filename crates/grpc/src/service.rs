@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bellwether::adapter::CacheClient;
+use bellwether::service::{Lookup, ReadThrough};
 use bellwether::stats::RequestRecord;
-use bellwether::{BoxError, BypassReason, CacheStatus, Error, Lookup, ReadThrough, Tag};
+use bellwether::{BoxError, BypassReason, CacheStatus, Error, Tag};
 use bellwether_body::{CacheBody, CollectedBody};
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -258,7 +259,7 @@ fn parse(value: &[u8]) -> Option<Duration> {
 ///
 /// # Cancel safety
 /// Dropping it does not affect other callers, as with
-/// [`ResponseFuture`](bellwether::ResponseFuture). A request that bypasses the cache is
+/// [`ResponseFuture`](bellwether::service::ResponseFuture). A request that bypasses the cache is
 /// dropped with it.
 #[must_use = "futures do nothing unless polled"]
 pub struct GrpcResponseFuture<B>(pub(super) BoxFuture<'static, Response<CacheBody<B>>>);

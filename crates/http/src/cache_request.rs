@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bellwether::{BoxError, Digest, Key};
+use bellwether::store::Digest;
+use bellwether::{BoxError, Key};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bellwether::codec::{Cacheability, Codec, EncodeBuffer};
 use bellwether::store::Entry;
-use bellwether::{BoxError, CacheStatus, Cacheability, Codec, EncodeBuffer, Lifetimes, Tag};
+use bellwether::{BoxError, CacheStatus, Lifetimes, Tag};
 use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};

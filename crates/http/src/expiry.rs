@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, jitter};
+use bellwether::service::Handle;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Settled, Store, Value,
 };
-use bellwether::{Digest, Handle, Key, StoreError, Tags};
+use bellwether::store::{Digest, Tags};
+use bellwether::{Key, StoreError};
 use tokio::runtime;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bellwether::adapter::result_of_all;
+use bellwether::service::Handle;
 use bellwether::stats::CacheStats;
-use bellwether::{CacheError, Handle, Key};
+use bellwether::{CacheError, Key};
 use futures_util::future::join_all;
 use http::Uri;
 

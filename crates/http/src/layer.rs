@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, within};
+use bellwether::service::Handle;
 use bellwether::store::Store;
-use bellwether::{ConfigError, ErrorClass, Handle, ReadThroughLayer};
+use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
 use http::request::Parts;
 use http::{HeaderName, Uri};
@@ -269,7 +270,7 @@ impl<R> HttpCacheLayer<R> {
     /// `cache-tag`, between spaces or commas. They are compared byte for byte. Unlike groups, they
     /// hold for all origins behind this layer.
     ///
-    /// A response with more than [`Tags::MOST`](bellwether::Tags::MOST) surrogate keys and groups in
+    /// A response with more than [`Tags::MOST`](bellwether::store::Tags::MOST) surrogate keys and groups in
     /// all is not stored, since it could not be invalidated. That is logged.
     ///
     /// Default: none, because the name of the field is not standardised. The layer removes the field

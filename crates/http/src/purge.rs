@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bellwether::adapter::BoxFuture;
 use bellwether::adapter::{result_of_all, warn_throttled, within};
-use bellwether::{BoxFuture, CacheError, ConfigError, Digest, Handle, Key, Tag};
+use bellwether::service::Handle;
+use bellwether::store::Digest;
+use bellwether::{CacheError, ConfigError, Key, Tag};
 use bellwether_body::CacheBody;
 use futures_util::future::join_all;
 use http::request::Parts;

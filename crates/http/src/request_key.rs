@@ -24,7 +24,7 @@ use super::target::{host_of, routed};
 /// An unsafe request (PUT, for example) that succeeds removes the response under one key: the one
 /// that the request itself makes, by the same rules. Responses of the same path with other values of
 /// a [parameter](Self::query) or a [field](Self::header) stay until they expire, unless the program
-/// [invalidates](bellwether::Handle::invalidate) them by their keys.
+/// [invalidates](bellwether::service::Handle::invalidate) them by their keys.
 ///
 /// ```
 /// use bellwether_http::RequestKey;

@@ -90,12 +90,12 @@ fn unreadable() -> Vec<String> {
 }
 
 /// The tag of the responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), for a
-/// [`Handle`](bellwether::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
+/// [`Handle`](bellwether::service::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
 pub fn surrogate_tag(key: impl AsRef<[u8]>) -> Tag {
     Tag::of("http-surrogate-key").with(key.as_ref())
 }
 
-/// The tags of a group (RFC 9875) of the origin of a URI, for a [`Handle`](bellwether::Handle):
+/// The tags of a group (RFC 9875) of the origin of a URI, for a [`Handle`](bellwether::service::Handle):
 /// invalidate all of them. An [`HttpHandle`](super::HttpHandle) takes the origin and the group.
 ///
 /// They are two or three, because requests over HTTP/1.1 do not state their scheme. A URI with user

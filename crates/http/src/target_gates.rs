@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bellwether::Digest;
+use bellwether::store::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many requests for one target ask the origin at once, each for itself.

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bellwether::{BoxError, EncodeBuffer, Key, Lifetimes, StaleReason};
+use bellwether::codec::EncodeBuffer;
+use bellwether::{BoxError, Key, Lifetimes, StaleReason};
 use http::{HeaderMap, HeaderName};
 use serde::{Deserialize, Serialize};
 

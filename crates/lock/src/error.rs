@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, iter};
 
-use bellwether::{BoxError, ConfigError, Key, StoreError, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{BoxError, ConfigError, Key, StoreError};
 
 /// Why a lock was not given, or not kept.
 ///

@@ -85,7 +85,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{BoxFuture, Key};
+use bellwether::Key;
+use bellwether::adapter::BoxFuture;
 
 #[cfg(feature = "macros")]
 pub use attribute::locked;

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bellwether::Key;
+use bellwether::store::Digest;
 use bellwether::store::{Clock, Moment};
-use bellwether::{Digest, Key};
 use tokio::time::Instant;
 
 use super::{

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bellwether::Digest;
+use bellwether::store::Digest;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 

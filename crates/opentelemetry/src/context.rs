@@ -59,7 +59,8 @@ impl<R> InContext<R> {
 /// ```
 /// use std::time::Duration;
 ///
-/// use bellwether::{Key, MemoryStore, ReadThroughLayer, loader_fn};
+/// use bellwether::{Key, MemoryStore, ReadThroughLayer};
+/// use bellwether::service::loader_fn;
 /// use bellwether_opentelemetry::{ContextLoader, InContext};
 /// use tower::{Layer, ServiceExt};
 ///

@@ -22,8 +22,9 @@ use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;
 use super::value::RedisValue;
+use bellwether::StoreError;
+use bellwether::store::Digest;
 use bellwether::store::Watch;
-use bellwether::{Digest, StoreError};
 
 /// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
 /// scripts.
@@ -58,10 +59,10 @@ impl RedisClient {
     ///
     /// # Errors
     /// Those of the server and of the connection to it, and:
-    /// - [`Down`](bellwether::StoreErrorKind::Down) if the server is taken to be down; the request was
+    /// - [`Down`](bellwether::store::StoreErrorKind::Down) if the server is taken to be down; the request was
     ///   not sent.
-    /// - [`Malformed`](bellwether::StoreErrorKind::Malformed) if `read` returns `None`.
-    /// - [`Unreachable`](bellwether::StoreErrorKind::Unreachable) if a request with
+    /// - [`Malformed`](bellwether::store::StoreErrorKind::Malformed) if `read` returns `None`.
+    /// - [`Unreachable`](bellwether::store::StoreErrorKind::Unreachable) if a request with
     ///   [`once`](RedisRequest::once) was sent twice and found nothing to do.
     ///
     /// # Cancel safety
@@ -133,8 +134,8 @@ impl RedisClient {
     /// or has too few replicas.
     ///
     /// # Errors
-    /// [`Misconfigured`](bellwether::StoreErrorKind::Misconfigured) with all missing permissions, or
-    /// [`Refused`](bellwether::StoreErrorKind::Refused) if the server is a replica.
+    /// [`Misconfigured`](bellwether::store::StoreErrorKind::Misconfigured) with all missing permissions, or
+    /// [`Refused`](bellwether::store::StoreErrorKind::Refused) if the server is a replica.
     pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
         for name in self.names_on_nodes("check") {
             for check in rights::checks(&name, commands) {
@@ -201,7 +202,7 @@ impl RedisClient {
     /// its waiters poll.
     ///
     /// # Errors
-    /// [`Misconfigured`](bellwether::StoreErrorKind::Misconfigured) if the user lacks a permission, or
+    /// [`Misconfigured`](bellwether::store::StoreErrorKind::Misconfigured) if the user lacks a permission, or
     /// may subscribe and not publish: one of the two permissions has been forgotten.
     ///
     /// # Cancel safety

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::address::ServerAddress;
 use super::lock::locked;
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]

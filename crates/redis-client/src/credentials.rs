@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::BoxError;
-use bellwether::BoxFuture;
+use bellwether::adapter::BoxFuture;
 
 /// A user and a password, or a token in place of the password.
 #[derive(Clone)]

@@ -19,7 +19,7 @@ use super::credentials::RedisCredentials;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain_end};
-use bellwether::BoxFuture;
+use bellwether::adapter::BoxFuture;
 
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::fmt;
 use tokio::time::Instant;
 
 use super::server_clock::ServerTime;
-use bellwether::Digest;
+use bellwether::store::Digest;
 use bellwether::store::Entry;
 
 /// What a client learns of its servers.

@@ -13,7 +13,8 @@ use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
 use super::lock::locked;
 use super::retry_pauses::RetryPauses;
-use bellwether::{BoxFuture, warn_throttled};
+use bellwether::adapter::BoxFuture;
+use bellwether::warn_throttled;
 
 /// The provider of the credentials of a client.
 pub(super) struct Login {

@@ -1,7 +1,7 @@
 //! Names: how keys of a namespace are named in Redis.
 
 use super::slot::{InSlot, tag_of};
-use bellwether::Digest;
+use bellwether::store::Digest;
 
 /// `bw:<namespace>:{<digest>}` with a suffix.
 ///

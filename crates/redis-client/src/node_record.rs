@@ -17,8 +17,8 @@ use super::lock::locked;
 use super::parts::ClientParts;
 use super::server_clock::ServerClock;
 use crate::stats::RedisNodeStats;
-use bellwether::Digest;
 use bellwether::stats::{NodeCounters, NodeFigures};
+use bellwether::store::Digest;
 
 /// What all connections of a node share.
 pub(super) struct NodeRecord {

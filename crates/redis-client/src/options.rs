@@ -176,7 +176,7 @@ impl RedisClientOptions {
     }
 
     /// Sets after how many failures in a row the server is taken to be down (circuit breaker). Then
-    /// operations fail at once with [`StoreErrorKind::Down`](bellwether::StoreErrorKind::Down), without
+    /// operations fail at once with [`StoreErrorKind::Down`](bellwether::store::StoreErrorKind::Down), without
     /// a request, except for [one probe at a time](Self::probe_every).
     ///
     /// A failure is no reply in time, no connection, or the reply of a server that is not ready

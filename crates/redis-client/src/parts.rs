@@ -12,7 +12,7 @@ use super::names::Names;
 use super::options::RedisClientOptions;
 use super::script::RedisScript;
 use super::slot::SlotOwners;
-use bellwether::Digest;
+use bellwether::store::Digest;
 use bellwether::store::Watchers;
 
 /// The parts of a client in addition to its options.

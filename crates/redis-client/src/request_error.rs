@@ -6,7 +6,8 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use super::connect_error::{ConnectError, said};
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::StoreError;
+use bellwether::store::StoreErrorKind;
 
 /// Why a request has no usable reply.
 #[derive(Clone, Debug)]

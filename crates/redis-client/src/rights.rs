@@ -6,7 +6,8 @@ use super::request::RedisRequest;
 use super::request_error::{RequestError, classify_text};
 use super::script::RedisScript;
 use super::value::RedisValue;
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::StoreError;
+use bellwether::store::StoreErrorKind;
 
 /// The requests that check that the user may run scripts by a name, and these commands in them: by
 /// text and by hash, because a server that was restarted does not know the hash, and a user needs the

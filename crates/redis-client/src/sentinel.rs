@@ -33,7 +33,8 @@ use super::failovers::Failovers;
 use super::lock::locked;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
-use bellwether::{StoreErrorKind, warn_throttled};
+use bellwether::store::StoreErrorKind;
+use bellwether::warn_throttled;
 
 /// Asks the sentinels of a service for its primary, and follows it.
 pub(super) struct Sentinels {

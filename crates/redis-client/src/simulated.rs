@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use tokio::io::DuplexStream;
 
-use bellwether::BoxFuture;
+use bellwether::adapter::BoxFuture;
 
 /// Opens a stream to an address.
 pub type SimulatedNetwork =

@@ -4,7 +4,7 @@ use std::array;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bellwether::Digest;
+use bellwether::store::Digest;
 
 /// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;

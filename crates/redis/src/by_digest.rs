@@ -10,8 +10,9 @@ use bytes::Bytes;
 pub use super::outbox::ledger::ChangedDigest;
 use super::reply::{self, LifeReading, ReplyFields};
 use super::{RedisStore, envelope, record, scripts, tag_value};
+use bellwether::StoreError;
+use bellwether::store::Digest;
 use bellwether::store::{Change, Entry, Failure, Remaining, Standing, TagEpoch};
-use bellwether::{Digest, StoreError};
 use bellwether_redis_client::{RedisRequest, RedisScript, RedisValue};
 
 /// What the server has of a key, at one moment.

@@ -1,7 +1,8 @@
 //! The check at start-up: whether the store can work with the server.
 
 use bellwether::Key;
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::StoreError;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis_client::{RedisClient, RedisRequest};
 
 /// Connects now instead of at the first use, and runs the commands of operations on names that are

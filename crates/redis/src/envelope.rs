@@ -35,9 +35,9 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 
-use bellwether::Digest;
 use bellwether::Lifetimes;
 use bellwether::adapter::{micros, millis};
+use bellwether::store::Digest;
 use bellwether::store::{Draft, Entry, Remaining, TagEpoch, Value};
 use bellwether_redis_client::ServerTime;
 

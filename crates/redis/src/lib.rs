@@ -60,11 +60,12 @@ use self::outbox::ledger::ChangedDigest;
 use self::rules::StoreRules;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
     StoreFuture, Watch,
 };
-use bellwether::{Key, StoreError, Tags};
+use bellwether::{Key, StoreError};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///

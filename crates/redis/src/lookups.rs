@@ -14,8 +14,9 @@ use super::envelope::{self, Opened};
 use super::reply::{self, LifeReading, Seen, SeenLife};
 use super::scripts::StoreScript;
 use super::tag_value;
+use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, Remaining, TagState};
-use bellwether::{Digest, Key, StoreError, Tags};
+use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
     BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, RedisValue,
     ServerClock,
@@ -291,7 +292,7 @@ const READING: &str = "reading an entry";
 mod tests {
     use std::future::ready;
 
-    use bellwether::StoreErrorKind;
+    use bellwether::store::StoreErrorKind;
 
     use super::*;
 

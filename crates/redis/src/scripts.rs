@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use bellwether::Digest;
 use bellwether::adapter::jitter;
+use bellwether::store::Digest;
 use bellwether_redis_client::{RedisClient, RedisScript, RedisValue};
 
 /// A script of an operation.

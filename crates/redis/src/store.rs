@@ -24,8 +24,9 @@ use bellwether::store::{
     Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
     TagEpoch, Watchers,
 };
+use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
-use bellwether::{Digest, Key, StoreError, StoreErrorKind, Tags};
+use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
     ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
 };

@@ -23,9 +23,10 @@ use super::outbox::Outbox;
 use super::reply::{self, LifeReading};
 use super::scripts::{LONGEST_MS, StoreScript, number, random_bytes};
 use super::tag_value;
+use bellwether::StoreError;
 use bellwether::adapter::millis;
+use bellwether::store::{Digest, Tags};
 use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
-use bellwether::{Digest, StoreError, Tags};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock};
 
 /// Reads tags, and judges entries by them.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Once};
 use std::{panic, thread};
 
-use bellwether::BoxFuture;
+use bellwether::adapter::BoxFuture;
 use bellwether_redis::{RedisClientOptions, RedisOptions, RedisStore};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bellwether::adapter::BoxFuture;
+use bellwether::store::Tags;
 use bellwether::store::{
     Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Settled, Store, StoreFuture,
 };
-use bellwether::{BoxFuture, Key, StoreError, Tag, Tags};
+use bellwether::{Key, StoreError, Tag};
 
 /// The verbs of a [`Store`] with their arguments spelled out, for tests that call a store by hand.
 ///

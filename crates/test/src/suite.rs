@@ -34,7 +34,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::BoxFuture;
+use bellwether::adapter::BoxFuture;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 use uuid::Uuid;

@@ -32,7 +32,7 @@ use crate::shared_error::SharedError;
 use crate::stats::RequestEvent;
 use crate::status::{BypassReason, CacheStatus};
 
-/// The future of one request. Made by [`ReadThrough`](crate::ReadThrough).
+/// The future of one request. Made by [`ReadThrough`](crate::service::ReadThrough).
 ///
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its

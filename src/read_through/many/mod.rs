@@ -30,10 +30,10 @@ use crate::error::Error;
 use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
-/// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
+/// A batch loader as the loader of a cache: see [`load_many`](crate::service::ReadThrough::load_many).
 ///
-/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::BatchResponse). Behind a
-/// layer, [`load`](crate::ReadThrough::load) answers one request as a batch of one. So callers of
+/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::batch::BatchResponse). Behind a
+/// layer, [`load`](crate::service::ReadThrough::load) answers one request as a batch of one. So callers of
 /// one item and callers of a page share one layer, its keys and its loads.
 ///
 /// To limit how many calls run at once or how long they take, wrap the loader before it goes in
@@ -63,7 +63,7 @@ impl<B> Batched<B> {
     }
 }
 
-/// Answers a batch of requests: see [`ReadThrough::load_many`](crate::ReadThrough::load_many).
+/// Answers a batch of requests: see [`ReadThrough::load_many`](crate::service::ReadThrough::load_many).
 pub(super) fn load_many<B, Req, R, C>(
     core: &Arc<Core<C>>,
     loader: &Batched<B>,
@@ -137,7 +137,7 @@ fn typed<R, E>((answer, status): ItemAnswer<R>) -> AnswerWithStatus<R, E> {
     (answer.map_err(flat), status)
 }
 
-/// The future of a batch of requests. Made by [`ReadThrough::load_many`](crate::ReadThrough::load_many).
+/// The future of a batch of requests. Made by [`ReadThrough::load_many`](crate::service::ReadThrough::load_many).
 ///
 /// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits
 /// in this process need no task.

@@ -39,7 +39,8 @@ use crate::tag::Tags;
 /// Its clock is tokio's: in a test with paused time, entries and leases end as the test advances it.
 ///
 /// ```
-/// use bellwether::{MemoryOptions, MemoryStore};
+/// use bellwether::MemoryStore;
+/// use bellwether::store::MemoryOptions;
 ///
 /// let store = MemoryStore::new(10_000); // entries, and 64 MiB
 /// assert!(store.is_empty());

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use bellwether::{ConfigError, StoreErrorKind};
+use bellwether::ConfigError;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::RedisCredentials;
 use bellwether_redis::{RedisOptions, RedisStore};
 

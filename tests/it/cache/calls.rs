@@ -5,10 +5,9 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bellwether::codec::Cacheability;
 use bellwether::store::Store;
-use bellwether::{
-    Cache, CacheErrorKind, CacheStatus, Cacheability, ErrorClass, Key, LoadLocation, MemoryStore,
-};
+use bellwether::{Cache, CacheErrorKind, CacheStatus, ErrorClass, Key, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::{MINUTE, SECOND, answer, cached, idle, key, kind_of};
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use futures_util::FutureExt;

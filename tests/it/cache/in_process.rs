@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use bellwether::codec::InProcess;
+use bellwether::service::loader_fn;
 use bellwether::store::InProcessStore;
-use bellwether::{
-    Cache, CacheStatus, InProcess, MemoryOptions, MemoryStore, ReadThroughLayer, loader_fn,
-};
+use bellwether::store::MemoryOptions;
+use bellwether::{Cache, CacheStatus, MemoryStore, ReadThroughLayer};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, key};
 use tokio::time::advance;

@@ -1,6 +1,7 @@
 //! Values as postcard instead of JSON.
 
-use bellwether::{Codec, EncodeBuffer, Json, MemoryStore, Postcard};
+use bellwether::MemoryStore;
+use bellwether::codec::{Codec, EncodeBuffer, Json, Postcard};
 use bellwether_test::StoreExt as _;
 
 use super::builder;

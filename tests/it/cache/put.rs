@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::codec::Cacheability;
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
     StoreFuture,
 };
-use bellwether::{Cache, CacheErrorKind, Cacheability, Key, MemoryStore, Tags};
+use bellwether::{Cache, CacheErrorKind, Key, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::promises::{
     an_invalidated_tag_outdates_a_put, waiters_get_what_was_put,

@@ -1,8 +1,7 @@
 //! With the store down, loads go on, and never too many.
 
-use bellwether::{
-    BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
-};
+use bellwether::store::StoreErrorKind;
+use bellwether::{BypassReason, CacheErrorKind, CacheStatus, MemoryStore, Wait, WhenStoreFails};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::caches::{
     NO_TIME, SECOND, answers, ask, burst, idle, kind_of, layer, remembering_layer, settled,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::codec::Cacheability;
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
-use bellwether::{CacheErrorKind, CacheStatus, Cacheability, Error, MemoryStore};
+use bellwether::{CacheErrorKind, CacheStatus, Error, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::promises::a_cooldown_ends_in_the_fleet;

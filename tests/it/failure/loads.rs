@@ -1,8 +1,8 @@
 //! A failed load is one failure, shared by its waiters.
 
+use bellwether::codec::{Cacheability, Codec};
 use bellwether::{
-    BypassReason, CacheErrorKind, CacheStatus, Cacheability, Codec, Error, MemoryStore,
-    ReadThroughLayer, SharedError,
+    BypassReason, CacheErrorKind, CacheStatus, Error, MemoryStore, ReadThroughLayer, SharedError,
 };
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{BypassReason, CacheErrorKind, CacheStatus, MemoryStore};
 use bellwether_testkit::caches::{
     SECOND, answers, ask, burst, cached, idle, is_leased, key, kind_of, layer, lease, settled,
 };

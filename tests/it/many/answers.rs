@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
+use bellwether::batch::Batched;
+use bellwether::codec::Cacheability;
 use bellwether::{
-    Batched, BypassReason, CacheErrorKind, CacheStatus, Cacheability, LoadLocation, MemoryStore,
-    StaleReason,
+    BypassReason, CacheErrorKind, CacheStatus, LoadLocation, MemoryStore, StaleReason,
 };
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, tasks};
 use bellwether_testkit::loaders::Refusal;

@@ -1,6 +1,7 @@
 //! How many calls a batch makes, and when they are flushed.
 
-use bellwether::{Batched, ConfigError, MemoryStore, Wait};
+use bellwether::batch::Batched;
+use bellwether::{ConfigError, MemoryStore, Wait};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, lease};
 use tower::Layer;

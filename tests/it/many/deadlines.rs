@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bellwether::batch::Batched;
+use bellwether::service::{Lookup, ReadThrough};
 use bellwether::store::Store;
-use bellwether::{Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer};
+use bellwether::{CacheErrorKind, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, kind_of, tasks};
 use tokio::time::{Instant, sleep};
 use tower::Layer;

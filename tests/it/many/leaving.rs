@@ -2,7 +2,8 @@
 
 use std::task::Poll;
 
-use bellwether::{Batched, MemoryStore, WhenAbandoned};
+use bellwether::batch::Batched;
+use bellwether::{MemoryStore, WhenAbandoned};
 use bellwether_testkit::caches::{idle, is_leased, tasks};
 use tokio_test::task::spawn;
 use tower::Layer;

@@ -7,8 +7,10 @@ mod deadlines;
 mod leaving;
 mod query;
 
+use bellwether::batch::Batched;
+use bellwether::service::ReadThrough;
 use bellwether::store::Store;
-use bellwether::{Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError};
+use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, SharedError};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;

@@ -1,7 +1,8 @@
 //! A forced refresh loads although there is a fresh entry.
 
+use bellwether::service::{Lookup, ReadThrough};
 use bellwether::store::{Accept, Acquire, Claim, Store};
-use bellwether::{CacheStatus, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason};
+use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{
     Answered, MINUTE, NO_TIME, SECOND, answers, commit, idle, key, settled,
 };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheStatus, Cacheability, Lifetimes, MemoryStore, StaleReason};
+use bellwether::codec::Cacheability;
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, StaleReason};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 use bellwether_testkit::loaders::Loader;

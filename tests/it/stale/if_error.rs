@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use bellwether::codec::Cacheability;
 use bellwether::store::{Accept, Acquire, Claim, Lease, Store};
 use bellwether::{
-    CacheErrorKind, CacheStatus, Cacheability, MemoryStore, ReadThroughLayer, StaleReason, Wait,
-    WhenStoreFails,
+    CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer, StaleReason, Wait, WhenStoreFails,
 };
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{

@@ -1,6 +1,7 @@
 //! Waits, leases, commits, refreshes, limits, changes and stores are counted.
 
-use bellwether::{Lifetimes, MemoryOptions, MemoryStore, Wait};
+use bellwether::store::MemoryOptions;
+use bellwether::{Lifetimes, MemoryStore, Wait};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, commit, idle, key, layer, lease,

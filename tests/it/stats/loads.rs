@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
+use bellwether::codec::Cacheability;
+use bellwether::service::Lookup;
 use bellwether::stats::LoadStats;
-use bellwether::{
-    Cacheability, Lifetimes, Lookup, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned,
-};
+use bellwether::{Lifetimes, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, idle, key, layer, lease, put_for,
     settled,

@@ -1,7 +1,8 @@
 //! Each request counts once, by its outcome.
 
+use bellwether::service::Lookup;
 use bellwether::stats::RequestStats;
-use bellwether::{Key, Lifetimes, Lookup, MemoryStore, ReadThroughLayer, Wait};
+use bellwether::{Key, Lifetimes, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, commit, idle, key, layer, lease,
     put, put_for, settled,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::{MemoryStore, StoreErrorKind};
+use bellwether::MemoryStore;
+use bellwether::store::StoreErrorKind;
 use bellwether_test::faulty::On;
 use bellwether_testkit::caches::promises::Fleet;
 

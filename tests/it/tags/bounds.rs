@@ -8,9 +8,8 @@ use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Renew, Settled, Store,
     StoreFuture,
 };
-use bellwether::{
-    CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, StoreErrorKind, Tag, Tags,
-};
+use bellwether::store::{StoreErrorKind, Tags};
+use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, Tag};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;

@@ -192,7 +192,7 @@ async fn all_requests_of_a_batch_have_their_tags() {
     let store = FaultyStore::new(MemoryStore::new(100));
     let loads = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = loads.clone();
-    let batched = bellwether::Batched::new(tower::service_fn(move |items: Vec<u64>| {
+    let batched = bellwether::batch::Batched::new(tower::service_fn(move |items: Vec<u64>| {
         counter.fetch_add(items.len(), std::sync::atomic::Ordering::SeqCst);
         async move { Ok::<_, std::io::Error>(items.into_iter().map(Ok).collect::<Vec<_>>()) }
     }));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use bellwether::codec::{Cacheability, Codec, Json};
+use bellwether::service::{Lookup, ReadThrough};
 use bellwether::store::Store;
 use bellwether::{
-    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lifetimes, Lookup, MemoryStore,
-    ReadThrough, ReadThroughLayer, StaleReason, Wait, WhenAbandoned,
+    CacheErrorKind, CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason, Wait,
+    WhenAbandoned,
 };
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, CacheStatus, Cacheability, LoadLocation, MemoryStore, Wait};
+use bellwether::codec::Cacheability;
+use bellwether::{CacheErrorKind, CacheStatus, LoadLocation, MemoryStore, Wait};
 use bellwether_testkit::caches::{
     MINUTE, SECOND, answers, ask, burst, cached, idle, is_leased, kind_of, layer, lease, settled,
 };

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bellwether::FailureCause;
-use bellwether::Tags;
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Failure, Peek, Renew, Store,
 };

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
+use bellwether::store::Tags;
 use bellwether::store::{Accept, Acquire, Claim, Draft, End, Lease, Settled, Store, Value};
 use bellwether::trace::TraceParent;
-use bellwether::{Key, Lifetimes, Tag, Tags};
+use bellwether::{Key, Lifetimes, Tag};
 use bellwether_redis::{RedisOptions, RedisStore, RedisTls};
 use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SentinelFleet};
 use serde_json::Value as Json;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{MemoryStore, StoreErrorKind, WhenStoreFails};
+use bellwether::store::StoreErrorKind;
+use bellwether::{MemoryStore, WhenStoreFails};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bellwether_redis::RedisOptions;
 use bellwether_test::faulty::FaultyStore;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{MemoryStore, StoreError, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{MemoryStore, StoreError};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::error_chain::find_in_chain;

@@ -4,7 +4,8 @@ use std::future::ready;
 use std::time::Duration;
 
 use bellwether::store::Store;
-use bellwether::{Key, MemoryStore, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{Key, MemoryStore};
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_redis::RedisOptions;
 use bellwether_test::faulty::{FaultyStore, Operation};

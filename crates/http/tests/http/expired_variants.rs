@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{MemoryStore, StoreErrorKind};
+use bellwether::MemoryStore;
+use bellwether::store::StoreErrorKind;
 use bellwether_http::{HttpCache, HttpCacheLayer};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use futures_util::future::join_all;

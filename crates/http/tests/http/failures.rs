@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{MemoryStore, StoreError, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{MemoryStore, StoreError};
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::error_chain::find_in_chain;

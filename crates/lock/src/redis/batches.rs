@@ -1,6 +1,7 @@
 //! Batches: requests of many claims at the same time, sent as one script.
 
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::StoreError;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis_client::{
     BatchSender, BatchedRequest, Batcher, RedisClient, RedisRequest, RedisScript, RedisValue,
 };

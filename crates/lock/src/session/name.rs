@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use bellwether::{Digest, Key};
+use bellwether::Key;
+use bellwether::store::Digest;
 
 /// The name of a key of a namespace: `bw:` and 40 hexadecimal digits in lower case.
 ///

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use bellwether::{ConfigError, StoreError, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{ConfigError, StoreError};
 use bellwether_lock::{LockError, LockErrorKind, LockWait, Locks};
 use bellwether_testkit::error_chain::find_in_chain;
 

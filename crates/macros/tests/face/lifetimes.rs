@@ -2,7 +2,8 @@
 
 use std::io::Error;
 
-use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
+use bellwether::service::loader_fn;
 
 struct Pool;
 

@@ -2,7 +2,9 @@
 
 use std::io::Error;
 
-use bellwether::{Batched, Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
+use bellwether::batch::Batched;
+use bellwether::service::loader_fn;
 
 struct Pool;
 

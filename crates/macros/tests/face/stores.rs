@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bellwether::store::Store;
-use bellwether::{Cache, InProcess, Key, MemoryStore, ReadThroughLayer, StoreError};
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer, StoreError};
+use bellwether::codec::InProcess;
 
 fn a_result(store: Result<MemoryStore, StoreError>) {
     Cache::<u64, u64>::builder("item", store);

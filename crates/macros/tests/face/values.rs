@@ -2,7 +2,9 @@
 
 use std::io::Error;
 
-use bellwether::{Cache, InProcess, Key, MemoryStore, ReadThroughLayer, loader_fn};
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
+use bellwether::codec::InProcess;
+use bellwether::service::loader_fn;
 
 struct Item;
 

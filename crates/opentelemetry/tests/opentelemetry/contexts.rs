@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 
-use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer, loader_fn};
+use bellwether::service::loader_fn;
+use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
 use bellwether_opentelemetry::{
     ContextLoader, InContext, batch_in_current_context, in_current_context,
 };

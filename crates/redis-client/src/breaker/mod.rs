@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::lock::locked;
 use bellwether::adapter::LogThrottle;
-use bellwether::{StoreError, StoreErrorKind, warn_throttled};
+use bellwether::store::StoreErrorKind;
+use bellwether::{StoreError, warn_throttled};
 
 /// Admits all operations while the server answers. While it does not, admits one probe per pause.
 ///

@@ -39,8 +39,9 @@ use super::redirect::{Redirection, redirection};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS};
+use bellwether::StoreError;
 use bellwether::adapter::jitter;
-use bellwether::{StoreError, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
 
 /// A cluster.
 pub(super) struct Cluster {

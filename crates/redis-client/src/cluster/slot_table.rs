@@ -13,7 +13,7 @@ use crate::lock::{locked_to_read, locked_to_write};
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
 use crate::slot::{InSlot, NO_PLACE, SLOTS};
-use bellwether::Digest;
+use bellwether::store::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(crate) struct SlotTable {

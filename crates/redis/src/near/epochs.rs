@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use bellwether::Digest;
 use bellwether::adapter::nanos;
+use bellwether::store::Digest;
 use bellwether_redis_client::{Ownership, SlotOwners};
 
 /// Counts the changes of keys and tags that servers report. Several of them share a counter.

@@ -54,9 +54,10 @@ pub(super) use self::epochs::Version;
 
 use self::epochs::Epochs;
 use super::stats::NearStats;
+use bellwether::Key;
 use bellwether::stats::StripedCounter;
+use bellwether::store::Digest;
 use bellwether::store::{Entry, Remaining, TagEpoch};
-use bellwether::{Digest, Key};
 use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
 
 /// Copies of entries in this process.

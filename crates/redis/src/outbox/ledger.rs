@@ -53,8 +53,8 @@ use crate::near::Near;
 use crate::rules::KeepingRules;
 use crate::stats::ReplayStats;
 use crate::task::OnDemandTask;
-use bellwether::Digest;
 use bellwether::adapter::{millis, warn_throttled};
+use bellwether::store::Digest;
 use bellwether::store::{Change, Claim, Entry, Remaining, Watchers};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 

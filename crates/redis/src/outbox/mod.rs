@@ -17,7 +17,8 @@ use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merge
 use crate::scripts::{self, LONGEST_MS, StoreScript, any, is_done, number};
 use bellwether::adapter::millis;
 use bellwether::store::{Change, Claim};
-use bellwether::{Digest, Key, StoreError, StoreErrorKind};
+use bellwether::store::{Digest, StoreErrorKind};
+use bellwether::{Key, StoreError};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest};
 
 /// Sends what is in the ledger.

@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::metrics::publish;
-use bellwether::{
-    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, StoreError, Wait, WhenAbandoned,
-};
+use bellwether::service::{Handle, ReadThrough};
+use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, StoreError, Wait, WhenAbandoned};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Settled, Store,
     Value,
 };
-use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, Tag, Tags};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;

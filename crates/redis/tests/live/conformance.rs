@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Failure, Lease, Renew,
     Settled, Store, StoreFuture, Watch,
 };
-use bellwether::{Key, MemoryStore, StoreError, Tag, Tags};
+use bellwether::{Key, MemoryStore, StoreError, Tag};
 use bellwether_redis::RedisWakeUps;
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;

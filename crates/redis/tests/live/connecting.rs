@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::{BoxError, StoreErrorKind};
+use bellwether::BoxError;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::RedisCredentials;
 use bellwether_redis::RedisOptions;
 use bellwether_test::StoreExt as _;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bellwether::{ConfigError, StoreErrorKind};
+use bellwether::ConfigError;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::RedisTls;
 use bellwether_redis::{RedisOptions, RedisWakeUps};
 use bellwether_test::StoreExt as _;

@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::{Batched, Key, ReadThrough, ReadThroughLayer};
+use bellwether::batch::Batched;
+use bellwether::service::ReadThrough;
+use bellwether::{Key, ReadThroughLayer};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::{BoxFuture, join_all};

@@ -6,7 +6,8 @@ use bellwether::store::{
     Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Remaining, Renew, Settled, Store,
     Value,
 };
-use bellwether::{Lifetimes, StoreErrorKind, Tag, Tags};
+use bellwether::store::{StoreErrorKind, Tags};
+use bellwether::{Lifetimes, Tag};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};

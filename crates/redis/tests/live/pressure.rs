@@ -7,7 +7,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Key, ReadThrough, ReadThroughLayer};
+use bellwether::service::ReadThrough;
+use bellwether::{Key, ReadThroughLayer};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::BoxFuture;

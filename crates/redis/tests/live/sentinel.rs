@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::{BypassReason, CacheStatus, StoreErrorKind};
+use bellwether::store::StoreErrorKind;
+use bellwether::{BypassReason, CacheStatus};
 use bellwether_redis::RedisWakeUps;
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;

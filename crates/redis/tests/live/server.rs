@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
-use bellwether::{BypassReason, CacheStatus, Lifetimes, StoreErrorKind};
+use bellwether::{BypassReason, CacheStatus, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;

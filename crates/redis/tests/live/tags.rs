@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bellwether::store::Tags;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Value};
-use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag, Tags};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};

@@ -11,7 +11,8 @@ use crate::suite::{Checked, Deviation, Trial, ensure};
 use bellwether::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Settled, Store, Value,
 };
-use bellwether::{FailureCause, Key, Lifetimes, StoreErrorKind, Tag, Tags};
+use bellwether::store::{StoreErrorKind, Tags};
+use bellwether::{FailureCause, Key, Lifetimes, Tag};
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {

@@ -12,8 +12,9 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::healing::Healed;
 use super::operation::Operation;
+use bellwether::StoreError;
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Acquire, Entry, OtherLease, Renew, Settled, StoreFuture};
-use bellwether::{StoreError, StoreErrorKind};
 
 /// A fault of a call, of one or several parts that happen in order.
 ///

@@ -8,7 +8,8 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::{Key, MemoryStore, ReadThroughLayer, StoreErrorKind};
+//! use bellwether::{Key, MemoryStore, ReadThroughLayer};
+//! use bellwether::store::StoreErrorKind;
 //! use bellwether_test::faulty::{FaultyStore, Operation};
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
@@ -47,7 +48,8 @@
 //! # use std::time::Duration;
 //! # use bellwether_test::faulty::{Fault, FaultyStore};
 //! # use bellwether::store::Settled;
-//! # use bellwether::{MemoryStore, StoreErrorKind};
+//! # use bellwether::MemoryStore;
+//! # use bellwether::store::StoreErrorKind;
 //! # let store = FaultyStore::new(MemoryStore::new(100));
 //! // Every third commit is done, but its result comes late and is false.
 //! let late = Fault::do_it().then(Fault::delay(Duration::from_secs(1)));
@@ -99,7 +101,7 @@ use self::fault::Lies;
 use self::script::Script;
 use bellwether::Key;
 use bellwether::StoreError;
-use bellwether::Tags;
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, InProcessStore, Lease, Peek, Renew,
     Settled, StoreFuture,

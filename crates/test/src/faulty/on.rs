@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::gate::Gate;
 use super::operation::Operation;
 use super::script::{Choice, Rule, Script};
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Acquire, Entry, Renew, Settled};
 
 /// Calls of a [`FaultyStore`](super::FaultyStore) for which a fault is being set.

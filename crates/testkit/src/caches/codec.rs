@@ -4,7 +4,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use bellwether::{CacheStatus, Codec, EncodeBuffer};
+use bellwether::CacheStatus;
+use bellwether::codec::{Codec, EncodeBuffer};
 use tower::BoxError;
 
 /// Encodes numbers as text.

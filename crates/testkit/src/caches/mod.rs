@@ -6,10 +6,10 @@ pub mod promises;
 use std::fmt;
 use std::time::Duration;
 
+use bellwether::codec::{Codec, Json};
+use bellwether::service::ReadThrough;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
-use bellwether::{
-    CacheErrorKind, CacheStatus, Codec, Error, Json, Key, Lifetimes, ReadThrough, ReadThroughLayer,
-};
+use bellwether::{CacheErrorKind, CacheStatus, Error, Key, Lifetimes, ReadThroughLayer};
 use bellwether_test::StoreExt as _;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;

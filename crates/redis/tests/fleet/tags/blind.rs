@@ -1,10 +1,11 @@
 //! A store that is broken on purpose: a proof that the history test notices it.
 
+use bellwether::Key;
+use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
     StoreFuture, Watch,
 };
-use bellwether::{Key, Tags};
 use bellwether_redis::RedisStore;
 use std::time::Duration;
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bellwether::codec::{Json, RuledCodec};
+use bellwether::service::ReadThrough;
 use bellwether::store::Store;
-use bellwether::{CacheStatus, Error, Json, Key, ReadThrough, ReadThroughLayer, RuledCodec, Tag};
+use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, Tag};
 use bellwether_testkit::clock;
 use futures_util::future::{BoxFuture, join_all};
 use rand::rngs::StdRng;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, ReadThrough, ReadThroughLayer, Tag, Wait};
+use bellwether::service::ReadThrough;
+use bellwether::{Key, ReadThroughLayer, Tag, Wait};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::clock;
 use futures_util::future::join_all;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisCluster;

@@ -1,6 +1,6 @@
 //! A user with the documented rights on all nodes.
 
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::{RedisOptions, RedisWakeUps};
 use bellwether_test::conformance;
 use bellwether_testkit::servers::RedisCluster;

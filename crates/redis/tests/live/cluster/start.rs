@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, free_port};
 

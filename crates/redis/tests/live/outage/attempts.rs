@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::StoreErrorKind;
+use bellwether::store::StoreErrorKind;
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use futures_util::future::join_all;

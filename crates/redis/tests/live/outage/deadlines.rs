@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use bellwether::{CacheErrorKind, Lookup, ReadThrough, ReadThroughLayer};
+use bellwether::service::{Lookup, ReadThrough};
+use bellwether::{CacheErrorKind, ReadThroughLayer};
 use bellwether_redis::RedisStore;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time;

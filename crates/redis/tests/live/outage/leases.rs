@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
+use bellwether::service::Lookup;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store};
-use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, StoreError};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, StoreError};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::Replacement;

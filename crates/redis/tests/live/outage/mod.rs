@@ -14,8 +14,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bellwether::store::StoreErrorKind;
 use bellwether::store::{Accept, Acquire, Claim, Store};
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{Key, StoreError};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::{CacheStatus, Key, ReadThrough, ReadThroughLayer};
+use bellwether::service::ReadThrough;
+use bellwether::{CacheStatus, Key, ReadThroughLayer};
 use bellwether_redis::RedisStore;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::runtime::Runtime;

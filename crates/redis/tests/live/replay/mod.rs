@@ -8,8 +8,9 @@ mod overflow;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bellwether::store::Tags;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
-use bellwether::{Lifetimes, StoreError, Tag, Tags};
+use bellwether::{Lifetimes, StoreError, Tag};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
