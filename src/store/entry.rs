@@ -16,7 +16,7 @@ use crate::tag::Tags;
 pub struct Draft {
     /// The loaded value.
     pub value: Value,
-    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
+    /// The id of the codec of its value: see [`Codec::id`](crate::codec::Codec::id).
     pub codec: u8,
     /// Its ttl and stale windows.
     pub lifetimes: Lifetimes,
