@@ -7,6 +7,7 @@
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
+mod names;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -590,7 +591,9 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         C: Codec<V, Kept = V>,
     {
         let Self { name, layer, codec, keys } = self;
-        let client = CacheClient::new(&layer?.codec(codec));
+        let layer = layer?.codec(codec);
+        names::register(&name, layer.statistics(), layer.policy());
+        let client = CacheClient::new(&layer);
         Ok(Cache { client, name, options: RequestOptions::default(), keys })
     }
 }

@@ -18,7 +18,7 @@ pub use wait::Wait;
 
 /// All options of a layer, with their defaults. [`ReadThroughLayer`](crate::ReadThroughLayer) sets
 /// and explains them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy {
     /// Lifetimes of answers, and when they are refreshed.
     pub(crate) freshness: Freshness,

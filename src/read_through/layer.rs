@@ -527,6 +527,14 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.core.statistics.read()
     }
 
+    pub(crate) fn statistics(&self) -> &Arc<Statistics> {
+        &self.core.statistics
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.core.policy
+    }
+
     /// With these bounds, and loads of its own, whose activity the statistics show.
     fn bounded(mut self, set: impl FnOnce(&mut ConcurrencyBounds)) -> Self {
         set(&mut self.core.policy.bounds);

@@ -246,7 +246,7 @@ async fn a_batch_is_loaded_in_the_span_in_which_it_was_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_without_a_ttl_stores_nothing_and_warns_once_unless_that_is_wanted() {
     let (spans, _default) = begin(Level::WARN);
-    let builder = || Cache::<u64, String>::builder("name", MemoryStore::new(10));
+    let builder = || Cache::<u64, String>::builder("context.name", MemoryStore::new(10));
     let [forgotten, wanted] = [builder().ttl(Duration::ZERO), builder().coalesce_only()];
     for (builder, warnings) in [(wanted, 0), (forgotten, 1)] {
         let cache = builder.build().expect("options");
@@ -325,9 +325,9 @@ async fn two_types_of_values_under_one_name_are_warned_of_once_per_cache() {
     let _default = set_default(spans.clone());
     let store = MemoryStore::new(10);
     let names: Cache<u64, String> =
-        Cache::builder("item", store.clone()).ttl(MINUTE).build().expect("options");
+        Cache::builder("context.item", store.clone()).ttl(MINUTE).build().expect("options");
     let prices: Cache<u64, u64> =
-        Cache::builder("item", store).ttl(MINUTE).build().expect("options");
+        Cache::builder("context.item", store).ttl(MINUTE).build().expect("options");
     for part in 0..3 {
         names.get_or_load(part, load).await.unwrap();
         assert_eq!(prices.get(part).await.unwrap(), None);

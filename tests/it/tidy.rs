@@ -47,6 +47,8 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "error",
             "error_class",
             "key",
+            "locked",
+            "policy",
             "read_through",
             "stats",
             "store",

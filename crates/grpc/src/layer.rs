@@ -58,8 +58,9 @@ impl GrpcCacheLayer {
     ///
     /// # Errors
     /// If this is not the path of a method.
-    pub fn method(mut self, path: &str, method: CachedMethod) -> Result<Self, ConfigError> {
+    pub fn method(mut self, path: &str, mut method: CachedMethod) -> Result<Self, ConfigError> {
         check(path)?;
+        method.calls = Arc::default();
         Arc::make_mut(&mut self.methods).insert(path.to_owned(), Arc::new(method));
         Ok(self)
     }
@@ -119,6 +120,7 @@ impl<S> Layer<S> for GrpcCacheLayer {
             cache: self.layer.layer(fetch),
             client,
             methods: Arc::clone(&self.methods),
+            others: Arc::default(),
             max_request_bytes: self.max_request_bytes,
             shows_status: self.shows_status,
         }

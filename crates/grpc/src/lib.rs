@@ -46,6 +46,7 @@ mod key;
 mod layer;
 mod message;
 mod method;
+mod method_use;
 #[cfg(feature = "prost")]
 mod prost_codec;
 mod service;

@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderName, Method};
 use tonic::Code;
 
 use super::message::{PREFIX, is_compressed};
+use super::method_use::MethodUse;
 
 /// How the answers of one method are cached, for
 /// [`GrpcCacheLayer::method`](super::GrpcCacheLayer::method).
@@ -45,6 +46,8 @@ pub struct CachedMethod {
     ignores_credentials: bool,
     takes_compressed: bool,
     tags_of: Option<TagsOfMessage>,
+    /// Of the method that was named last with these options.
+    pub(super) calls: Arc<MethodUse>,
 }
 
 /// The function that makes the tags of a request of its message.
@@ -70,6 +73,7 @@ impl CachedMethod {
             ignores_credentials: false,
             takes_compressed: false,
             tags_of: None,
+            calls: Arc::default(),
         }
     }
 

@@ -30,6 +30,7 @@ use super::fetch::{EarlyAnswer, GrpcFetch, LookupOf, UnaryRequest};
 use super::key::{CallParts, accept_known, key};
 use super::message::{is_whole, read};
 use super::method::{CachedMethod, Methods};
+use super::method_use::OtherCalls;
 
 /// Services behind a cache. See the [module page](super).
 ///
@@ -41,6 +42,7 @@ pub struct GrpcCache<S> {
     /// Counts requests.
     pub(super) client: CacheClient<GrpcCodec>,
     pub(super) methods: Arc<Methods>,
+    pub(super) others: Arc<OtherCalls>,
     pub(super) max_request_bytes: usize,
     pub(super) shows_status: bool,
 }
@@ -80,7 +82,12 @@ where
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let record = self.client.begin();
-        let method = self.methods.get(request.uri().path()).cloned();
+        let path = request.uri().path();
+        let method = self.methods.get(path).cloned();
+        if method.is_none() {
+            let named = self.methods.iter().map(|(path, named)| (path, &*named.calls));
+            self.others.called(path, named);
+        }
         let (parts, body) = request.into_parts();
         let this = self.clone();
         GrpcResponseFuture(match method.filter(|method| method.takes(&parts)) {
@@ -90,6 +97,7 @@ where
             }
             None => {
                 let request = Request::from_parts(parts, Body::new(body));
+                this.note_bypass(&request);
                 Box::pin(this.bypass(request, record))
             }
         })
@@ -125,6 +133,7 @@ where
             Some(CollectedBody::Whole { data, trailers }) => {
                 let is_message = is_whole(&data) && unread.method.takes_message(&data);
                 if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
+                    unread.method.calls.looked_up();
                     return self.ask(unread, data, trailers, tags, record).await;
                 }
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
@@ -135,7 +144,17 @@ where
             // Its caller has left, and the record counts that.
             None => return Status::cancelled("the request body failed").into_http(),
         };
-        self.bypass(Request::from_parts(unread.parts, body), record).await
+        let request = Request::from_parts(unread.parts, body);
+        self.note_bypass(&request);
+        self.bypass(request, record).await
+    }
+
+    /// Warns if all calls of a named method bypass the cache.
+    fn note_bypass(&self, request: &Request<Body>) {
+        let path = request.uri().path();
+        if let Some(method) = self.methods.get(path) {
+            method.calls.bypassed(path);
+        }
     }
 
     /// The response to a request that bypasses the cache.

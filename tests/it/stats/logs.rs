@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::trace::TraceKeys;
-use bellwether::{Lifetimes, MemoryStore};
+use bellwether::{Cache, Lifetimes, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, ask, burst, idle, key, layer, put_for, settled,
@@ -158,4 +158,21 @@ async fn a_lost_lease_and_a_refused_answer_are_told_at_level_debug() {
         assert_eq!(said.len(), 1, "{words}: {said:?}");
         assert_eq!((&*said[0].level, &*said[0].cache), (DEBUG, "slow"));
     }
+}
+
+#[test]
+fn two_caches_of_one_name_with_different_options_are_warned_of() {
+    let (lines, _logged) = Lines::begin();
+    let cache = |ttl| -> Cache<u64, u64> {
+        Cache::builder("logs.twice", MemoryStore::new(10)).ttl(ttl).build().expect("options")
+    };
+    let [first, same] = [MINUTE, MINUTE].map(cache);
+    assert_eq!(lines.with("two caches of one name"), []);
+    let other = cache(SECOND);
+    let [said] = &lines.with("two caches of one name")[..] else { panic!() };
+    assert_eq!((&*said.level, &*said.cache), (WARN, "logs.twice"));
+    drop((first, same, other));
+    // Caches that are gone are forgotten.
+    cache(SECOND);
+    assert_eq!(lines.with("two caches of one name").len(), 1);
 }

@@ -14,3 +14,4 @@ mod same;
 mod server;
 mod sharing;
 mod tags;
+mod warnings;

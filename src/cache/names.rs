@@ -1,0 +1,27 @@
+//! The names of the caches of this process, to warn of two that differ in their options.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::locked::locked;
+use crate::policy::Policy;
+use crate::stats::Statistics;
+
+/// The options of the caches that are there, by their names. Held to look one up, never across an
+/// `.await`.
+static CACHES: Mutex<Option<HashMap<Arc<str>, (Weak<Statistics>, Policy)>>> = Mutex::new(None);
+
+/// Warns if another cache of this name has other options.
+pub(super) fn register(name: &Arc<str>, statistics: &Arc<Statistics>, policy: &Policy) {
+    let mut caches = locked(&CACHES);
+    let caches = caches.get_or_insert_default();
+    caches.retain(|_, (alive, _)| alive.strong_count() > 0);
+    let (_, known) = caches
+        .entry(Arc::clone(name))
+        .or_insert_with(|| (Arc::downgrade(statistics), policy.clone()));
+    if known != policy {
+        let message = "two caches of one name have different options: build one and clone it, or \
+                       give each a name of its own";
+        statistics.warn(Statistics::ONCE, [message, ""], None, None);
+    }
+}
