@@ -3,6 +3,16 @@
 //! When a thousand callers in fifty processes miss the same key at the same moment, **one** of them
 //! loads it and all of them get the answer, as soon as it is there.
 //!
+//! | you want to cache | use |
+//! |---|---|
+//! | what a function or a query returns | [`Cache`] |
+//! | many keys with one query | [`Cache::get_or_load_many`] |
+//! | a method, by an attribute | `#[read_through]` (feature `macros`) |
+//! | a [Tower](tower) service | [`ReadThroughLayer`] |
+//! | HTTP responses, in front of axum | [`bellwether-http`](https://docs.rs/bellwether-http) |
+//! | gRPC methods, in front of tonic | [`bellwether-grpc`](https://docs.rs/bellwether-grpc) |
+//! | nothing, but you need a lock | [`bellwether-lock`](https://docs.rs/bellwether-lock) |
+//!
 //! ```text
 //! cargo add bellwether bellwether-redis
 //! ```
@@ -26,16 +36,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! # Which of these do you need?
-//! | you want to cache | use |
-//! |---|---|
-//! | what a function or a query returns | [`Cache`] |
-//! | a method, by an attribute | `#[read_through]` (feature `macros`) |
-//! | a [Tower](tower) service | [`ReadThroughLayer`] |
-//! | HTTP responses, in front of axum | `bellwether-http` |
-//! | gRPC methods, in front of tonic | `bellwether-grpc` |
-//! | nothing, but you need a lock | `bellwether-lock` |
 //!
 //! Start with [`guide::getting_started`]; the [`guide`] has a page for each task.
 //!

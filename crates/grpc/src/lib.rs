@@ -10,8 +10,10 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::MemoryStore;
-//! use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+//! use bellwether::{Cache, MemoryStore};
+//! use bellwether_grpc::{CachedMethod, GrpcCacheLayer, IntoStatus};
+//! use tonic::{Response, Status};
+//! # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
 //!
 //! # fn layer() -> Result<(), bellwether::ConfigError> {
 //! let product = CachedMethod::fresh_for(Duration::from_secs(60))
@@ -25,6 +27,13 @@
 //! # Ok(())
 //! # }
 //! # layer().unwrap();
+//!
+//! // In a handler that uses a cache itself, an error becomes a status:
+//! async fn name(names: &Cache<u64, String>, sku: u64) -> Result<Response<String>, Status> {
+//!     let name = names.get_or_load(sku, async move || query(sku).await).await;
+//!     name.map(Response::new).map_err(IntoStatus::into_status)
+//! }
+//! # let _ = name;
 //! ```
 //!
 //! **A call with a token bypasses the cache,** unless the method is marked
@@ -34,9 +43,8 @@
 //!
 //! For a single service use `layer.layer(CatalogServer::new(..))`; it keeps its name.
 //!
-//! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. Handlers return the errors of a
-//! [`Cache`](bellwether::Cache) as a status by [`IntoStatus`]. With the feature `prost`, any cache keeps messages of
-//! prost by the codec `Prost`.
+//! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. With the feature `prost`, any
+//! cache keeps messages of prost by the codec `Prost`.
 
 mod answer;
 mod error_status;
