@@ -2,7 +2,7 @@
 //! do.
 //!
 //! It has no clock, no randomness and no I/O. States and events carry all that it needs, as a
-//! [`Payload`] that it never looks into. So the flight task and the model checker run the same
+//! [`Payload`] that it never looks into; a [`Memory`] is what lasts from one request to the next. So the flight task and the model checker run the same
 //! function.
 //!
 //! A flight is in one [`State`] at a time. Each state ends with an [`Event`], and each event leads
@@ -50,32 +50,17 @@ pub(crate) use self::parts::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event<P: Payload> {
     /// The store has a fresh entry. `due` is set if it is time for an early refresh.
-    Found {
-        asked: P::Generation,
-        outcome: P::Outcome,
-        due: Option<P::Accept>,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    Found { asked: P::Generation, outcome: P::Outcome, due: Option<P::Accept> },
     /// The store has an entry that cannot be read.
-    Unreadable { accept: P::Accept, memory: Memory<P::Accept, P::Fallback> },
+    Unreadable { accept: P::Accept },
     /// The store has a marker: an answer was private, and so are probably the next ones.
-    PrivateKey { accept: P::Accept, memory: Memory<P::Accept, P::Fallback> },
+    PrivateKey { accept: P::Accept },
     /// The store has a marker: an answer was private once.
-    PrivateOnce { accept: P::Accept, memory: Memory<P::Accept, P::Fallback> },
+    PrivateOnce { accept: P::Accept },
     /// The store has a marker: an answer could not be stored.
-    Uncacheable {
-        accept: P::Accept,
-        known: KnownFailure<P::Outcome, P::Moment>,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    Uncacheable { accept: P::Accept, known: KnownFailure<P::Outcome, P::Moment> },
     /// Another process has the lease for `left` longer.
-    Busy {
-        asked: P::Generation,
-        other: P::Other,
-        left: P::Span,
-        meanwhile: Meanwhile<P::Outcome>,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    Busy { asked: P::Generation, other: P::Other, left: P::Span, meanwhile: Meanwhile<P::Outcome> },
     /// This flight has the lease. If the load is a probe, the other waiters get the failure
     /// meanwhile.
     Granted {
@@ -83,18 +68,12 @@ pub(crate) enum Event<P: Payload> {
         lease: P::Lease,
         probe: Option<P::Outcome>,
         meanwhile: Meanwhile<P::Outcome>,
-        memory: Memory<P::Accept, P::Fallback>,
     },
     /// The key is in cooldown, and there is no stale fallback. Without `until`, the failure is only
     /// for the waiters that have joined by now.
     InCooldown { failure: P::Outcome, until: Option<P::Moment> },
     /// The key is in cooldown, and there is a stale fallback.
-    InCooldownStale {
-        asked: P::Generation,
-        stale: P::Outcome,
-        until: P::Moment,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    InCooldownStale { asked: P::Generation, stale: P::Outcome, until: P::Moment },
     /// The store did not answer.
     StoreFailed {
         error: P::Outcome,
@@ -103,37 +82,35 @@ pub(crate) enum Event<P: Payload> {
         hold: LeaseHold<P::Lease>,
         /// The policy is to load without a lease then.
         may_load: bool,
-        memory: Memory<P::Accept, P::Fallback>,
     },
     /// No waiter remains that joined after the last request.
     NoneRemain,
     /// The store has no entry for the waiters that remain.
-    Gone { accept: P::Accept, can_load: bool, memory: Memory<P::Accept, P::Fallback> },
+    Gone { accept: P::Accept, can_load: bool },
     /// A message has the value that the other process stored under its lease. It answers the waiters
     /// that had joined before the request which found *that* lease: while the lease held, no
     /// invalidation came, so its load began after all that returned before they joined. A message
     /// about another lease is a hint only, even an earlier one: it may be older than an invalidation
     /// that returned before the last request.
-    Told { asked: P::Generation, outcome: P::Outcome, memory: Memory<P::Accept, P::Fallback> },
+    Told { asked: P::Generation, outcome: P::Outcome },
     /// The wait for another process is over: the key has changed, or the delay has passed.
-    Waited { memory: Memory<P::Accept, P::Fallback> },
+    Waited,
     /// The last waiter left during a wait for another process.
     Abandoned,
     /// The load has ended.
     LoadEnded {
         hold: LeaseHold<P::Lease>,
         answer: LoadAnswer<P::Outcome, P::Generation, P::Draft, P::Failure>,
-        memory: Memory<P::Accept, P::Fallback>,
     },
     /// There was no request to load with, or the load was cancelled, since all waiters had left.
     NotLoaded { hold: LeaseHold<P::Lease> },
     /// The wait of callers for another load ran out, and they load without a lease (an uncached
     /// load). This begins a flight.
-    WaitRanOut { memory: Memory<P::Accept, P::Fallback> },
+    WaitRanOut,
     /// The value is stored. It answers the waiters that had joined before the commit.
-    Stored { asked: P::Generation, outcome: P::Outcome, memory: Memory<P::Accept, P::Fallback> },
+    Stored { asked: P::Generation, outcome: P::Outcome },
     /// The value is not stored: something newer or an invalidation came between lease and commit.
-    Superseded { began: P::Generation, outcome: P::Outcome, memory: Memory<P::Accept, P::Fallback> },
+    Superseded { began: P::Generation, outcome: P::Outcome },
     /// The reply to the commit was lost: the value may be stored or not.
     CommitFailed { began: P::Generation, outcome: P::Outcome },
     /// The reply to a request that releases the lease was lost.
@@ -143,7 +120,7 @@ pub(crate) enum Event<P: Payload> {
     /// A waiter has joined during a cooldown.
     JoinedCooldown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
     /// A waiter has joined during a cooldown with a stale fallback.
-    JoinedCooldownStale { memory: Memory<P::Accept, P::Fallback> },
+    JoinedCooldownStale,
     /// The cooldown is over, or the key has changed.
     CooldownEnded { hold: LeaseHold<P::Lease> },
 }
@@ -154,49 +131,48 @@ pub(crate) struct Step<P: Payload> {
     pub(crate) state: State<P>,
 }
 
-/// The step after an event.
-pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
+/// The step after an event, for a flight that knows this of its key.
+pub(crate) fn next<P: Payload>(
+    event: Event<P>,
+    memory: &mut Memory<P::Accept, P::Fallback>,
+) -> Step<P> {
     match event {
-        Event::Found { asked, outcome, due: Some(accept), memory } => {
-            let state = State::Acquiring { memory: Memory { accept, ..memory } };
-            serve_meanwhile(asked, Meanwhile::Give(outcome), state)
+        Event::Found { asked, outcome, due: Some(accept) } => {
+            memory.accept = accept;
+            serve_meanwhile(asked, Meanwhile::Give(outcome), State::Acquiring)
         }
-        Event::Found { asked, outcome, memory, .. }
-        | Event::Told { asked, outcome, memory }
-        | Event::Stored { asked, outcome, memory }
-        | Event::Superseded { began: asked, outcome, memory } => {
-            complete(To::Before(asked), outcome, State::LookingUp { late: asked, memory })
+        Event::Found { asked, outcome, .. }
+        | Event::Told { asked, outcome }
+        | Event::Stored { asked, outcome }
+        | Event::Superseded { began: asked, outcome } => {
+            complete(To::Before(asked), outcome, State::LookingUp { late: asked })
         }
-        Event::Unreadable { accept, memory } | Event::Gone { accept, can_load: true, memory } => {
-            ask_again(accept, memory)
+        Event::Unreadable { accept } | Event::Gone { accept, can_load: true } => {
+            memory.accept = accept;
+            go(State::Acquiring)
         }
         // The marker was there before this flight began. Its own load may give a shared answer.
-        Event::PrivateKey { accept, memory }
-        | Event::PrivateOnce { accept, memory }
-        | Event::Uncacheable { accept, memory, .. }
+        Event::PrivateKey { accept }
+        | Event::PrivateOnce { accept }
+        | Event::Uncacheable { accept, .. }
             if !memory.waited =>
         {
-            ask_again(accept, memory)
+            memory.accept = accept;
+            go(State::Acquiring)
         }
         Event::PrivateKey { .. } => act(WaiterAction::Release, State::Closed),
         Event::PrivateOnce { .. } => act(WaiterAction::ReleaseAtClose, State::Closed),
-        Event::Uncacheable { known, memory, .. } => {
-            load_unless_known(LeaseHold::Nothing, known, memory)
+        Event::Uncacheable { known, .. } => load_unless_known(LeaseHold::Nothing, known),
+        Event::Busy { asked, other, left, meanwhile } => {
+            serve_meanwhile(asked, meanwhile, State::Waiting { asked, other, left })
         }
-        Event::Busy { asked, other, left, meanwhile, memory } => {
-            serve_meanwhile(asked, meanwhile, State::Waiting { asked, other, left, memory })
-        }
-        Event::Granted { asked, lease, probe, meanwhile, memory } => {
+        Event::Granted { asked, lease, probe, meanwhile } => {
             let hold = LeaseHold::Lease(lease);
-            serve_meanwhile(asked, meanwhile, State::Loading { hold, meanwhile: probe, memory })
+            serve_meanwhile(asked, meanwhile, State::Loading { hold, meanwhile: probe })
         }
-        Event::WaitRanOut { memory } => {
-            go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory })
-        }
-        Event::Waited { memory } | Event::JoinedCooldownStale { memory } => {
-            go(State::Acquiring { memory })
-        }
-        Event::LoadEnded { hold, answer, memory } => load_ended(hold, answer, memory),
+        Event::WaitRanOut => go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None }),
+        Event::Waited | Event::JoinedCooldownStale => go(State::Acquiring),
+        Event::LoadEnded { hold, answer } => load_ended(hold, answer),
         event => without_answer(event),
     }
 }
@@ -209,11 +185,11 @@ fn without_answer<P: Payload>(event: Event<P>) -> Step<P> {
         }
         // The failure is for no later waiter.
         Event::InCooldown { failure, until: None } => complete(To::All, failure, State::Closed),
-        Event::InCooldownStale { asked, stale, until, memory } => {
-            complete(To::Before(asked), stale, State::CoolingDownStale { until, memory })
+        Event::InCooldownStale { asked, stale, until } => {
+            complete(To::Before(asked), stale, State::CoolingDownStale { until })
         }
-        Event::StoreFailed { error, known, hold, may_load, memory } => match known {
-            known if may_load => load_unless_known(hold, known, memory),
+        Event::StoreFailed { error, known, hold, may_load } => match known {
+            known if may_load => load_unless_known(hold, known),
             KnownFailure::Cooldown(failure, until) => cool_down(failure, until, hold),
             _ => complete(To::All, error, release(hold, None)),
         },
@@ -225,11 +201,6 @@ fn without_answer<P: Payload>(event: Event<P>) -> Step<P> {
         Event::Unacknowledged => go(release_unacknowledged()),
         _ => go(State::Closed),
     }
-}
-
-/// Asks for another entry than the one that is not usable.
-fn ask_again<P: Payload>(accept: P::Accept, memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
-    go(State::Acquiring { memory: Memory { accept, ..memory } })
 }
 
 fn serve_meanwhile<P: Payload>(
@@ -251,14 +222,13 @@ fn serve_meanwhile<P: Payload>(
 fn load_unless_known<P: Payload>(
     hold: LeaseHold<P::Lease>,
     known: KnownFailure<P::Outcome, P::Moment>,
-    memory: Memory<P::Accept, P::Fallback>,
 ) -> Step<P> {
     let meanwhile = match known {
         KnownFailure::Cooldown(failure, until) => return cool_down(failure, until, hold),
         KnownFailure::Probe(failure) => Some(failure),
         KnownFailure::Nothing => None,
     };
-    go(State::Loading { hold, meanwhile, memory })
+    go(State::Loading { hold, meanwhile })
 }
 
 fn cool_down<P: Payload>(
@@ -269,18 +239,14 @@ fn cool_down<P: Payload>(
     complete(To::All, failure.clone(), State::CoolingDown { failure, until, hold })
 }
 
-fn load_ended<P: Payload>(
-    hold: LeaseHold<P::Lease>,
-    answer: AnswerOf<P>,
-    memory: Memory<P::Accept, P::Fallback>,
-) -> Step<P> {
+fn load_ended<P: Payload>(hold: LeaseHold<P::Lease>, answer: AnswerOf<P>) -> Step<P> {
     let LoadAnswer { began, outcome, share, record, fallback } = answer;
     let state = match (hold, record) {
         (LeaseHold::Lease(lease), Some(Record::Value(draft))) => {
-            return go(State::Committing { lease, draft, began, outcome, memory });
+            return go(State::Committing { lease, draft, began, outcome });
         }
         // An invalidation may have happened during the load, so later waiters must not get it.
-        (LeaseHold::Nothing, Some(Record::Value(_))) => State::LookingUp { late: began, memory },
+        (LeaseHold::Nothing, Some(Record::Value(_))) => State::LookingUp { late: began },
         (hold, record) => release(hold, record),
     };
     let completed = match (fallback, share) {

@@ -110,13 +110,13 @@ where
     S: Loader<Req>,
     C: Codec<S::Response>,
 {
-    pub(super) async fn acquire(&self, memory: FlightMemory) -> TaskEvent {
+    pub(super) async fn acquire(&self, memory: &mut FlightMemory) -> TaskEvent {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let claim = self.claim.clone();
         let term = self.core.policy.first_term();
         match self.core.store.acquire(claim, term, memory.accept).await {
-            Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory),
+            Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory.waited),
             Ok(Acquire::Busy { other, remaining, stale, trace }) => {
                 trace.inspect(|trace| self.leader.wait_for_load(LoadTrace::Remote(trace.clone())));
                 self.busy(asked, other, remaining, stale, memory)
@@ -133,12 +133,12 @@ where
                     StoreErrorKind::Down => LeaseHold::NotAsked,
                     _ => LeaseHold::Unacknowledged,
                 };
-                self.store_failed(memory, &error, hold)
+                self.store_failed(&error, hold)
             }
         }
     }
 
-    pub(super) async fn look_up(&self, late: Generation, memory: FlightMemory) -> TaskEvent {
+    pub(super) async fn look_up(&self, late: Generation, memory: &FlightMemory) -> TaskEvent {
         if !self.leader.has_joined_since(late) {
             return TaskEvent::NoneRemain;
         }
@@ -150,15 +150,13 @@ where
             self.core.statistics.store_failed("the remaining waiters ask it themselves", error);
         }
         let Some(entry) = found.ok().flatten().filter(Entry::is_fresh) else {
-            return self.gone(memory.accept, memory);
+            return self.gone(memory.accept);
         };
         match self.value_of(&entry, memory.waited) {
-            Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry), memory },
+            Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry) },
             // The next request may find the same marker: it is what the flight waited for.
-            None if memory.waited && entry.as_marker().is_some() => {
-                self.gone(memory.accept, memory)
-            }
-            None => self.gone(Accept::Other { than: entry.fence() }, memory),
+            None if memory.waited && entry.as_marker().is_some() => self.gone(memory.accept),
+            None => self.gone(Accept::Other { than: entry.fence() }),
         }
     }
 
@@ -167,39 +165,37 @@ where
         locked(&self.job).is_some()
     }
 
-    fn gone(&self, accept: Accept, memory: FlightMemory) -> TaskEvent {
-        TaskEvent::Gone { accept, can_load: self.can_load(), memory }
+    fn gone(&self, accept: Accept) -> TaskEvent {
+        TaskEvent::Gone { accept, can_load: self.can_load() }
     }
 
-    fn found(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
+    fn found(&self, asked: Generation, entry: &Entry, waited: bool) -> TaskEvent {
         // If it is not usable, any entry that replaces it is accepted.
         let accept = Accept::Other { than: entry.fence() };
         match entry.as_marker() {
-            Some(Marker::PrivateKey) => TaskEvent::PrivateKey { accept, memory },
-            Some(Marker::PrivateOnce) => TaskEvent::PrivateOnce { accept, memory },
-            Some(Marker::Uncacheable) => {
-                TaskEvent::Uncacheable { accept, known: self.known(), memory }
-            }
-            None => match self.value_of(entry, memory.waited) {
+            Some(Marker::PrivateKey) => TaskEvent::PrivateKey { accept },
+            Some(Marker::PrivateOnce) => TaskEvent::PrivateOnce { accept },
+            Some(Marker::Uncacheable) => TaskEvent::Uncacheable { accept, known: self.known() },
+            None => match self.value_of(entry, waited) {
                 Some(outcome) => {
-                    self.note_lag(entry, memory.waited);
-                    TaskEvent::Found { asked, outcome, due: self.due(entry), memory }
+                    self.note_lag(entry, waited);
+                    TaskEvent::Found { asked, outcome, due: self.due(entry) }
                 }
-                None => TaskEvent::Unreadable { accept, memory },
+                None => TaskEvent::Unreadable { accept },
             },
         }
     }
 
     /// A message has the entry that another process has stored. If it is no plain value, the flight asks
     /// the store.
-    pub(super) fn told(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
-        let is_plain = memory.accept.admits(entry) && entry.as_marker().is_none();
+    pub(super) fn told(&self, asked: Generation, entry: &Entry, accept: Accept) -> TaskEvent {
+        let is_plain = accept.admits(entry) && entry.as_marker().is_none();
         match is_plain.then(|| self.value_of(entry, true)).flatten() {
             Some(outcome) => {
                 self.note_lag(entry, true);
-                TaskEvent::Told { asked, outcome, memory }
+                TaskEvent::Told { asked, outcome }
             }
-            None => TaskEvent::Waited { memory },
+            None => TaskEvent::Waited,
         }
     }
 
@@ -227,19 +223,18 @@ where
         other: OtherLease,
         left: Duration,
         stale: Option<Entry>,
-        memory: FlightMemory,
+        memory: &mut FlightMemory,
     ) -> TaskEvent {
-        let accept = match (memory.accept, &stale) {
+        memory.accept = match (memory.accept, &stale) {
             // The load of the other process replaces the entry that is there.
             (Accept::Nothing, Some(entry)) => Accept::Other { than: entry.fence() },
             (Accept::Nothing, None) => Accept::Fresh,
             (accept, _) => accept,
         };
         self.core.statistics.lease(LeaseEvent::Busy);
-        let fallback = self.fallback(asked, stale);
-        let meanwhile = self.meanwhile(fallback.as_ref());
-        let memory = Memory { accept, fallback, ..memory };
-        TaskEvent::Busy { asked, other, left, meanwhile, memory }
+        memory.fallback = self.fallback(asked, stale);
+        let meanwhile = self.meanwhile(memory.fallback.as_ref());
+        TaskEvent::Busy { asked, other, left, meanwhile }
     }
 
     fn led(
@@ -249,23 +244,23 @@ where
         stale: Option<Entry>,
         failures: u32,
         probe: Option<&Failure>,
-        memory: FlightMemory,
+        memory: &mut FlightMemory,
     ) -> TaskEvent {
         self.core.statistics.lease(LeaseEvent::Granted);
         let is_value = |entry: &Entry| entry.as_marker().is_none();
         let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
         let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
-        let fallback = self.fallback(asked, stale);
+        memory.fallback = self.fallback(asked, stale);
+        let fallback = memory.fallback.as_ref();
         let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown()));
-        let meanwhile = match self.meanwhile(fallback.as_ref()) {
+        let meanwhile = match self.meanwhile(fallback) {
             // With a stale answer, no caller waits for a probe, not even its opener.
             Meanwhile::Nothing | Meanwhile::Fallback(..) if probe.is_some() => {
-                self.stale_fallback(fallback.as_ref()).map_or(Meanwhile::Nothing, Meanwhile::Give)
+                self.stale_fallback(fallback).map_or(Meanwhile::Nothing, Meanwhile::Give)
             }
             meanwhile => meanwhile,
         };
-        let memory = Memory { fallback, ..memory };
-        TaskEvent::Granted { asked, lease, probe, meanwhile, memory }
+        TaskEvent::Granted { asked, lease, probe, meanwhile }
     }
 
     /// A load failed a moment ago, in this process or in another one.
@@ -275,13 +270,12 @@ where
         failure: &Failure,
         left: Duration,
         stale: Option<Entry>,
-        memory: FlightMemory,
+        memory: &mut FlightMemory,
     ) -> TaskEvent {
         let until = Instant::now() + left.min(LONGEST_COOLDOWN);
-        let fallback = self.fallback(asked, stale);
-        if let Some(stale) = self.stale_fallback(fallback.as_ref()) {
-            let memory = Memory { fallback, ..memory };
-            return TaskEvent::InCooldownStale { asked, stale, until, memory };
+        memory.fallback = self.fallback(asked, stale);
+        if let Some(stale) = self.stale_fallback(memory.fallback.as_ref()) {
+            return TaskEvent::InCooldownStale { asked, stale, until };
         }
         // A forced refresh shares the failure with no later caller: that one loads.
         let until = (self.purpose != Purpose::ForceRefresh).then_some(until);
@@ -289,15 +283,10 @@ where
     }
 
     /// The store has failed. This process may still know that the key is in cooldown.
-    pub(super) fn store_failed(
-        &self,
-        memory: FlightMemory,
-        error: &StoreError,
-        hold: FlightHold,
-    ) -> TaskEvent {
+    pub(super) fn store_failed(&self, error: &StoreError, hold: FlightHold) -> TaskEvent {
         let error = Outcome::Failed(CacheError::store(self.leader.key(), error));
         let may_load = self.core.policy.when_store_fails == WhenStoreFails::Load;
-        TaskEvent::StoreFailed { error, known: self.known(), hold, may_load, memory }
+        TaskEvent::StoreFailed { error, known: self.known(), hold, may_load }
     }
 
     /// What this process knows of earlier failures of this key.
@@ -371,7 +360,6 @@ where
         draft: Draft,
         began: Generation,
         outcome: Outcome,
-        memory: FlightMemory,
     ) -> TaskEvent {
         // A waiter that joins from here on may have begun after an invalidation that the commit
         // misses.
@@ -382,13 +370,13 @@ where
             Ok(Settled::Done) => {
                 statistics.commit(CommitEvent::Stored);
                 let outcome = outcome.from(ValueOrigin::Loaded { stored });
-                TaskEvent::Stored { asked, outcome, memory }
+                TaskEvent::Stored { asked, outcome }
             }
             Ok(Settled::Superseded) => {
                 statistics.commit(CommitEvent::Superseded);
                 let why = "a loaded answer was refused as outdated";
                 statistics.debug(why, Some(self.leader.key()), None);
-                TaskEvent::Superseded { began, outcome, memory }
+                TaskEvent::Superseded { began, outcome }
             }
             Err(error) => {
                 statistics.commit(CommitEvent::Unacknowledged);

@@ -21,7 +21,7 @@ use super::core::Core;
 use super::job::{LentJob, Loader};
 use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
-use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Memory, Share, Step, WaiterAction};
+use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;
 use crate::flight::{Generation, Leader, Phase};
@@ -37,6 +37,7 @@ pub(crate) struct FlightTask<S, Req, C> {
     /// Before the leader, whose drop wakes waiters: one of them releases the lease.
     orphan: OrphanGuard,
     scope: Scope<S, Req, C>,
+    memory: FlightMemory,
     watch: Watch,
     backoff: Backoff,
     /// Set while no caller waits for the load: why it loads.
@@ -70,6 +71,7 @@ where
             orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
             backoff: core.policy.backoff(!watch.is_silent()),
             scope: Scope { core, leader, job, claim, purpose },
+            memory: purpose.memory(),
             watch,
             background: purpose.background(),
             has_paused: false,
@@ -83,24 +85,23 @@ where
     /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
     /// next flight of the key releases the lease.
     pub(crate) async fn run(mut self, failed: Option<StoreError>) {
-        let memory = self.scope.purpose.memory();
         let begin = match (self.scope.purpose, failed) {
-            (Purpose::Uncached, _) => Some(TaskEvent::WaitRanOut { memory }),
-            (_, Some(error)) => Some(self.scope.store_failed(memory, &error, LeaseHold::NotAsked)),
+            (Purpose::Uncached, _) => Some(TaskEvent::WaitRanOut),
+            (_, Some(error)) => Some(self.scope.store_failed(&error, LeaseHold::NotAsked)),
             (_, None) => None,
         };
         let mut state = match begin {
-            Some(event) => self.take(step::next(event)),
+            Some(event) => self.take(event),
             None => {
                 self.gather().await;
-                TaskState::Acquiring { memory: self.scope.purpose.memory() }
+                TaskState::Acquiring
             }
         };
         loop {
             let span = self.span();
             let Some(event) = self.perform(state).instrument(span).await else { break };
             self.count(&event);
-            state = self.take(step::next(event));
+            state = self.take(event);
         }
         self.orphan.disarm();
         if self.scope.purpose != Purpose::Uncached {
@@ -134,9 +135,9 @@ where
         if self.background.is_some() { Span::none() } else { self.opener.span() }
     }
 
-    /// Performs the actions of a step, and returns the next state.
-    fn take(&self, step: Step<Carried>) -> TaskState {
-        let Step { actions, state } = step;
+    /// Performs the actions after an event, and returns the next state.
+    fn take(&mut self, event: TaskEvent) -> TaskState {
+        let Step { actions, state } = step::next(event, &mut self.memory);
         actions.into_iter().for_each(|action| self.act(action));
         state
     }
@@ -164,22 +165,20 @@ where
     async fn perform(&mut self, state: TaskState) -> Option<TaskEvent> {
         let scope = &self.scope;
         Some(match state {
-            TaskState::Acquiring { memory } => scope.acquire(memory).await,
-            TaskState::LookingUp { late, memory } => scope.look_up(late, memory).await,
-            TaskState::Waiting { asked, other, left, memory } => {
-                self.wait(asked, &other, left, memory).await
-            }
-            TaskState::Loading { hold, meanwhile, memory } => {
+            TaskState::Acquiring => scope.acquire(&mut self.memory).await,
+            TaskState::LookingUp { late } => scope.look_up(late, &self.memory).await,
+            TaskState::Waiting { asked, other, left } => self.wait(asked, &other, left).await,
+            TaskState::Loading { hold, meanwhile } => {
                 let cause = (self.load_reason(&hold), self.trigger());
-                let fallback = memory.fallback.as_ref();
+                let fallback = self.memory.fallback.as_ref();
                 let load = FlightLoad { scope: &self.scope, hold: &hold, fallback };
                 match load.run(cause, meanwhile).await {
-                    Some(answer) => TaskEvent::LoadEnded { hold, answer, memory },
+                    Some(answer) => TaskEvent::LoadEnded { hold, answer },
                     None => TaskEvent::NotLoaded { hold },
                 }
             }
-            TaskState::Committing { lease, draft, began, outcome, memory } => {
-                scope.commit(lease.lease, draft, began, outcome, memory).await
+            TaskState::Committing { lease, draft, began, outcome } => {
+                scope.commit(lease.lease, draft, began, outcome).await
             }
             TaskState::Releasing { lease, record } => scope.release(lease, record).await,
             TaskState::CoolingDown { failure, until, hold } => {
@@ -188,12 +187,10 @@ where
                     false => TaskEvent::CooldownEnded { hold },
                 }
             }
-            TaskState::CoolingDownStale { until, memory } => {
-                match self.cool_down(until, true).await {
-                    true => TaskEvent::JoinedCooldownStale { memory },
-                    false => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
-                }
-            }
+            TaskState::CoolingDownStale { until } => match self.cool_down(until, true).await {
+                true => TaskEvent::JoinedCooldownStale,
+                false => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
+            },
             TaskState::Closed => return None,
         })
     }
@@ -202,20 +199,14 @@ where
     /// then there is no reason to wait for the load of another process. A message is a change, and may
     /// have the value. It answers this flight if it is about the lease that the last request found: see
     /// [`Told`](step::Event::Told).
-    async fn wait(
-        &mut self,
-        asked: Generation,
-        other: &OtherLease,
-        left: Duration,
-        memory: FlightMemory,
-    ) -> TaskEvent {
+    async fn wait(&mut self, asked: Generation, other: &OtherLease, left: Duration) -> TaskEvent {
         if self.background.is_some() {
             self.opener = CallerSpan::default();
         }
         let Scope { core, leader, .. } = &self.scope;
         leader.enter(Phase::Waiting);
         let delay = self.backoff.next(jitter(), left);
-        let memory = Memory { waited: true, ..memory };
+        self.memory.waited = true;
         let statistics = &core.statistics;
         tokio::select! {
             // In this order: a task that runs late finds both, and the push came first.
@@ -223,7 +214,7 @@ where
             entry = self.watch.changed() => {
                 statistics.wake(WakeEvent::Push);
                 if let Some(entry) = entry.filter(|entry| other.has_stored(entry)) {
-                    return self.scope.told(asked, &entry, memory);
+                    return self.scope.told(asked, &entry, self.memory.accept);
                 }
             }
             () = leader.abandoned() => {
@@ -232,7 +223,7 @@ where
             }
             () = sleep(delay) => self.has_paused = true,
         }
-        TaskEvent::Waited { memory }
+        TaskEvent::Waited
     }
 
     /// Waits for a change of the key or for the end of a cooldown; or for a waiter that has no
@@ -275,7 +266,7 @@ where
 
     /// Counts a wait that a pause ended, when the store has said what became of the load.
     fn count_pause(&mut self, event: &TaskEvent) {
-        let is_of_the_wait = matches!(event, TaskEvent::Waited { .. });
+        let is_of_the_wait = matches!(event, TaskEvent::Waited);
         if is_of_the_wait || !mem::take(&mut self.has_paused) {
             return;
         }

@@ -11,8 +11,6 @@ use crate::read_through::step::{
     Share, State, Verdict, verdict,
 };
 
-type ModelMemory = Memory<Wanted, ModelFallback>;
-
 /// Adds every world that can follow when a flight performs its state.
 pub(super) fn act(
     rules: &Rules,
@@ -24,11 +22,11 @@ pub(super) fn act(
     let mut to = Successors { rules, world, at, next };
     to.send_twice(state);
     match state.clone() {
-        State::Acquiring { memory } => to.acquire(memory),
-        State::LookingUp { memory, .. } => to.look_up(memory),
-        State::Waiting { asked, other, memory, .. } => to.wait(asked, other, memory),
-        State::Loading { hold, meanwhile, memory } => to.load(hold, meanwhile, memory)?,
-        State::Committing { lease, draft, began, outcome, memory } => {
+        State::Acquiring => to.acquire(),
+        State::LookingUp { .. } => to.look_up(),
+        State::Waiting { asked, other, .. } => to.wait(asked, other),
+        State::Loading { hold, meanwhile } => to.load(hold, meanwhile)?,
+        State::Committing { lease, draft, began, outcome } => {
             let asked = world.flights[at].generations;
             let failed = Event::CommitFailed { began, outcome };
             to.lose(&failed);
@@ -41,9 +39,9 @@ pub(super) fn act(
             to.fail_after(&done, &failed);
             match committed {
                 Committed::Begun { .. } => to.next.push(done),
-                Committed::Stored => to.happen(done, Event::Stored { asked, outcome, memory }),
+                Committed::Stored => to.happen(done, Event::Stored { asked, outcome }),
                 Committed::Superseded => {
-                    to.happen(done, Event::Superseded { began, outcome, memory });
+                    to.happen(done, Event::Superseded { began, outcome });
                 }
             }
         }
@@ -58,8 +56,8 @@ pub(super) fn act(
         State::CoolingDown { failure, until, hold } => {
             to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
         }
-        State::CoolingDownStale { memory, .. } => {
-            to.cool_down(Event::JoinedCooldownStale { memory }, LeaseHold::Nothing);
+        State::CoolingDownStale { .. } => {
+            to.cool_down(Event::JoinedCooldownStale, LeaseHold::Nothing);
         }
         State::Closed => {}
     }
@@ -117,10 +115,10 @@ impl Successors<'_> {
     /// The request of a state is sent twice, and the second copy is under way until the network
     /// delivers it.
     fn send_twice(&mut self, state: &State<Modelled>) {
-        let ModelFlight { id, process, seen, .. } = *self.flight();
+        let ModelFlight { id, process, seen, memory, .. } = *self.flight();
         let is_asking = !self.rules.is_tagged || seen.is_some();
         let message = match *state {
-            State::Acquiring { memory } if is_asking => {
+            State::Acquiring if is_asking => {
                 Message::Acquire { id, process, accept: memory.accept, seen }
             }
             State::Committing { lease, draft, .. } if is_asking => {
@@ -158,35 +156,36 @@ impl Successors<'_> {
         self.happen(done, Event::Released);
     }
 
-    fn acquire(&mut self, memory: ModelMemory) {
+    fn acquire(&mut self) {
         if self.rules.without == Without::AnswersBeforeMessages {
-            self.be_told(self.flight().generations, |_| true, memory);
+            self.be_told(self.world, self.flight().generations, |_| true);
         }
         let mut done = self.world.clone();
         if self.rules.is_tagged && self.flight().seen.is_none() {
             done.flights[self.at].seen = Some(storing::touch(self.rules, &mut done.store));
             self.next.push(done.clone());
         } else {
-            for event in self.ask(&mut done, memory) {
+            for event in self.ask(&mut done) {
                 self.happen(done.clone(), event);
             }
         }
         if self.world.left.failures == 0 {
             return;
         }
-        for event in failures(self.rules, self.world, LeaseHold::Unacknowledged, memory) {
+        for event in failures(self.rules, self.world, LeaseHold::Unacknowledged) {
             self.lose(&event);
             self.fail_after(&done, &event);
         }
         // A store that is known to be down gets no request.
-        for event in failures(self.rules, self.world, LeaseHold::NotAsked, memory) {
+        for event in failures(self.rules, self.world, LeaseHold::NotAsked) {
             self.lose(&event);
         }
     }
 
     /// The store executes the request for the entry or the lease.
-    fn ask(&self, done: &mut World, memory: ModelMemory) -> Vec<Event<Modelled>> {
+    fn ask(&self, done: &mut World) -> Vec<Event<Modelled>> {
         let flight = self.flight();
+        let memory = flight.memory;
         let asked = flight.generations;
         let found = storing::acquired(self.rules, &self.world.store, flight.seen);
         let value =
@@ -197,14 +196,12 @@ impl Successors<'_> {
         let store = &mut done.store;
         let ended =
             match storing::ask(self.rules, store, flight.asker(), memory.accept, flight.seen) {
-                Asked::Found(entry) => return self.found(asked, entry, memory),
+                Asked::Found(entry) => return self.found(asked, entry),
                 Asked::HeldUp => match usable {
-                    Some(ModelFallback { version, .. }) => Event::InCooldownStale {
-                        asked,
-                        stale: Given::stale(version),
-                        until: (),
-                        memory: Memory { fallback, ..memory },
-                    },
+                    Some(ModelFallback { version, .. }) => {
+                        done.flights[self.at].memory.fallback = fallback;
+                        Event::InCooldownStale { asked, stale: Given::stale(version), until: () }
+                    }
                     None => {
                         let until = (flight.kind != Kind::Forced).then_some(());
                         Event::InCooldown { failure: Given::FAILURE, until }
@@ -214,9 +211,9 @@ impl Successors<'_> {
                     let another = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
                     let wants_any = memory.accept == Wanted::Nothing;
                     let accept = if wants_any { another } else { memory.accept };
-                    let memory = Memory { accept, fallback, ..memory };
+                    done.flights[self.at].memory = Memory { accept, fallback, ..memory };
                     let other = OtherLease { fence, epoch: flight.seen.unwrap_or_default() };
-                    Event::Busy { asked, other, left: (), meanwhile, memory }
+                    Event::Busy { asked, other, left: (), meanwhile }
                 }
                 Asked::Granted { fence, before, is_probe } => {
                     let replaces = before > 0 || fallback.is_some();
@@ -227,8 +224,8 @@ impl Successors<'_> {
                         (Some(_), Some(stale)) => Meanwhile::Give(Given::stale(stale.version)),
                         _ => meanwhile,
                     };
-                    let memory = Memory { fallback, ..memory };
-                    Event::Granted { asked, lease, probe, meanwhile, memory }
+                    done.flights[self.at].memory.fallback = fallback;
+                    Event::Granted { asked, lease, probe, meanwhile }
                 }
             };
         vec![ended]
@@ -251,34 +248,35 @@ impl Successors<'_> {
         }
     }
 
-    fn found(&self, asked: u8, entry: StoredEntry, memory: ModelMemory) -> Vec<Event<Modelled>> {
+    fn found(&self, asked: u8, entry: StoredEntry) -> Vec<Event<Modelled>> {
         let accept = Wanted::Other(entry.fence);
         vec![match entry.draft {
             Drafted::Value(version) => {
                 let due = (entry.age == Age::Due && self.flight().job).then_some(accept);
-                Event::Found { asked, outcome: Given::value(version), due, memory }
+                Event::Found { asked, outcome: Given::value(version), due }
             }
-            Drafted::PrivateKey => Event::PrivateKey { accept, memory },
-            Drafted::PrivateOnce => Event::PrivateOnce { accept, memory },
+            Drafted::PrivateKey => Event::PrivateKey { accept },
+            Drafted::PrivateOnce => Event::PrivateOnce { accept },
             Drafted::Uncacheable => {
-                let event = |known| Event::Uncacheable { accept, known, memory };
+                let event = |known| Event::Uncacheable { accept, known };
                 return known(self.world).into_iter().map(event).collect();
             }
-            Drafted::Unreadable | Drafted::Nothing => Event::Unreadable { accept, memory },
+            Drafted::Unreadable | Drafted::Nothing => Event::Unreadable { accept },
         }]
     }
 
-    fn look_up(&mut self, memory: ModelMemory) {
+    fn look_up(&mut self) {
         let flight = self.flight();
+        let memory = flight.memory;
         let can_load = flight.job;
-        let gone = |accept| Event::Gone { accept, can_load, memory };
+        let gone = |accept| Event::Gone { accept, can_load };
         let found = storing::looked_up(self.rules, &self.world.store);
         let event = match found.filter(|entry| entry.age != Age::Stale) {
             Some(StoredEntry { draft: Drafted::Value(version), fence, age, .. }) => {
                 let due = (age == Age::Due && can_load).then_some(Wanted::Other(fence));
                 let asked = flight.generations;
                 let outcome = Given::value(version);
-                Event::Found { asked, outcome, due, memory }
+                Event::Found { asked, outcome, due }
             }
             Some(entry) if !memory.waited => gone(Wanted::Other(entry.fence)),
             _ => gone(memory.accept),
@@ -289,22 +287,22 @@ impl Successors<'_> {
 
     /// Waits for the end of another lease, or for a message with the value that was stored under it.
     /// A copy of its own request may have taken the lease meanwhile.
-    fn wait(&mut self, asked: u8, other: OtherLease, memory: ModelMemory) {
-        let memory = Memory { waited: true, ..memory };
+    fn wait(&mut self, asked: u8, other: OtherLease) {
+        let mut waited = self.world.clone();
+        waited.flights[self.at].memory.waited = true;
         let without = self.rules.without;
         let admits = |message: &ToldValue| {
             let is_named = message.fence == other.fence || without == Without::FencesOfMessages;
             is_named && (message.epoch == other.epoch || without == Without::EpochsOfMessages)
         };
-        self.be_told(asked, admits, memory);
+        self.be_told(&waited, asked, admits);
         let store = &self.world.store;
         if store.lease.is_none() || store.is_leased_to(self.flight().id) {
-            self.happen(self.world.clone(), Event::Waited { memory });
+            self.happen(waited, Event::Waited);
         } else if self.world.left.pauses > 0 {
             // Without a message, an earlier request would change nothing.
-            let mut paused = self.world.clone();
-            paused.left.pauses -= 1;
-            self.happen(paused, Event::Waited { memory });
+            waited.left.pauses -= 1;
+            self.happen(waited, Event::Waited);
         }
         if self.is_abandoned() {
             self.happen(self.world.clone(), Event::Abandoned);
@@ -313,12 +311,12 @@ impl Successors<'_> {
 
     /// A message with a value arrives, and answers the waiters of the generation `asked`. It stays,
     /// for other flights of the process.
-    fn be_told(&mut self, asked: u8, admits: impl Fn(&ToldValue) -> bool, memory: ModelMemory) {
+    fn be_told(&mut self, world: &World, asked: u8, admits: impl Fn(&ToldValue) -> bool) {
         let process = self.flight().process;
         let told = self.world.told.iter().filter(|it| it.process == process && admits(it));
         for ToldValue { version, .. } in told.copied().collect::<Vec<_>>() {
             let outcome = Given::value(version);
-            self.happen(self.world.clone(), Event::Told { asked, outcome, memory });
+            self.happen(world.clone(), Event::Told { asked, outcome });
         }
     }
 
@@ -335,12 +333,7 @@ impl Successors<'_> {
     }
 
     /// The loader reads the source, and then it ends; or it fails.
-    fn load(
-        &mut self,
-        hold: LeaseHold<Grant>,
-        meanwhile: Option<Given>,
-        memory: ModelMemory,
-    ) -> Result<(), Violated> {
+    fn load(&mut self, hold: LeaseHold<Grant>, meanwhile: Option<Given>) -> Result<(), Violated> {
         if let Some(failure) = meanwhile {
             let mut served = self.world.clone();
             served.complete(self.flight().id, |_, opener| !opener, failure)?;
@@ -355,7 +348,7 @@ impl Successors<'_> {
             read.flights[self.at].read = Some(self.world.source);
             self.next.push(read);
             for known in self.known(hold) {
-                self.fail_load(hold, known, memory);
+                self.fail_load(hold, known);
             }
             return Ok(());
         };
@@ -380,7 +373,7 @@ impl Successors<'_> {
             let is_private = said != AnswerKind::Value;
             let outcome = Given::Value { version, is_private, is_fresh: true };
             let answer = LoadAnswer { began, outcome, share, record, fallback: None };
-            self.happen(self.world.clone(), Event::LoadEnded { hold, answer, memory });
+            self.happen(self.world.clone(), Event::LoadEnded { hold, answer });
         }
         Ok(())
     }
@@ -404,7 +397,7 @@ impl Successors<'_> {
     }
 
     /// A load that fails, because of its request or of the source, as far as this flight can tell.
-    fn fail_load(&mut self, hold: LeaseHold<Grant>, known: KnownOfKey, memory: ModelMemory) {
+    fn fail_load(&mut self, hold: LeaseHold<Grant>, known: KnownOfKey) {
         if self.world.left.failed_loads == 0 {
             return;
         }
@@ -414,7 +407,7 @@ impl Successors<'_> {
             0 => &[AnswerKind::Failed, AnswerKind::TimedOut],
             _ => &[AnswerKind::Failed],
         };
-        let stale = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
+        let stale = self.flight().memory.fallback.filter(|_| self.rules.stale != Serves::Never);
         for said in ends {
             let Verdict { share, is_stored, .. } = verdict(*said, known);
             let record = is_stored.then_some(Record::Failure(before));
@@ -428,7 +421,7 @@ impl Successors<'_> {
             for fallback in &fallbacks[..1 + usize::from(stale.is_some())] {
                 let fallback = *fallback;
                 let answer = LoadAnswer { began, outcome, share, record, fallback };
-                self.happen(failed.clone(), Event::LoadEnded { hold, answer, memory });
+                self.happen(failed.clone(), Event::LoadEnded { hold, answer });
             }
         }
     }
@@ -451,10 +444,9 @@ pub(super) fn failures(
     rules: &Rules,
     world: &World,
     hold: LeaseHold<Grant>,
-    memory: ModelMemory,
 ) -> Vec<Event<Modelled>> {
     let error = Given::StoreFailed;
     let may_load = rules.may_load;
-    let event = |known| Event::StoreFailed { error, known, hold, may_load, memory };
+    let event = |known| Event::StoreFailed { error, known, hold, may_load };
     known(world).into_iter().map(event).collect()
 }

@@ -141,14 +141,14 @@ impl World {
         let flight = &self.flights[at];
         let event = match &state {
             State::Closed => return self.close(at),
-            State::LookingUp { late, .. } if !self.has_waiter(flight.id, |it, _| it >= *late) => {
+            State::LookingUp { late } if !self.has_waiter(flight.id, |it, _| it >= *late) => {
                 Event::NoneRemain
             }
             State::Loading { hold, .. } => match self.refuses(flight, hold) {
                 true => Event::NotLoaded { hold: *hold },
                 false => return self.begin_load(at, state),
             },
-            State::Acquiring { .. } | State::LookingUp { .. } | State::Committing { .. } => {
+            State::Acquiring | State::LookingUp { .. } | State::Committing { .. } => {
                 self.flights[at].generations += 1;
                 self.flights[at].doing = Doing::Acting(state);
                 return Ok(());
@@ -202,6 +202,7 @@ impl World {
             id: self.opened,
             process,
             kind,
+            memory,
             generations: 1,
             job: true,
             callers_look_up: false,
@@ -212,7 +213,7 @@ impl World {
             read: None,
             seen: None,
             is_settled: false,
-            doing: Doing::Acting(State::Acquiring { memory }),
+            doing: Doing::Acting(State::Acquiring),
         });
         let last = self.flights.len() - 1;
         &mut self.flights[last]

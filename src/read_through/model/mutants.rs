@@ -85,9 +85,8 @@ impl Mutant {
                 }
             }
             Self::Waits => {
-                if let State::Waiting { memory, .. } = step.state {
-                    step.state =
-                        State::Loading { hold: LeaseHold::Nothing, meanwhile: None, memory };
+                if let State::Waiting { .. } = step.state {
+                    step.state = State::Loading { hold: LeaseHold::Nothing, meanwhile: None };
                 }
             }
             Self::ReleaseOfAbandoned

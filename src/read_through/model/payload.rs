@@ -1,6 +1,6 @@
 //! What the protocol carries in the model: small numbers instead of values, leases and errors.
 
-use crate::read_through::step::{AnswerOf, Event, Payload, State};
+use crate::read_through::step::{AnswerOf, Event, Memory, Payload, State};
 
 /// The payload of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +22,8 @@ impl Payload for Modelled {
 pub(super) type Version = u8;
 
 pub(super) type ModelAnswer = AnswerOf<Modelled>;
+
+pub(super) type ModelMemory = Memory<Wanted, ModelFallback>;
 
 /// What a flight is for. A process has one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +122,7 @@ pub(super) struct ModelFlight {
     pub(super) id: u8,
     pub(super) process: u8,
     pub(super) kind: Kind,
+    pub(super) memory: ModelMemory,
     /// How many generations have begun.
     pub(super) generations: u8,
     /// There is a request to load with.

@@ -5,7 +5,7 @@ use super::payload::{Doing, Kind, ModelFlight, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::storing;
 use super::world::{Age, PROCESS, Reader, Required, Violated, WRITING, World};
-use crate::read_through::step::{Event, LeaseHold, Memory};
+use crate::read_through::step::{Event, LeaseHold};
 
 impl World {
     /// What a reader does next.
@@ -127,10 +127,9 @@ impl World {
         let wanted = if kind == Kind::Forced { Wanted::Nothing } else { Wanted::Fresh };
         let flight = world.open(PROCESS[reader], kind, wanted).id;
         world.readers[reader] = Reader::Waiting { required, flight, joined: 0, opener: true };
-        let memory = Memory { accept: wanted, waited: false, fallback: None };
         let begins = match kind {
-            Kind::Uncached => vec![Event::WaitRanOut { memory }],
-            _ if store_failed => failures(rules, &world, LeaseHold::NotAsked, memory),
+            Kind::Uncached => vec![Event::WaitRanOut],
+            _ if store_failed => failures(rules, &world, LeaseHold::NotAsked),
             _ => {
                 next.push(world);
                 return Ok(());

@@ -153,13 +153,13 @@ pub(super) fn settle_flight(
         return false;
     }
     let (events, ignored) = match state {
-        State::Acquiring { memory } => {
-            let events = failures(rules, world, LeaseHold::Unacknowledged, *memory);
+        State::Acquiring => {
+            let events = failures(rules, world, LeaseHold::Unacknowledged);
             (events, Without::ReplaysBeforeAcquires)
         }
-        State::LookingUp { memory, .. } => {
+        State::LookingUp { .. } => {
             let can_load = flight.job;
-            let gone = Event::Gone { accept: memory.accept, can_load, memory: *memory };
+            let gone = Event::Gone { accept: flight.memory.accept, can_load };
             (vec![gone], Without::ReplaysBeforeLookups)
         }
         State::Committing { began, outcome, .. } => {

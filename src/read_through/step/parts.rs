@@ -31,26 +31,17 @@ pub(crate) enum State<P: Payload> {
     /// Asks the store for the entry or the lease: `Found`, `Unreadable`, `PrivateKey`,
     /// `PrivateOnce`, `Uncacheable`, `Busy`, `Granted`, `InCooldown`, `InCooldownStale`,
     /// `StoreFailed`.
-    Acquiring { memory: Memory<P::Accept, P::Fallback> },
+    Acquiring,
     /// Asks the store for the entry, for the waiters of generation `late` or later: `NoneRemain`,
     /// `Found`, `Gone`.
-    LookingUp { late: P::Generation, memory: Memory<P::Accept, P::Fallback> },
+    LookingUp { late: P::Generation },
     /// Another process has the lease for `left` longer, as the store said to the request that began
     /// the generation `asked`. Waits for a message, for a change of the key or for a delay: `Told`,
     /// `Waited`, `Abandoned`.
-    Waiting {
-        asked: P::Generation,
-        other: P::Other,
-        left: P::Span,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    Waiting { asked: P::Generation, other: P::Other, left: P::Span },
     /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`,
     /// `NotLoaded`.
-    Loading {
-        hold: LeaseHold<P::Lease>,
-        meanwhile: Option<P::Outcome>,
-        memory: Memory<P::Accept, P::Fallback>,
-    },
+    Loading { hold: LeaseHold<P::Lease>, meanwhile: Option<P::Outcome> },
     /// Stores the value and releases the lease: `Stored`, `Superseded`, `CommitFailed`.
     Committing {
         lease: P::Lease,
@@ -58,7 +49,6 @@ pub(crate) enum State<P: Payload> {
         /// The generation that began right before the load.
         began: P::Generation,
         outcome: P::Outcome,
-        memory: Memory<P::Accept, P::Fallback>,
     },
     /// Releases the lease, and tells other processes that the answer is private or that the load has
     /// failed. Without one, a lease that may have been granted: `Released`, `Unacknowledged`.
@@ -68,7 +58,7 @@ pub(crate) enum State<P: Payload> {
     CoolingDown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
     /// The same with a stale fallback. It may not be for a waiter that joins now, so the flight
     /// asks the store again: `JoinedCooldownStale`, `CooldownEnded`.
-    CoolingDownStale { until: P::Moment, memory: Memory<P::Accept, P::Fallback> },
+    CoolingDownStale { until: P::Moment },
     /// The flight is over.
     Closed,
 }

@@ -20,13 +20,9 @@ impl Payload for Words {
 
 type WordMemory = Memory<&'static str, &'static str>;
 
-/// What the flight knows in every row. It has waited for another process, or has not.
+/// What the flight knows before every row. It has waited for another process, or has not.
 fn memory(waited: bool) -> WordMemory {
     Memory { accept: "fresh", waited, fallback: Some("old") }
-}
-
-fn other(waited: bool) -> WordMemory {
-    Memory { accept: "other", ..memory(waited) }
 }
 
 fn to<T>(to: To<u8>, outcome: &'static str, and: impl IntoIterator<Item = WaiterAction<Words>>) -> T
@@ -41,6 +37,14 @@ fn before<T: FromIterator<WaiterAction<Words>>>(generation: u8, outcome: &'stati
 }
 
 type Row = (Event<Words>, Vec<WaiterAction<Words>>, State<Words>);
+
+/// The step after an event, and what the flight accepts then.
+fn step(event: &Event<Words>, waited: bool) -> (Step<Words>, &'static str) {
+    let mut after = memory(waited);
+    let step = next(event.clone(), &mut after);
+    assert_eq!(Memory { accept: "fresh", ..after }, memory(waited), "after {event:?}");
+    (step, after.accept)
+}
 
 /// What the store said of the lease of another process.
 const LEASED: &str = "other lease";
@@ -60,30 +64,23 @@ fn released(hold: LeaseHold<&'static str>) -> State<Words> {
 /// What the store answers before a load.
 fn answers() -> Vec<Row> {
     let asked = 7;
-    let memory = memory(false);
     let accept = "other";
-    let found = |due| Event::Found { asked, outcome: "value", due, memory };
+    let found = |due| Event::Found { asked, outcome: "value", due };
     let detached = to(To::Before(7), "value", [WaiterAction::Detach(7)]);
-    let busy = |meanwhile| Event::Busy { asked, other: LEASED, left: 9, meanwhile, memory };
-    let waiting = || State::Waiting { asked, other: LEASED, left: 9, memory };
-    let granted = |meanwhile| Event::Granted {
-        asked,
-        lease: "lease",
-        probe: Some("down"),
-        meanwhile,
-        memory,
-    };
-    let loading = || State::Loading { hold: LEASE, meanwhile: Some("down"), memory };
+    let busy = |meanwhile| Event::Busy { asked, other: LEASED, left: 9, meanwhile };
+    let waiting = || State::Waiting { asked, other: LEASED, left: 9 };
+    let granted =
+        |meanwhile| Event::Granted { asked, lease: "lease", probe: Some("down"), meanwhile };
+    let loading = || State::Loading { hold: LEASE, meanwhile: Some("down") };
     let fallback = || vec![WaiterAction::SetFallback(7, "stale")];
     let detached_stale = || to(To::Before(7), "stale", [WaiterAction::Detach(7)]);
-    let again = || State::Acquiring { memory: other(false) };
     vec![
-        (found(None), before(7, "value"), State::LookingUp { late: 7, memory }),
-        (found(Some("other")), detached, again()),
-        (Event::Unreadable { accept, memory }, vec![], again()),
-        (Event::PrivateKey { accept, memory }, vec![], again()),
-        (Event::PrivateOnce { accept, memory }, vec![], again()),
-        (Event::Uncacheable { accept, known: KnownFailure::Nothing, memory }, vec![], again()),
+        (found(None), before(7, "value"), State::LookingUp { late: 7 }),
+        (found(Some("other")), detached, State::Acquiring),
+        (Event::Unreadable { accept }, vec![], State::Acquiring),
+        (Event::PrivateKey { accept }, vec![], State::Acquiring),
+        (Event::PrivateOnce { accept }, vec![], State::Acquiring),
+        (Event::Uncacheable { accept, known: KnownFailure::Nothing }, vec![], State::Acquiring),
         (busy(Meanwhile::Nothing), vec![], waiting()),
         (busy(Meanwhile::Give("stale")), detached_stale(), waiting()),
         (busy(Meanwhile::Fallback("stale")), fallback(), waiting()),
@@ -96,11 +93,9 @@ fn answers() -> Vec<Row> {
 /// What the store answers in a cooldown, and what ends a wait.
 fn cooldowns() -> Vec<Row> {
     let asked = 7;
-    let memory = memory(false);
     let accept = "other";
-    let again = || State::Acquiring { memory: other(false) };
     let cooling_down = |hold| State::CoolingDown { failure: "down", until: 5, hold };
-    let gone = |can_load| Event::Gone { accept, can_load, memory };
+    let gone = |can_load| Event::Gone { accept, can_load };
     vec![
         (
             Event::InCooldown { failure: "down", until: Some(5) },
@@ -113,21 +108,17 @@ fn cooldowns() -> Vec<Row> {
             State::Closed,
         ),
         (
-            Event::InCooldownStale { asked, stale: "stale", until: 5, memory },
+            Event::InCooldownStale { asked, stale: "stale", until: 5 },
             before(7, "stale"),
-            State::CoolingDownStale { until: 5, memory },
+            State::CoolingDownStale { until: 5 },
         ),
         (Event::NoneRemain, vec![], State::Closed),
-        (gone(true), vec![], again()),
+        (gone(true), vec![], State::Acquiring),
         (gone(false), vec![], State::Closed),
-        (
-            Event::Told { asked, outcome: "value", memory },
-            before(7, "value"),
-            State::LookingUp { late: 7, memory },
-        ),
-        (Event::Waited { memory }, vec![], State::Acquiring { memory }),
+        (Event::Told { asked, outcome: "value" }, before(7, "value"), State::LookingUp { late: 7 }),
+        (Event::Waited, vec![], State::Acquiring),
         (Event::Abandoned, vec![], State::Closed),
-        (Event::JoinedCooldownStale { memory }, vec![], State::Acquiring { memory }),
+        (Event::JoinedCooldownStale, vec![], State::Acquiring),
         (
             Event::JoinedCooldown { failure: "down", until: 5, hold: LeaseHold::Unacknowledged },
             to(To::All, "down", []),
@@ -138,14 +129,13 @@ fn cooldowns() -> Vec<Row> {
 
 /// The markers that other processes leave for waiters.
 fn markers() -> Vec<Row> {
-    let memory = memory(true);
     let accept = "other";
-    let uncacheable = |known| Event::Uncacheable { accept, known, memory };
-    let loading = |meanwhile| State::Loading { hold: LeaseHold::Nothing, meanwhile, memory };
+    let uncacheable = |known| Event::Uncacheable { accept, known };
+    let loading = |meanwhile| State::Loading { hold: LeaseHold::Nothing, meanwhile };
     let cooling_down = State::CoolingDown { failure: "down", until: 5, hold: LeaseHold::Nothing };
     vec![
-        (Event::PrivateKey { accept, memory }, vec![WaiterAction::Release], State::Closed),
-        (Event::PrivateOnce { accept, memory }, vec![WaiterAction::ReleaseAtClose], State::Closed),
+        (Event::PrivateKey { accept }, vec![WaiterAction::Release], State::Closed),
+        (Event::PrivateOnce { accept }, vec![WaiterAction::ReleaseAtClose], State::Closed),
         (uncacheable(KnownFailure::Nothing), vec![], loading(None)),
         (uncacheable(KnownFailure::Probe("down")), vec![], loading(Some("down"))),
         (uncacheable(KnownFailure::Cooldown("down", 5)), to(To::All, "down", []), cooling_down),
@@ -154,10 +144,8 @@ fn markers() -> Vec<Row> {
 
 /// The store does not answer.
 fn store_failures(hold: LeaseHold<&'static str>) -> Vec<Row> {
-    let memory = memory(false);
-    let failed =
-        |may_load, known| Event::StoreFailed { error: "lost", known, hold, may_load, memory };
-    let loading = |meanwhile| State::Loading { hold, meanwhile, memory };
+    let failed = |may_load, known| Event::StoreFailed { error: "lost", known, hold, may_load };
+    let loading = |meanwhile| State::Loading { hold, meanwhile };
     let cooling_down = || State::CoolingDown { failure: "down", until: 5, hold };
     let cooldown = || KnownFailure::Cooldown("down", 5);
     let all = |outcome| to(To::All, outcome, []);
@@ -182,15 +170,14 @@ const REPORT: Option<Record<&str, &str>> = Some(Record::Failure("report"));
 
 /// A load has ended.
 fn ends(hold: LeaseHold<&'static str>) -> Vec<Row> {
-    let memory = memory(true);
-    let ended = |answer| Event::LoadEnded { hold, answer, memory };
+    let ended = |answer| Event::LoadEnded { hold, answer };
     let value = loaded(Share::Joined, Some(Record::Value("draft")));
     let (told, state) = match hold {
         LeaseHold::Lease(lease) => {
             let draft = "draft";
-            (vec![], State::Committing { lease, draft, began: 4, outcome: "own", memory })
+            (vec![], State::Committing { lease, draft, began: 4, outcome: "own" })
         }
-        LeaseHold::Nothing => (before(4, "own"), State::LookingUp { late: 4, memory }),
+        LeaseHold::Nothing => (before(4, "own"), State::LookingUp { late: 4 }),
         LeaseHold::NotAsked | LeaseHold::Unacknowledged => (before(4, "own"), released(hold)),
     };
     let telling = |record| match hold {
@@ -226,26 +213,27 @@ fn commits() -> Vec<Row> {
     let asked = 8;
     let began = 4;
     let outcome = "value";
-    let memory = memory(true);
-    let stored = Event::Stored { asked, outcome, memory };
-    let superseded = Event::Superseded { began, outcome, memory };
+    let stored = Event::Stored { asked, outcome };
+    let superseded = Event::Superseded { began, outcome };
     let unacknowledged = || State::Releasing { lease: None, record: None };
-    let uncached = State::Loading { hold: LeaseHold::NotAsked, meanwhile: None, memory };
+    let uncached = State::Loading { hold: LeaseHold::NotAsked, meanwhile: None };
     vec![
-        (Event::WaitRanOut { memory }, vec![], uncached),
-        (stored, before(8, "value"), State::LookingUp { late: 8, memory }),
-        (superseded, before(4, "value"), State::LookingUp { late: 4, memory }),
+        (Event::WaitRanOut, vec![], uncached),
+        (stored, before(8, "value"), State::LookingUp { late: 8 }),
+        (superseded, before(4, "value"), State::LookingUp { late: 4 }),
         (Event::CommitFailed { began, outcome }, before(4, "value"), unacknowledged()),
         (Event::Unacknowledged, vec![], unacknowledged()),
         (Event::Released, vec![], State::Closed),
     ]
 }
 
-fn table() -> Vec<Row> {
+/// All rows, and whether the flight has waited.
+fn table() -> Vec<(bool, Row)> {
     let failures = HOLDS.into_iter().skip(2).flat_map(store_failures);
+    let before = answers().into_iter().chain(cooldowns()).chain(failures);
     let ends = HOLDS.into_iter().flat_map(ends);
-    let rows = answers().into_iter().chain(cooldowns()).chain(markers()).chain(commits());
-    rows.chain(failures).chain(ends).collect()
+    let after = markers().into_iter().chain(commits()).chain(ends);
+    before.map(|row| (false, row)).chain(after.map(|row| (true, row))).collect()
 }
 
 /// A new event does not compile before it is counted here.
@@ -283,10 +271,23 @@ fn number(event: &Event<Words>) -> usize {
 #[test]
 fn the_whole_protocol_is_this_table() {
     let mut left_out: Vec<_> = (0..26).collect();
-    for (event, told, state) in table() {
+    for (waited, (event, told, state)) in table() {
         left_out.retain(|left| *left != number(&event));
-        let step = next(event.clone());
-        assert_eq!((step.actions, step.state), (told, state), "after {event:?}");
+        let (step, accept) = step(&event, waited);
+        let accepted = match event {
+            Event::Found { due: Some(accept), .. } => accept,
+            Event::Unreadable { accept }
+            | Event::PrivateKey { accept }
+            | Event::PrivateOnce { accept }
+            | Event::Uncacheable { accept, .. }
+            | Event::Gone { accept, .. }
+                if state == State::Acquiring =>
+            {
+                accept
+            }
+            _ => "fresh",
+        };
+        assert_eq!((step.actions, step.state, accept), (told, state, accepted), "after {event:?}");
     }
     assert!(left_out.is_empty(), "{left_out:?}: the table leaves no event out");
 }
@@ -297,13 +298,7 @@ fn if_the_policy_is_to_fail_every_waiter_gets_the_failure_of_the_store() {
         let error = "lost";
         let known = KnownFailure::Nothing;
         let may_load = false;
-        let step = next::<Words>(Event::StoreFailed {
-            error,
-            known,
-            hold,
-            may_load,
-            memory: memory(false),
-        });
+        let (step, _) = step(&Event::StoreFailed { error, known, hold, may_load }, false);
         assert_eq!(step.actions, [WaiterAction::Complete(To::All, "lost")], "{hold:?}");
     }
 }
@@ -312,7 +307,7 @@ fn if_the_policy_is_to_fail_every_waiter_gets_the_failure_of_the_store() {
 fn nothing_is_closed_while_a_lease_may_be_ours() {
     for hold in [LEASE, LeaseHold::Unacknowledged] {
         for (event, ..) in ends(hold).into_iter().chain(store_failures(hold)) {
-            assert_ne!(next(event.clone()).state, State::Closed, "{event:?}");
+            assert_ne!(step(&event, false).0.state, State::Closed, "{event:?}");
         }
     }
 }
@@ -322,8 +317,8 @@ fn a_failed_load_releases_its_lease_with_a_report() {
     for share in [Share::Opener, Share::Joined, Share::All] {
         for fallback in [None, Some(("stale", 2))] {
             let answer = LoadAnswer { fallback, ..loaded(share, REPORT) };
-            let ended = Event::LoadEnded { hold: LEASE, answer, memory: memory(false) };
-            let step = next::<Words>(ended);
+            let ended = Event::LoadEnded { hold: LEASE, answer };
+            let (step, _) = step(&ended, false);
             assert_eq!(step.state, State::Releasing { lease: Some("lease"), record: REPORT });
         }
     }
@@ -333,17 +328,16 @@ fn a_failed_load_releases_its_lease_with_a_report() {
 fn a_value_that_may_be_outdated_completes_no_later_waiter() {
     let began = 4;
     let outcome = "value";
-    let memory = memory(false);
-    let superseded = Event::Superseded { began, outcome, memory };
+    let superseded = Event::Superseded { began, outcome };
     let unleased =
         [LeaseHold::Nothing, LeaseHold::NotAsked, LeaseHold::Unacknowledged].map(|hold| {
             let value = loaded(Share::Joined, Some(Record::Value("draft")));
             let answer = LoadAnswer { outcome, ..value };
-            Event::LoadEnded { hold, answer, memory }
+            Event::LoadEnded { hold, answer }
         });
     let events = [superseded, Event::CommitFailed { began, outcome }].into_iter().chain(unleased);
     for event in events {
-        let step = next::<Words>(event.clone());
+        let (step, _) = step(&event, false);
         assert_eq!(step.actions, [WaiterAction::Complete(To::Before(4), "value")], "{event:?}");
     }
 }
