@@ -86,6 +86,8 @@ pub(super) enum Without {
     EpochsOfMessages,
     /// A put commits whatever has happened since its lease was granted.
     FencesOfPuts,
+    /// The lease of a put does not outdate loads whose leases have lapsed.
+    WatermarksOfPuts,
     /// The epoch of a put's tag is not read before its lease is granted.
     EpochsOfPuts,
     /// A put that stores nothing leaves what is stored and who loads.

@@ -334,6 +334,11 @@ fn put() -> Vec<Parts> {
     let forgets = Budget { forgets: 1, ..writes };
     vec![
         ("a put", same(Budget { lapses: 1, ..puts }), PLAIN),
+        (
+            "what was put is gone",
+            same(Budget { lapses: 1, ages: 1, ..puts }),
+            Rules { ages: &[None], ..PLAIN },
+        ),
         ("two puts", same(Budget { puts: 2, ..NONE }), PLAIN),
         ("a put and an invalidation", same(writes), PLAIN),
         ("a put fails", alone(Budget { failures: 2, ..writes }), PLAIN),

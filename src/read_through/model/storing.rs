@@ -56,6 +56,10 @@ pub(super) fn ask(
             store.fence
         }
     };
+    // What loads before have read is outdated, also when the entry that replaces it is gone.
+    if wants_any && rules.without != Without::WatermarksOfPuts {
+        store.watermark = fence;
+    }
     Asked::Granted { fence, before, is_probe }
 }
 
@@ -80,7 +84,8 @@ pub(super) fn report(
     before: u8,
 ) -> Result<(), Violated> {
     if holds(rules, store, id, lease) {
-        if lease.fence <= store.watermark {
+        let is_granted = store.lease.is_some_and(|held| held.fence == lease.fence);
+        if lease.fence <= store.watermark && !is_granted {
             return Err(Violated("a failure is remembered that is older than an invalidation"));
         }
         store.failed = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
