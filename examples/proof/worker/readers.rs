@@ -19,8 +19,9 @@ use crate::kinds::{Kind, RowKey};
 use crate::row::Row;
 use crate::tally::Counts;
 
-/// How many near copies are read in a row.
-const IN_A_ROW: u64 = 64;
+/// How many rows are read in a row, each so many times, as those that are in demand are.
+const AT_ONCE: usize = 16;
+const TIMES: usize = 4;
 
 /// How many answers of the store one task may wait for meanwhile.
 const WAITING: usize = 4;
@@ -31,21 +32,28 @@ const AFTER_BYPASS: Duration = Duration::from_millis(20);
 type WithStatus = (Result<Row, Error<SourceDown>>, CacheStatus);
 
 /// The longest pause of a reader, in microseconds.
-const PAUSE: u64 = 24_000;
+const PAUSE: u64 = 40_000;
 
 impl World {
     /// Reads near copies in quick succession. Where there is none, another task waits for the answer.
     pub(super) async fn read_near(self: Arc<Self>, mut rng: StdRng) {
         let rate = (self.setup.near_rate / super::NEAR_READERS).max(1);
         let interval =
-            Duration::from_secs(1) * IN_A_ROW as u32 / rate.try_into().unwrap_or(u32::MAX);
+            Duration::from_secs(1) * (AT_ONCE * TIMES) as u32 / rate.try_into().unwrap_or(u32::MAX);
         let waiting = Arc::new(Semaphore::new(WAITING));
         let mut counts = Counts::default();
         let mut next = Instant::now();
         while !self.is_ending() {
-            for _ in 0..IN_A_ROW {
-                let key = RowKey::draw(near_kind(&mut rng), &mut rng);
-                self.read_copy(key, &waiting, &mut counts).await;
+            let mut keys: Vec<_> =
+                (0..AT_ONCE).map(|_| RowKey::draw(near_kind(&mut rng), &mut rng)).collect();
+            for _ in 0..TIMES {
+                let mut copied = Vec::with_capacity(keys.len());
+                for key in keys {
+                    if self.read_copy(key, &waiting, &mut counts).await {
+                        copied.push(key);
+                    }
+                }
+                keys = copied;
             }
             self.checker.flush(&mut counts);
             // After a wait for the store, it does not catch up.
@@ -56,18 +64,20 @@ impl World {
         let _ = waiting.acquire_many(WAITING as u32).await;
     }
 
+    /// Returns whether there was a copy.
     async fn read_copy(
         self: &Arc<Self>,
         key: RowKey,
         waiting: &Arc<Semaphore>,
         counts: &mut Counts,
-    ) {
+    ) -> bool {
         let (began, mut reading) = self.begin_one(key, NEAR, None);
         if let Poll::Ready((answer, status)) = poll!(&mut reading) {
             let answered = Answered { answer, status: Some(status), at_once: true, limit: None };
-            return self.checker.end(&began, &answered, counts);
+            self.checker.end(&began, &answered, counts);
+            return true;
         }
-        let Ok(permit) = Arc::clone(waiting).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(waiting).acquire_owned().await else { return false };
         let world = Arc::clone(self);
         tokio::spawn(async move {
             let mut counts = Counts::default();
@@ -80,6 +90,7 @@ impl World {
             }
             drop(permit);
         });
+        false
     }
 
     /// Reads one by one and in batches, with deadlines and without, through both stores.
@@ -189,11 +200,11 @@ impl World {
 fn near_kind(rng: &mut StdRng) -> Kind {
     match rng.random_range(0..1_000) {
         0..400 => Kind::Long,
-        400..600 => Kind::Tagged,
-        600..750 => Kind::Labelled,
-        750..900 => Kind::Put,
-        900..960 => Kind::Soft,
-        960..990 => Kind::Early,
+        400..620 => Kind::Tagged,
+        620..790 => Kind::Labelled,
+        790..950 => Kind::Put,
+        950..985 => Kind::Soft,
+        985..997 => Kind::Early,
         _ => Kind::Short,
     }
 }
