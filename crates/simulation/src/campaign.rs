@@ -14,6 +14,8 @@ pub struct Campaign {
     pub seeds: u64,
     /// What has happened in all of them. The violations say the seed.
     pub total: RunOutcome,
+    /// The first seed that was found to break a promise.
+    pub broken_by: Option<u64>,
     /// What the runs have listed.
     pub lines: Vec<String>,
 }
@@ -53,6 +55,9 @@ impl Campaign {
         total.millis += outcome.millis;
         for (kind, count) in outcome.faults {
             *total.faults.entry(kind).or_default() += count;
+        }
+        if !outcome.violations.is_empty() {
+            self.broken_by.get_or_insert(seed);
         }
         let violations = outcome.violations.into_iter().map(|it| format!("seed {seed}, {it}"));
         total.violations.extend(violations);

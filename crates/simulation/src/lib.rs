@@ -11,12 +11,14 @@ mod network;
 mod operations;
 mod plan;
 mod promises;
+mod reduction;
 mod server;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::campaign::Campaign;
+pub use self::reduction::{ReducedRun, Reduction};
 pub use self::server::{ClientId, ModelServer, Mutations, Snapshot};
 pub use self::world::{Run, RunOutcome};
 

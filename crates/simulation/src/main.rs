@@ -1,39 +1,63 @@
-//! Runs simulations from many seeds, and prints what was checked.
+//! Runs simulations from many seeds, and prints what was checked. Of the first violation, it prints the least
+//! run that has it.
 //!
 //! ```text
-//! cargo run --release -p bellwether-simulation -- --seeds 1000 [--from SEED] [--operations N] [--trace]
+//! cargo run --release -p bellwether-simulation -- --seeds 1000 [--seconds N] [--from SEED] [--operations N]
+//!     [--trace] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
 //! ```
 
 use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bellwether_simulation::{Campaign, Run};
+use bellwether_simulation::{Campaign, ReducedRun, Reduction, Run};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().collect();
     let number = |name: &str| {
-        let place = args.iter().position(|arg| arg == name)?;
-        let number = args.get(place + 1).and_then(|number| number.parse::<u64>().ok());
-        Some(number.unwrap_or_else(|| panic!("{name} takes a number")))
+        let number = option(name)?.parse::<u64>();
+        Some(number.unwrap_or_else(|_| panic!("{name} takes a number")))
     };
-    let from = number("--from").unwrap_or_else(|| RandomState::new().hash_one(0) >> 32);
-    let seeds = number("--seeds").unwrap_or(1);
-    let shows_trace = args.iter().any(|arg| arg == "--trace");
-    let operations = number("--operations").unwrap_or(2_000);
-    let run = Run { seed: from, operations, mutations: [].into(), shows_trace };
+    let kept = ["--keep-operations", "--keep-faults"].map(|name| {
+        let numbers = option(name)?;
+        let number = |number: &str| number.parse().expect("a number");
+        Some(numbers.split(',').filter(|it| *it != "none").map(number).collect())
+    });
+    let simpler = option("--simpler").unwrap_or_default();
+    let simpler = Reduction::names().filter(|name| simpler.split(',').any(|it| it == *name));
+    let run = Run {
+        seed: number("--from").unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
+        operations: number("--operations").unwrap_or(2_000),
+        mutations: [].into(),
+        shows_trace: env::args().any(|arg| arg == "--trace"),
+        reduction: Reduction { kept, simpler: simpler.collect() },
+    };
+    let seconds = number("--seconds").map(Duration::from_secs);
+    let seeds = number("--seeds").unwrap_or_else(|| seconds.map_or(1, |_| u64::MAX));
     let began = Instant::now();
     let shown = AtomicUsize::new(0);
     let campaign = Campaign::run(&run, |total, begun| {
         let before = shown.swap(total.violations.len(), Ordering::Relaxed);
         total.violations[before..].iter().take(3).for_each(|line| println!("{line}"));
-        begun < seeds
+        begun < seeds && seconds.is_none_or(|seconds| began.elapsed() < seconds)
     });
     campaign.lines.iter().for_each(|line| println!("{line}"));
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     println!("{campaign}");
     println!("{:.0} operations a minute", campaign.total.operations as f64 / minutes);
-    if campaign.total.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let Some(seed) = campaign.broken_by else { return ExitCode::SUCCESS };
+    if !run.shows_trace {
+        let reduced = ReducedRun::of(&Run { seed, ..run }, REDUCING);
+        reduced.iter().for_each(|reduced| println!("{reduced}"));
+    }
+    ExitCode::FAILURE
 }
+
+/// What follows an option.
+fn option(name: &str) -> Option<String> {
+    env::args().skip_while(|arg| arg != name).nth(1)
+}
+
+/// How long a run is reduced at most.
+const REDUCING: Duration = Duration::from_secs(60);

@@ -19,8 +19,8 @@ pub(crate) struct RunPlan {
     pub(crate) keys: u64,
     pub(crate) tags: u64,
     ttl: Millis,
-    stale: [Millis; 2],
-    refreshes_early: bool,
+    pub(crate) stale: [Millis; 2],
+    pub(crate) refreshes_early: bool,
     loads_after_wait: bool,
     drops_abandoned: bool,
     /// How many operations begin at each tick, on average, in thousandths.

@@ -18,10 +18,11 @@ use crate::network::Network;
 use crate::operations::{Caller, ChangeOf, Get, Telling};
 use crate::plan::RunPlan;
 use crate::promises::DataLoss;
+use crate::reduction::{FAULTS, OPERATIONS, Reduction};
 use crate::server::{ModelServer, Mutations, Snapshot};
 
 /// What is simulated.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Run {
     /// It decides all that is random.
     pub seed: u64,
@@ -31,6 +32,8 @@ pub struct Run {
     pub mutations: Mutations,
     /// Whether all that happens is listed.
     pub shows_trace: bool,
+    /// What of it is left out.
+    pub reduction: Reduction,
 }
 
 /// What has happened in a run.
@@ -48,6 +51,8 @@ pub struct RunOutcome {
     pub faults: BTreeMap<&'static str, u64>,
     /// The promises that were broken.
     pub violations: Vec<String>,
+    /// How many operations and faults had begun when the first promise was found broken.
+    pub begun_at_violation: Option<[u64; 2]>,
     /// A hash of all that has happened.
     pub trace: u64,
     /// All that has happened, if it was to be listed.
@@ -80,7 +85,12 @@ thread_local! {
 
 struct World {
     plan: RunPlan,
+    /// When something begins. What it is has random numbers of its own, so that one can be left out.
     random: SmallRng,
+    reduction: Reduction,
+    /// How many operations and faults have begun, also those that are left out.
+    begun: [u64; 2],
+    begun_at_violation: Option<[u64; 2]>,
     now: Millis,
     shared: Arc<Shared>,
     server: Host,
@@ -102,7 +112,8 @@ struct Process {
 impl World {
     fn new(run: &Run) -> Self {
         let mut random = SmallRng::seed_from_u64(run.seed);
-        let plan = RunPlan::new(&mut random);
+        let mut plan = RunPlan::new(&mut random);
+        run.reduction.simplify(&mut plan);
         let server = Host::new(0);
         let model = ModelServer::new(Arc::clone(&run.mutations));
         let snapshot = (0, model.snapshot());
@@ -112,6 +123,9 @@ impl World {
         let mut world = Self {
             plan,
             random,
+            reduction: run.reduction.clone(),
+            begun: [0; 2],
+            begun_at_violation: None,
             now: 0,
             shared,
             server,
@@ -149,7 +163,7 @@ impl World {
     fn run(mut self, run: &Run) -> RunOutcome {
         let chaos = if self.plan.faults.is_empty() { 0 } else { run.operations * 4 / 5 };
         // Where a fault follows the other, little else may happen.
-        while self.operations() < chaos && self.now < LONGEST_CHAOS {
+        while self.begun[OPERATIONS] < chaos && self.now < LONGEST_CHAOS {
             self.befall();
             self.tick(true);
         }
@@ -162,7 +176,7 @@ impl World {
             self.shared.calm_down();
         }
         let end = self.now + 500;
-        while self.operations() < run.operations || self.now < end {
+        while self.begun[OPERATIONS] < run.operations || self.now < end {
             self.tick(true);
         }
         self.ticks(5_000, false);
@@ -173,8 +187,15 @@ impl World {
         self.outcome()
     }
 
-    fn operations(&self) -> u64 {
-        self.shared.with(|history| history.operations)
+    /// The random numbers of the next operation or fault. None if that is left out.
+    fn begin(&mut self, kind: usize) -> Option<SmallRng> {
+        let number = self.begun[kind];
+        self.begun[kind] += 1;
+        let seed = self.random.random();
+        self.reduction.keeps(kind, number).then(|| {
+            self.shared.note(format_args!("{} {number}", ["operation", "fault"][kind]));
+            SmallRng::seed_from_u64(seed)
+        })
     }
 
     fn ticks(&mut self, count: Millis, is_busy: bool) {
@@ -197,18 +218,22 @@ impl World {
                 process.host.run_until(self.now);
             }
         }
+        if self.begun_at_violation.is_none() && self.shared.with(|it| !it.violations.is_empty()) {
+            self.begun_at_violation = Some(self.begun);
+        }
     }
 
     /// Begins an operation in a process.
     fn operate(&mut self) {
-        let Self { random, plan, processes, .. } = self;
-        let process = processes.choose(random).expect("one");
+        let Some(random) = &mut self.begin(OPERATIONS) else { return };
+        let Self { plan, processes, .. } = self;
+        let process = &processes[random.random_range(0..MOST_PROCESSES) % processes.len()];
         if process.paused_until > self.now {
             return;
         }
         let caller = process.caller.clone();
         let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..5));
-        let key = random.random_range(0..plan.keys);
+        let key = random.random_range(0..MOST_KEYS) % plan.keys;
         if random.random_ratio(1, plan.changes) {
             let is_of_tag = plan.tags > 0 && random.random_ratio(1, 4);
             let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
@@ -241,24 +266,25 @@ impl World {
         if !self.random.random_ratio(1, self.plan.pause) {
             return;
         }
-        if self.random.random_ratio(1, 4) {
+        let Some(random) = &mut self.begin(FAULTS) else { return };
+        if random.random_ratio(1, 4) {
             let now = self.now;
             let snapshot =
                 self.shared.network.with(|it| it.server.as_ref().map(ModelServer::snapshot));
             self.snapshot = snapshot.map_or_else(|| self.snapshot.clone(), |it| (now, it));
         }
-        let kind = *self.plan.faults.choose(&mut self.random).expect("one");
+        let kind = *self.plan.faults.choose(random).expect("one");
         self.shared.note(format_args!("{}", kind.name()));
         self.shared.with(|history| *history.counts.entry(kind.name()).or_default() += 1);
-        let (now, processes, random) = (self.now, self.processes.len(), &mut self.random);
+        let (now, processes) = (self.now, self.processes.len());
         if self.shared.network.with(|state| kind.befall(state, random, processes, now)) {
             return;
         }
-        let place = self.random.random_range(0..processes);
-        let until = now + self.random.random_range(1..4_000);
+        let place = random.random_range(0..processes);
+        let until = now + random.random_range(1..4_000);
         match kind {
             FaultKind::Pause if self.processes[place].paused_until > now => {}
-            FaultKind::Pause => self.pause(place, until),
+            FaultKind::Pause => self.pause(place, until, random.random()),
             FaultKind::KillProcess => {
                 let (_, times) = self.processes[place].caller.process;
                 self.shared.ended((place, times));
@@ -274,10 +300,10 @@ impl World {
         }
     }
 
-    fn pause(&mut self, place: usize, until: Millis) {
+    fn pause(&mut self, place: usize, until: Millis, cuts_off: bool) {
         self.processes[place].paused_until = until;
         let more = until - self.now;
-        if self.random.random() {
+        if cuts_off {
             // Its machine has no network for a moment after that.
             self.shared.network.with(|state| state.cut_off_until.insert(place, until + 300));
         }
@@ -348,12 +374,19 @@ impl World {
             commands,
             millis: self.now,
             faults: std::mem::take(&mut history.counts),
+            begun_at_violation: self
+                .begun_at_violation
+                .or_else(|| (!history.violations.is_empty()).then_some(self.begun)),
             violations: std::mem::take(&mut history.violations),
             trace: journal.hash,
             lines: journal.lines.unwrap_or_default(),
         })
     }
 }
+
+/// Multiples of all numbers of processes and of keys.
+const MOST_PROCESSES: usize = 12;
+const MOST_KEYS: u64 = 20;
 
 /// How long there are faults at most.
 const LONGEST_CHAOS: Millis = 120_000;

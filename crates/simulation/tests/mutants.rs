@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use bellwether_simulation::{Campaign, Run};
+use bellwether_simulation::{Campaign, ReducedRun, Run};
 
 /// What is wrong in a script: the text of it, and what stands there instead.
 const MUTANTS: [(&str, &str, &str); 8] = [
@@ -47,6 +47,29 @@ const SCRIPTS: [&str; 6] = [
     include_str!("../../redis/src/invalidate.lua"),
 ];
 
+/// Runs until a promise is broken, for a minute at most.
+fn found(run: &Run) -> Campaign {
+    let began = Instant::now();
+    Campaign::run(run, |total, _| {
+        total.violations.is_empty() && began.elapsed() < Duration::from_secs(60)
+    })
+}
+
+#[test]
+fn a_run_that_breaks_a_promise_is_reduced_to_what_that_needs() {
+    let (name, text, instead) = MUTANTS[0];
+    let run =
+        Run { seed: 1, operations: 1_000, mutations: [(text, instead)].into(), ..Run::default() };
+    let seed = found(&run).broken_by.unwrap_or_else(|| panic!("not found: {name}"));
+    let reduced =
+        ReducedRun::of(&Run { seed, ..run }, Duration::from_secs(45)).expect("a violation");
+    println!("{reduced}");
+    assert_eq!(reduced.run.run().violations, reduced.outcome.violations, "it is repeated");
+    assert!(!reduced.outcome.violations.is_empty());
+    let [operations, faults] = reduced.run.reduction.kept.map(|kept| kept.expect("some").len());
+    assert!(operations <= 20 && faults <= 20, "{operations} operations and {faults} faults");
+}
+
 #[test]
 fn each_mutant_is_found_within_a_minute() {
     for (name, text, instead) in MUTANTS {
@@ -54,10 +77,8 @@ fn each_mutant_is_found_within_a_minute() {
         let seed = RandomState::new().hash_one(0) >> 32;
         let mutations = [(text, instead)].into();
         let began = Instant::now();
-        let run = Run { seed, operations: 1_000, mutations, shows_trace: false };
-        let campaign = Campaign::run(&run, |total, _| {
-            total.violations.is_empty() && began.elapsed() < Duration::from_secs(60)
-        });
+        let run = Run { seed, operations: 1_000, mutations, ..Run::default() };
+        let campaign = found(&run);
         let (took, seeds) = (began.elapsed(), campaign.seeds);
         let violation = campaign.total.violations.first();
         println!("{name}: {seeds} seeds, {took:.1?}: {violation:?}");
