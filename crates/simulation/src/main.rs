@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! cargo run --release -p bellwether-simulation -- --seeds 1000 [--seconds N] [--from SEED] [--operations N]
-//!     [--trace] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
+//!     [--trace] [--until-broken] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
 //! ```
 
-use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use bellwether_simulation::{Campaign, ReducedRun, Reduction, Run};
 
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         shows_trace: env::args().any(|arg| arg == "--trace"),
         reduction: Reduction { kept, simpler: simpler.collect() },
     };
+    let until_broken = env::args().any(|arg| arg == "--until-broken");
     let seconds = number("--seconds").map(Duration::from_secs);
     let seeds = number("--seeds").unwrap_or_else(|| seconds.map_or(1, |_| u64::MAX));
     let began = Instant::now();
@@ -40,18 +41,30 @@ fn main() -> ExitCode {
     let campaign = Campaign::run(&run, |total, begun| {
         let before = shown.swap(total.violations.len(), Ordering::Relaxed);
         total.violations[before..].iter().take(3).for_each(|line| println!("{line}"));
-        begun < seeds && seconds.is_none_or(|seconds| began.elapsed() < seconds)
+        let is_broken = until_broken && !total.violations.is_empty();
+        !is_broken && begun < seeds && seconds.is_none_or(|seconds| began.elapsed() < seconds)
     });
     campaign.lines.iter().for_each(|line| println!("{line}"));
     let minutes = began.elapsed().as_secs_f64() / 60.0;
     println!("{campaign}");
-    println!("{:.0} operations a minute", campaign.total.operations as f64 / minutes);
+    let of_processors = processor_time().map_or(minutes, |time| time.as_secs_f64() / 60.0);
+    let [rate, of_one] = [minutes, of_processors].map(|it| campaign.total.operations as f64 / it);
+    println!("{rate:.0} operations a minute, {of_one:.0} a minute of one processor");
     let Some(seed) = campaign.broken_by else { return ExitCode::SUCCESS };
-    if !run.shows_trace {
+    if !run.shows_trace && !until_broken {
         let reduced = ReducedRun::of(&Run { seed, ..run }, REDUCING);
         reduced.iter().for_each(|reduced| println!("{reduced}"));
     }
     ExitCode::FAILURE
+}
+
+/// How long the processors have run this program. None where that cannot be read.
+fn processor_time() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut ticks = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut next = || ticks.next()?.parse::<u64>().ok();
+    // There are a hundred ticks in a second, on every Linux that we know.
+    Some(Duration::from_millis(10 * (next()? + next()?)))
 }
 
 /// What follows an option.
