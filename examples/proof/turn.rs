@@ -146,7 +146,7 @@ impl Turn {
             floors: path(self.floors()),
             seed: self.seed.wrapping_add(1 + u64::from(worker) + starts * 1_000),
             near_rate: args.near_rate / args.workers as u64,
-            plants_stale: args.plant == Some(Plant::Stale) && worker == 0,
+            plants_stale: args.plant == Some(Plant::Stale),
             is_faulty: starts > 0,
         }
     }

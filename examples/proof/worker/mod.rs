@@ -85,6 +85,9 @@ async fn work(setup: Setup) -> Result<(), Fault> {
         tasks.push(tokio::spawn(Arc::clone(&world).write(rng(200 + task))));
     }
     tasks.push(tokio::spawn(Arc::clone(&world).put(rng(300))));
+    if world.setup.plants_stale {
+        tasks.push(tokio::spawn(Arc::clone(&world).plant(rng(400))));
+    }
     let helpers = [
         tokio::spawn(Arc::clone(&world).send_tallies()),
         tokio::spawn({

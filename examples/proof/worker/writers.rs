@@ -6,19 +6,21 @@ use std::time::Duration;
 use bellwether::{CacheError, Changed};
 use rand::Rng;
 use rand::rngs::StdRng;
+use tokio::time::sleep;
 
 use super::source::SourceDown;
 use super::{World, pause};
 use crate::clock::now;
 use crate::floors::{Sort, Subject};
-use crate::kinds::{CHANGING, Kind, RowKey, group_id, tag};
+use crate::kinds::{CHANGING, Kind, ROWS, RowKey, group_id, tag};
 use crate::row::Row;
+use crate::tally::Counts;
 
 /// The longest pause of a writer, in microseconds.
 const PAUSE: u64 = 240_000;
 
-/// Of so many invalidations of a row, a worker that plants violations leaves out one.
-const PLANTED_EVERY: u32 = 10;
+/// Between two violations that are planted.
+const PLANTED_EVERY: Duration = Duration::from_millis(100);
 
 impl World {
     /// Changes rows and groups, in all ways that there are.
@@ -36,10 +38,26 @@ impl World {
                     self.expire(key, store).await
                 }
                 (60..67, _) => self.invalidate_many(key, store, rng.random_range(2..8)).await,
-                _ => self.invalidate(key, store, &mut rng).await,
+                _ => self.invalidate(key, store).await,
             };
         }
         self.caches.drain(Duration::from_secs(2)).await;
+    }
+
+    /// Changes rows that are stored, and says so without an invalidation, so that there is a violation to find.
+    pub(super) async fn plant(self: Arc<Self>, mut rng: StdRng) {
+        while !self.is_ending() {
+            sleep(PLANTED_EVERY).await;
+            let key = RowKey { kind: Kind::Long, number: rng.random_range(ROWS / 2..ROWS) };
+            let mut counts = Counts::default();
+            self.read_one(key, 0, None, &mut counts).await;
+            if let Ok(version) = self.change_row(key).await {
+                self.returned(key, Sort::Hard, 0, version);
+                self.checker.count("invalidations left out, to be found");
+            }
+            self.read_one(key, 0, None, &mut counts).await;
+            self.checker.flush(&mut counts);
+        }
     }
 
     /// The only writer of its rows: it puts what it has written, so that no older value is put later.
@@ -50,7 +68,7 @@ impl World {
             let workers = self.setup.workers as u64;
             let number = drawn.number - drawn.number % workers + u64::from(self.setup.worker);
             let key = RowKey {
-                number: number.min(crate::kinds::ROWS - workers + u64::from(self.setup.worker)),
+                number: number.min(ROWS - workers + u64::from(self.setup.worker)),
                 ..drawn
             };
             let store = rng.random_range(0..2);
@@ -70,18 +88,8 @@ impl World {
         }
     }
 
-    async fn invalidate(
-        &self,
-        key: RowKey,
-        store: usize,
-        rng: &mut StdRng,
-    ) -> Result<(), SourceDown> {
+    async fn invalidate(&self, key: RowKey, store: usize) -> Result<(), SourceDown> {
         let version = self.change_row(key).await?;
-        if self.setup.plants_stale && rng.random_ratio(1, PLANTED_EVERY) {
-            self.returned(key, Sort::Hard, store, version);
-            self.checker.count("invalidations left out, to be found");
-            return Ok(());
-        }
         let done = self.caches.of(store, key).invalidate(key.number).await;
         self.ended("invalidate", key, Sort::Hard, store, version, done.map(drop));
         Ok(())
@@ -117,7 +125,7 @@ impl World {
         store: usize,
         most: u64,
     ) -> Result<(), SourceDown> {
-        let keys: Vec<_> = (first.number..(first.number + most).min(crate::kinds::ROWS))
+        let keys: Vec<_> = (first.number..(first.number + most).min(ROWS))
             .map(|number| RowKey { number, ..first })
             .collect();
         let versions = self.source.change(&keys).await?;
