@@ -18,7 +18,7 @@ use crate::judge::{Judged, PROMISES};
 use crate::report;
 use crate::row::mixed;
 use crate::state::{self, Session, State};
-use crate::turn::{Turn, shown};
+use crate::turn::{BROKEN_OFF, Turn, shown};
 
 /// A turn that is shorter proves little.
 const SHORTEST: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args) -> Result<bool, Fault> {
         }
     });
     let until = Instant::now() + Duration::from_secs_f64(60.0 * args.minutes);
-    let mut violations = 0;
+    let (mut violations, mut broken_off) = (0, 0);
     for (number, kind) in (0..).zip(args.servers.iter().copied().cycle()) {
         let left = until.saturating_duration_since(Instant::now());
         if left < SHORTEST || stop.load(Ordering::Relaxed) {
@@ -52,13 +52,14 @@ pub(crate) async fn run(args: &Args) -> Result<bool, Fault> {
         let began = Instant::now();
         let judged = play(args, &turn, &state).await?;
         violations += judged.violations.len();
+        broken_off += judged.tally.of(BROKEN_OFF);
         state.add(&judged, kind.name(), began.elapsed().as_secs());
         state::record(&args.state, &judged.violations)?;
         state.save(&args.state)?;
         write_report(args)?;
     }
-    summarize(&state, violations);
-    Ok(violations == 0)
+    summarize(&state, violations, broken_off);
+    Ok(violations == 0 && broken_off == 0)
 }
 
 /// So that each kind of servers has its turn.
@@ -118,7 +119,7 @@ fn progress(turn: &Turn, elapsed: Duration, before: u64) {
     }
 }
 
-fn summarize(state: &State, violations: usize) {
+fn summarize(state: &State, violations: usize, broken_off: u64) {
     eprintln!();
     for (promise, text) in PROMISES {
         let verdict = state.verdict(promise);
@@ -128,6 +129,9 @@ fn summarize(state: &State, violations: usize) {
     }
     if violations > 0 {
         println!("{violations} violations in this session: see violations.jsonl of the state");
+    }
+    if broken_off > 0 {
+        println!("{broken_off} turns of this session were broken off: see above");
     }
 }
 

@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Without faults before the first one, and after the last one.
 const CALM: Duration = Duration::from_secs(2);
 
+/// How turns are counted that a worker or a server has ended.
+pub(crate) const BROKEN_OFF: &str = "turns broken off";
+
 /// What is known of a turn while it lasts, and what stops it.
 pub(crate) struct Turn {
     pub(crate) kind: ServerKind,
@@ -62,7 +65,7 @@ impl Turn {
         };
         if let Some(why) = &interrupted {
             eprintln!("\nproof: a turn was broken off: {why}");
-            self.hub.count("turns broken off");
+            self.hub.count(BROKEN_OFF);
         }
         Ok(judge::judge(self))
     }

@@ -56,7 +56,10 @@ fn quantiles(times: &Hist) -> Vec<String> {
 }
 
 pub(super) fn exceptions(state: &State) -> String {
-    counts("exception", state.tally.below("excepted: "))
+    let undecided = ["undecided", "suspects without a record"];
+    let others = undecided.map(|name| (name, state.tally.of(name)));
+    let others = others.into_iter().filter(|(_, count)| *count > 0);
+    counts("exception", state.tally.below("excepted: ").chain(others))
 }
 
 pub(super) fn errors(state: &State) -> String {
@@ -66,7 +69,7 @@ pub(super) fn errors(state: &State) -> String {
 pub(super) fn changes(state: &State) -> String {
     let first = |name: &str| {
         let calls =
-            ["invalidate", "change", "expire", "put", "undecided", "suspect", "turns", "tasks"];
+            ["invalidate", "change", "expire", "put", "callers that left", "turns", "tasks"];
         calls.iter().any(|call| name.starts_with(call))
     };
     counts("call", state.tally.below("").filter(|(name, _)| first(name)))

@@ -6,7 +6,8 @@ mod readers;
 mod source;
 mod writers;
 
-use std::process::ExitCode;
+use std::panic;
+use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -52,6 +53,7 @@ pub(super) struct World {
 /// Runs until it is told to end, or the main process has gone.
 pub(crate) fn run(setup: &str) -> ExitCode {
     let setup: Setup = serde_json::from_str(setup).expect("a setup of this program");
+    die_of_any_panic();
     // Also while it is frozen.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     let runtime =
@@ -63,6 +65,15 @@ pub(crate) fn run(setup: &str) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The main process sees that a worker has ended. A task that has panicked alone would be missed.
+fn die_of_any_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        process::exit(101);
+    }));
 }
 
 async fn work(setup: Setup) -> Result<(), Fault> {
