@@ -1,5 +1,7 @@
 //! The clock by which all processes of this machine tell what was before what.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -15,14 +17,43 @@ pub(crate) const fn seconds(count: u64) -> u64 {
     count * 1_000_000
 }
 
-/// Measures for how long this process does not run, because it is stopped or the machine is busy. Ends when
-/// that is not noted any more.
-pub(crate) async fn watch_stalls(note: impl Fn(u64) -> bool) {
-    const TICK: Duration = Duration::from_millis(10);
-    let mut is_noted = true;
-    while is_noted {
-        let began = now();
-        tokio::time::sleep(TICK).await;
-        is_noted = note((now() - began).saturating_sub(2 * TICK.as_micros() as u64));
+/// For how long this process did not run, because it was stopped or the machine was busy.
+#[derive(Debug)]
+pub(crate) struct Stalls {
+    /// In all, up to `seen`.
+    total: AtomicU64,
+    /// When it ran last.
+    seen: AtomicU64,
+}
+
+impl Stalls {
+    /// Begins to measure, until no other handle is left.
+    pub(crate) fn watch() -> Arc<Self> {
+        let stalls = Arc::new(Self { total: AtomicU64::new(0), seen: AtomicU64::new(now()) });
+        let weak = Arc::downgrade(&stalls);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(TICK).await;
+                let Some(stalls) = weak.upgrade() else { return };
+                let late = stalls.late();
+                stalls.total.fetch_add(late, Ordering::AcqRel);
+                stalls.seen.store(now(), Ordering::Release);
+            }
+        });
+        stalls
+    }
+
+    /// In microseconds, since it is measured.
+    pub(crate) fn total(&self) -> u64 {
+        // After a stall, others may run before the task that measures.
+        let late = self.late();
+        self.total.load(Ordering::Acquire) + late
+    }
+
+    fn late(&self) -> u64 {
+        let ran = 2 * TICK.as_micros() as u64;
+        now().saturating_sub(self.seen.load(Ordering::Acquire) + ran)
     }
 }
+
+const TICK: Duration = Duration::from_millis(10);

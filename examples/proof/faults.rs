@@ -55,6 +55,13 @@ impl FaultLog {
         self.faults.push(Fault { kind: kind.to_owned(), began, ended: None, loss, worker });
     }
 
+    /// Notes a failover that was not injected, since some moment.
+    pub(crate) fn note_failover(&mut self, began: u64) {
+        let kind = "failover of a busy machine".to_owned();
+        let fault = Fault { kind, began, ended: Some(now()), loss: Loss::LastWrites, worker: None };
+        self.faults.push(fault);
+    }
+
     pub(crate) fn end(&mut self) {
         if let Some(fault) = self.faults.last_mut() {
             fault.ended = Some(now());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::clock;
+use crate::clock::Stalls;
 use crate::messages::{Ask, Order, Report, Suspect};
 use crate::source::Rows;
 use crate::tally::Tally;
@@ -41,8 +41,7 @@ pub(crate) struct Hub {
     /// Whether the source fails.
     pub(crate) is_failing: AtomicBool,
     rng: Mutex<StdRng>,
-    /// For how long this process did not run, in all.
-    stalled: Arc<AtomicU64>,
+    stalls: Arc<Stalls>,
 }
 
 #[derive(Debug, Default)]
@@ -64,12 +63,8 @@ impl Hub {
             state: Mutex::default(),
             is_failing: AtomicBool::new(false),
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
-            stalled: Arc::default(),
+            stalls: Stalls::watch(),
         });
-        let stalled = Arc::downgrade(&hub.stalled);
-        tokio::spawn(clock::watch_stalls(move |late| {
-            stalled.upgrade().map(|stalled| stalled.fetch_add(late, Ordering::Relaxed)).is_some()
-        }));
         let weak = Arc::downgrade(&hub);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -92,7 +87,7 @@ impl Hub {
     }
 
     pub(crate) fn stalled(&self) -> u64 {
-        self.stalled.load(Ordering::Relaxed)
+        self.stalls.total()
     }
 
     pub(crate) fn ready(&self) -> usize {

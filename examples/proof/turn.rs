@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use crate::args::{Args, Plant, ServerKind};
 use crate::bursts;
+use crate::clock::now;
 use crate::faults::{FaultLog, KILLED_WORKER, Loss};
 use crate::floors::Floors;
 use crate::hub::Hub;
@@ -31,6 +32,9 @@ const CALM: Duration = Duration::from_secs(2);
 
 /// How turns are counted that a worker or a server has ended.
 pub(crate) const BROKEN_OFF: &str = "turns broken off";
+
+/// In microseconds.
+const SEEN_EVERY: u64 = 1_000_000;
 
 /// What is known of a turn while it lasts, and what stops it.
 pub(crate) struct Turn {
@@ -75,28 +79,33 @@ impl Turn {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut servers = Servers::start(self.kind, runtime);
         let mut fleet = Fleet::start(self, args, &servers)?;
+        let mut seen = Seen { at: now(), primaries: servers.primaries() };
         let bursts = runtime.spawn(bursts::run(Arc::clone(self), args.workers));
         let until = Instant::now() + self.length;
-        self.rest(&mut fleet, CALM);
+        self.rest(&mut fleet, &servers, &mut seen, CALM);
         while Instant::now() < until && !self.is_stopped() && !args.calm {
             let calm = match rng.random_range(0..4) {
                 // Long enough for bursts on servers that have settled.
                 0 => Duration::from_millis(rng.random_range(7_000..10_000)),
                 _ => Duration::from_millis(rng.random_range(50..1_500)),
             };
-            self.rest(&mut fleet, calm.min(until.saturating_duration_since(Instant::now())));
+            let calm = calm.min(until.saturating_duration_since(Instant::now()));
+            self.rest(&mut fleet, &servers, &mut seen, calm);
             if Instant::now() < until && !self.is_stopped() {
                 self.hub.order(&Order::Faulty(true));
                 self.disturb(&mut rng, &mut servers, &mut fleet, runtime);
+                seen.note_failovers(&servers, &self.log);
                 let settled = Duration::from_millis(200);
                 sleep(settled);
                 self.hub.order(&Order::Faulty(false));
             }
         }
-        self.rest(&mut fleet, until.saturating_duration_since(Instant::now()));
+        let left = until.saturating_duration_since(Instant::now());
+        self.rest(&mut fleet, &servers, &mut seen, left);
         if !args.calm {
             sleep(CALM);
         }
+        seen.note_failovers(&servers, &self.log);
         bursts.abort();
         fleet.end(self);
         Ok(())
@@ -123,10 +132,13 @@ impl Turn {
     }
 
     /// Lets the workers work.
-    fn rest(&self, fleet: &mut Fleet, time: Duration) {
+    fn rest(&self, fleet: &mut Fleet, servers: &Servers, seen: &mut Seen, time: Duration) {
         let until = Instant::now() + time;
         while Instant::now() < until && !self.is_stopped() {
             fleet.all_live();
+            if seen.at + SEEN_EVERY < now() {
+                seen.note_failovers(servers, &self.log);
+            }
             sleep(Duration::from_millis(20).min(until.saturating_duration_since(Instant::now())));
         }
     }
@@ -152,6 +164,31 @@ impl Turn {
             plants_stale: args.plant == Some(Plant::Stale),
             is_faulty: starts > 0,
         }
+    }
+}
+
+/// Which servers were the primaries, and when. A machine that is too busy for a server to answer its peers in
+/// half a second makes failovers of its own.
+struct Seen {
+    at: u64,
+    primaries: Vec<usize>,
+}
+
+impl Seen {
+    fn note_failovers(&mut self, servers: &Servers, log: &Mutex<FaultLog>) {
+        let primaries = servers.primaries();
+        let mut log = locked(log);
+        let is_injected = log.faults.last().is_some_and(|fault| {
+            fault.loss == Loss::LastWrites && fault.ended.is_none_or(|ended| ended >= self.at)
+        });
+        if primaries != self.primaries && !is_injected {
+            log.note_failover(self.at);
+        }
+        drop(log);
+        if primaries != self.primaries {
+            self.primaries = primaries;
+        }
+        self.at = now();
     }
 }
 

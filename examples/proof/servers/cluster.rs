@@ -26,6 +26,10 @@ impl Cluster {
         self.0.url()
     }
 
+    pub(super) fn primaries(&self) -> Vec<usize> {
+        primaries(&self.0)
+    }
+
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>) {
         let cluster = &mut self.0;
         match injector.rng.random_range(0..9) {
@@ -50,11 +54,9 @@ impl Cluster {
                 None,
                 |rng| {
                     let stopped = primary(cluster, rng);
-                    let replica = cluster.replica_of(stopped);
                     cluster.nodes()[stopped].stop();
                     pause(rng, 1_500, 4_000);
                     cluster.nodes()[stopped].resume();
-                    _ = replica;
                     settle(cluster);
                 },
             ),
@@ -92,12 +94,17 @@ impl Cluster {
     }
 }
 
-/// Some primary that runs.
-fn primary(cluster: &RedisCluster, rng: &mut StdRng) -> usize {
+/// The numbers of the primaries. All nodes run.
+fn primaries(cluster: &RedisCluster) -> Vec<usize> {
     let is_primary =
         |node: &RedisServer| node.info("replication", "role").as_deref() == Some("master");
     let nodes = cluster.nodes().iter().enumerate();
-    let primaries: Vec<_> = nodes.filter(|(_, node)| is_primary(node)).map(|(at, _)| at).collect();
+    nodes.filter(|(_, node)| is_primary(node)).map(|(at, _)| at).collect()
+}
+
+/// Some primary.
+fn primary(cluster: &RedisCluster, rng: &mut StdRng) -> usize {
+    let primaries = primaries(cluster);
     primaries[rng.random_range(0..primaries.len())]
 }
 

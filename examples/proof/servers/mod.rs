@@ -73,6 +73,15 @@ impl Servers {
         }
     }
 
+    /// Which servers are primaries, while all of them run.
+    pub(crate) fn primaries(&self) -> Vec<usize> {
+        match self {
+            Self::Single(_) => Vec::new(),
+            Self::Cluster(servers) => servers.primaries(),
+            Self::Sentinel(servers) => servers.primaries(),
+        }
+    }
+
     /// Injects a fault of these servers, and heals it.
     pub(crate) fn disturb(&mut self, injector: &mut Injector<'_>, runtime: &Handle) {
         match self {

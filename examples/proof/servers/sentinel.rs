@@ -24,6 +24,10 @@ impl Sentinel {
         self.0.url()
     }
 
+    pub(super) fn primaries(&self) -> Vec<usize> {
+        self.named().into_iter().map(usize::from).collect()
+    }
+
     pub(super) fn disturb(&mut self, injector: &mut Injector<'_>) {
         match injector.rng.random_range(0..8) {
             0 | 1 => injector.inject("planned failover", Loss::LastWrites, None, |_| {
@@ -51,7 +55,9 @@ impl Sentinel {
                 |rng| {
                     let before = self.primary().port();
                     self.primary().stop();
-                    pause(rng, 1_500, 4_000);
+                    self.await_other_primary(before);
+                    pause(rng, 1, 2_000);
+                    // It takes itself for the primary until a sentinel tells it.
                     self.server_mut(before).resume();
                     self.settle();
                 },

@@ -1,14 +1,14 @@
 //! What a worker checks of each read: by the floors before it, and by the answer.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::{CacheStatus, Error, LoadLocation};
 
 use super::source::{Source, SourceDown, locked};
-use crate::clock::now;
+use crate::clock::{Stalls, now};
 use crate::floors::{Bounds, Floor, Floors, Return, Sort, Subject};
 use crate::kinds::{LONGEST, RowKey};
 use crate::messages::{Promise, Report, Suspect};
@@ -34,8 +34,7 @@ pub(super) struct Checker {
     source: Source,
     tally: Mutex<Tally>,
     is_faulty: AtomicBool,
-    /// For how long this process did not run, in all.
-    stalled: AtomicU64,
+    stalls: Arc<Stalls>,
     /// What was reported, so that it is not reported for each read.
     known: Mutex<HashSet<Known>>,
 }
@@ -72,7 +71,7 @@ impl Checker {
             source,
             tally: Mutex::default(),
             is_faulty: AtomicBool::new(is_faulty),
-            stalled: AtomicU64::new(0),
+            stalls: Stalls::watch(),
             known: Mutex::default(),
         }
     }
@@ -103,11 +102,7 @@ impl Checker {
     }
 
     pub(super) fn stalled(&self) -> u64 {
-        self.stalled.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn note_stall(&self, late: u64) {
-        self.stalled.fetch_add(late, Ordering::Relaxed);
+        self.stalls.total()
     }
 
     /// Call it right before the read: what has returned before now binds it.

@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use self::caches::Caches;
 use self::checker::Checker;
 use self::source::Source;
-use crate::clock::{now, watch_stalls};
+use crate::clock::now;
 use crate::floors::Floors;
 use crate::kinds::{Kind, RowKey};
 use crate::messages::{Order, Report, Setup};
@@ -99,16 +99,7 @@ async fn work(setup: Setup) -> Result<(), Fault> {
     if world.setup.plants_stale {
         tasks.push(tokio::spawn(Arc::clone(&world).plant(rng(400))));
     }
-    let helpers = [
-        tokio::spawn(Arc::clone(&world).send_tallies()),
-        tokio::spawn({
-            let world = Arc::clone(&world);
-            watch_stalls(move |late| {
-                world.checker.note_stall(late);
-                true
-            })
-        }),
-    ];
+    let tallies = tokio::spawn(Arc::clone(&world).send_tallies());
     while let Some(order) = orders.recv().await {
         match order {
             Order::Burst { round, at, callers } => {
@@ -123,7 +114,7 @@ async fn work(setup: Setup) -> Result<(), Fault> {
     if timeout(PATIENCE, join_all(tasks)).await.is_err() {
         world.checker.count("tasks that did not end");
     }
-    helpers.iter().for_each(tokio::task::JoinHandle::abort);
+    tallies.abort();
     world.send_tally();
     world.source.report(Report::Ended);
     // The main process closes the socket when it has read this.
