@@ -3,8 +3,8 @@
 //! With the feature `servers` also [`servers`], each started for one test, a proxy that injects [`faults`], worker
 //! [`processes`], and a [`ledger`] of loads in a database. With `lock`, worker processes that take [`locks`].
 //!
-//! Only integration tests, benchmarks and examples use it. The unit tests of a crate that this one
-//! depends on would meet two copies of that crate's types.
+//! Only integration tests, benchmarks and examples use it, and of [`fuzz`] also unit tests. The unit tests of a crate
+//! that this one depends on would meet two copies of that crate's types.
 
 #![allow(
     clippy::exhaustive_enums,
@@ -22,6 +22,7 @@ pub mod error_chain;
 pub mod exposition;
 #[cfg(feature = "servers")]
 pub mod faults;
+pub mod fuzz;
 #[cfg(feature = "servers")]
 pub mod ledger;
 pub mod loaders;
