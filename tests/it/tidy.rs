@@ -125,7 +125,7 @@ const ADAPTERS: [(&str, &str); 20] = [
     ("axum", "crates/http/src/router.rs"),
     ("blake3", "src/key.rs"),
     ("clap", "crates/cli/src/"),
-    ("crc32fast", "crates/redis/src/envelope.rs"),
+    ("crc32fast", "crates/redis/src/envelope.rs crates/redis/src/tests/at_rest.rs"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("opentelemetry", "crates/opentelemetry/src/"),
     ("percent_encoding", "crates/http/src/request_key.rs crates/http/src/router.rs"),

@@ -112,7 +112,7 @@ async fn standing(
 }
 
 /// Reads the reply of the script, which has all but the tags.
-fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
+pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
     let mut fields = ReplyFields::of(reply)?;
     let (now, sealed) = (fields.whole()?, fields.bytes()?);
     let remaining = Remaining::Known(Duration::from_micros(fields.left()?));

@@ -281,3 +281,6 @@ impl fmt::Debug for RedisStore {
 
 /// How often [`RedisStore::drain`] looks whether something is left. The outbox repeats at its own pace.
 const LOOKS_AGAIN: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

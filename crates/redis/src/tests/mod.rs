@@ -1,0 +1,4 @@
+//! Fuzz tests: any bytes at rest, and any replies.
+
+mod at_rest;
+mod replies;

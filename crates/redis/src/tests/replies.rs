@@ -1,0 +1,225 @@
+//! Any replies: what is read of one is in it, and no key gets the entry of another.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::at_rest::{SealedParts, digest};
+use crate::by_digest;
+use crate::envelope;
+use crate::record;
+use crate::reply::{self, AcquireReply, Acquired, LifeReading, Seen, SeenLife};
+use bellwether::FailureCause;
+use bellwether::store::Failure;
+use bellwether_redis_client::RedisValue as Reply;
+use bellwether_testkit::fuzz::{Choices, fuzz};
+
+fn leaf(choices: &mut Choices) -> Reply {
+    match choices.below(6) {
+        0 => Reply::Nil,
+        1 => Reply::Other,
+        2 => Reply::Int(choices.number() as i64),
+        3 => Reply::Int(choices.below(7) as i64 - 1),
+        4 => Reply::Bytes(choices.below(100_000).to_string().into_bytes()),
+        _ => Reply::Bytes(choices.bytes(6)),
+    }
+}
+
+/// A reply with one to three of its parts changed, at any depth.
+fn changed(choices: &mut Choices, mut reply: Reply) -> Reply {
+    for _ in 0..=choices.below(3) {
+        change(choices, &mut reply);
+    }
+    reply
+}
+
+fn change(choices: &mut Choices, reply: &mut Reply) {
+    match reply {
+        Reply::Array(fields) if !fields.is_empty() && !choices.one_in(8) => {
+            let (at, other) = (choices.below(fields.len()), choices.below(fields.len()));
+            match choices.below(6) {
+                0 => drop(fields.remove(at)),
+                1 => fields.truncate(at),
+                2 => fields.swap(at, other),
+                3 => fields.insert(other, fields[at].clone()),
+                4 => fields.insert(at, leaf(choices)),
+                _ => change(choices, &mut fields[at]),
+            }
+        }
+        Reply::Bytes(bytes) if choices.one_in(2) => *bytes = choices.mutated(bytes, b"1700000000"),
+        Reply::Int(number) if choices.one_in(2) => *number = number.wrapping_neg(),
+        reply => *reply = leaf(choices),
+    }
+}
+
+fn int(number: u64) -> Reply {
+    Reply::Int((number >> 1) as i64)
+}
+
+fn sealed(number: u8) -> Vec<u8> {
+    let parts = SealedParts::any(&mut Choices::default());
+    SealedParts { value: vec![number; 3], ..parts }.sealed(&digest(number))
+}
+
+/// The value that an entry has for a key.
+fn value_for(number: u8, sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let opened = envelope::open(Bytes::from(sealed), &digest(number)).ok()?;
+    Some(opened.draft.value().encoded().to_vec())
+}
+
+/// The reply to a read of the entries of items 0, 1, ....
+fn lookup_reply(choices: &mut Choices, reading: LifeReading) -> (Reply, usize) {
+    let count = choices.below(4);
+    let entries = (0..count as u8).map(|item| match choices.one_in(4) {
+        true => Reply::Nil,
+        false => Reply::Bytes(sealed(item)),
+    });
+    let entries: Vec<_> = entries.collect();
+    let now = choices.number() >> 24;
+    let reply = match reading {
+        LifeReading::AsNeeded => entries,
+        LifeReading::Time => {
+            let time = [now / 1_000_000, now % 1_000_000].map(|part| part.to_string());
+            let time = time.map(|part| Reply::Bytes(part.into_bytes())).to_vec();
+            vec![Reply::Array(entries), Reply::Array(time)]
+        }
+        LifeReading::Remaining => {
+            let pairs = entries.into_iter().flat_map(|entry| [entry, Reply::Int(7)]);
+            [int(now)].into_iter().chain(pairs).collect()
+        }
+    };
+    (Reply::Array(reply), count)
+}
+
+#[test]
+fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
+    fuzz("lookup reply", 64, 1, |choices| {
+        let readings = [LifeReading::AsNeeded, LifeReading::Time, LifeReading::Remaining];
+        let reading = readings[choices.below(3)];
+        let (valid, count) = lookup_reply(choices, reading);
+        let read = |reply| reply::seen(reply, reading, || None);
+        if choices.one_in(4) {
+            let (_, seen) = read(valid).expect("a valid reply");
+            assert_eq!(seen.len(), count);
+            let items = (0..).zip(seen).filter_map(|(item, seen)| Some((item, seen?)));
+            for (item, Seen { sealed, .. }) in items {
+                assert_eq!(value_for(item, sealed), Some(vec![item; 3]));
+            }
+            return;
+        }
+        let reply = changed(choices, valid);
+        let Some((now, seen)) = read(reply.clone()) else { return };
+        assert_eq!(now.is_some(), reading != LifeReading::AsNeeded, "{reply:?}");
+        for (item, Seen { sealed, .. }) in (0..).zip(seen.into_iter().flatten()) {
+            let value = value_for(item, sealed);
+            assert!(value.is_none_or(|value| value == [item; 3]), "{item}: {reply:?}");
+        }
+    });
+}
+
+/// The bytes that are anywhere in a reply.
+fn has_bytes(reply: &Reply, wanted: &[u8]) -> bool {
+    match reply {
+        Reply::Bytes(bytes) => bytes == wanted,
+        Reply::Array(fields) => fields.iter().any(|field| has_bytes(field, wanted)),
+        _ => false,
+    }
+}
+
+/// The reply to a claim of item 1, and whether it has an entry.
+fn acquire_reply(choices: &mut Choices) -> Reply {
+    let kind = 1 + choices.below(5) as i64;
+    let entry = match kind == 1 || choices.one_in(2) {
+        true => [Reply::Bytes(sealed(1)), int(choices.number())],
+        false => [Reply::Nil, Reply::Int(-2)],
+    };
+    let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
+    let failure = || Reply::Bytes(record::write(&failure));
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let rest = match kind {
+        2 => vec![int(choices.number()), int(choices.number()), Reply::Bytes(trace.into())],
+        3 => vec![int(choices.number()), Reply::Int(1), failure()],
+        4 => vec![failure(), int(choices.number())],
+        _ => Vec::new(),
+    };
+    let head = [Reply::Int(kind), int(choices.number())];
+    match kind {
+        5 => Reply::Array(head.to_vec()),
+        _ => Reply::Array(head.into_iter().chain(entry).chain(rest).collect()),
+    }
+}
+
+#[test]
+fn fuzzed_replies_to_claims_are_none_or_have_what_is_read_of_them() {
+    fuzz("acquire reply", 64, 1, |choices| {
+        let valid = acquire_reply(choices);
+        assert!(AcquireReply::read(valid.clone()).is_some(), "{valid:?}");
+        let reply = changed(choices, valid);
+        let Some(read) = AcquireReply::read(reply.clone()) else { return };
+        let AcquireReply { entry, outcome, .. } = read;
+        if let Some(Seen { sealed, life }) = entry {
+            assert!(has_bytes(&reply, &sealed) && matches!(life, SeenLife::Remaining(_)));
+            assert_eq!(value_for(2, sealed.clone()), None, "the key of another item");
+            let value = value_for(1, sealed);
+            assert!(value.is_none_or(|value| value == [1; 3]), "{reply:?}");
+        } else {
+            assert!(outcome != Acquired::Found, "{reply:?}");
+        }
+        if let Acquired::Failed { record, .. } | Acquired::Lead { probe: Some(record), .. } =
+            outcome
+        {
+            assert!(has_bytes(&reply, &record), "{reply:?}");
+        }
+    });
+}
+
+#[test]
+fn fuzzed_replies_about_tags_are_none_or_have_a_tag_for_each_pair() {
+    fuzz("tags reply", 64, 1, |choices| {
+        let tag = |choices: &mut Choices| {
+            let length = if choices.one_in(2) { 32 } else { 16 };
+            [Reply::Bytes(vec![choices.byte(); length]), Reply::Int(choices.below(2) as i64)]
+        };
+        let count = choices.below(4);
+        let tags = (0..count).flat_map(|_| tag(choices));
+        let fields: Vec<_> = [Reply::Int(17)].into_iter().chain(tags).collect();
+        let valid = Reply::Array(fields);
+        let read = reply::touched(valid.clone()).map(|(now, tags)| (now, tags.len()));
+        assert_eq!(read, Some((17, count)));
+        let reply = changed(choices, valid);
+        if let Some((_, tags)) = reply::touched(reply.clone()) {
+            let Reply::Array(fields) = reply else { panic!("{reply:?} is no array") };
+            assert_eq!(fields.len(), 1 + 2 * tags.len());
+        }
+    });
+}
+
+#[test]
+fn fuzzed_replies_to_inspections_give_no_key_the_entry_of_another() {
+    fuzz("inspect reply", 64, 1, |choices| {
+        let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
+        let fields = [
+            int(choices.number()),
+            Reply::Bytes(sealed(1)),
+            int(choices.number()),
+            int(choices.number()),
+            Reply::Bytes(record::write(&failure)),
+            int(choices.number()),
+            Reply::Bytes(choices.bytes(4)),
+            int(choices.number()),
+            int(choices.number()),
+            int(choices.number()),
+            Reply::Nil,
+        ];
+        let valid = Reply::Array(fields.to_vec());
+        let state = by_digest::read(valid.clone(), &digest(1)).expect("a valid reply");
+        assert!(state.failure.is_some() && state.lease.is_some());
+        let reply = changed(choices, valid);
+        let other = by_digest::read(reply.clone(), &digest(2)).and_then(|state| state.entry);
+        assert!(other.is_none_or(|entry| entry.is_err()), "{reply:?}");
+        let Some(state) = by_digest::read(reply.clone(), &digest(1)) else { return };
+        if let Some(Ok(entry)) = state.entry {
+            assert_eq!(entry.value().encoded(), &[1; 3][..], "{reply:?}");
+        }
+    });
+}
