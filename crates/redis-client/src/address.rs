@@ -40,8 +40,8 @@ impl ServerAddress {
     pub(super) fn parse(text: &str, port: u16) -> Result<Self, ConfigError> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, given)) if !given.ends_with(']') => {
-                let given = given.parse().ok().filter(|port| *port > 0);
-                (host, given.ok_or_else(|| refused(NUMBER))?)
+                let port = given.parse().ok().filter(|port| *port > 0 && !given.starts_with('+'));
+                (host, port.ok_or_else(|| refused(NUMBER))?)
             }
             _ => (text, port),
         };

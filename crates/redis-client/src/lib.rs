@@ -71,3 +71,6 @@ pub use self::stats::RedisNodeStats;
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use redis::RedisError;
 
 use super::address::ServerAddress;
 use super::request_error::{CLUSTER_DOWN, MOVING, RequestError};
+use super::slot::SLOTS;
 
 /// What to do about an error of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,8 @@ pub(super) fn redirection(error: &RequestError, asked: &ServerAddress) -> Redire
         RequestError::Reported(reported) | RequestError::Redirected(reported) => reported,
     };
     let target = || {
-        let (address, slot) = reported.redirect_node()?;
+        let (address, slot) =
+            reported.redirect_node().filter(|(_, slot)| usize::from(*slot) < SLOTS)?;
         // An IPv6 address has no brackets.
         let (host, port) = address.rsplit_once(':')?;
         Some((slot, address_of(host, port.parse().ok()?, asked)?))
@@ -128,6 +130,14 @@ mod tests {
         ];
         for (reply, step) in steps {
             assert_eq!(redirected(&sent(reply)), step, "{reply}");
+        }
+    }
+
+    /// The table of slots would take it for another one.
+    #[test]
+    fn a_slot_that_no_cluster_has_is_not_followed() {
+        for reply in ["MOVED 16384 10.0.0.1:6379", "ASK 65535 10.0.0.1:6379"] {
+            assert_eq!(redirected(&sent(reply)), Redirection::Fail, "{reply}");
         }
     }
 

@@ -237,7 +237,8 @@ impl SentinelAnswer {
     /// Reads the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. None if the
     /// sentinel does not know the service.
     fn read(address: Value, details: Value) -> Option<Self> {
-        let (host, port) = from_redis_value::<Option<(String, u16)>>(address).ok()??;
+        let (host, port) = from_redis_value::<Option<(String, i64)>>(address).ok()??;
+        let port = u16::try_from(port).ok().filter(|port| *port > 0 && !host.is_empty())?;
         let epoch = field(&details, "config-epoch").unwrap_or_default();
         Some(Self { primary: ServerAddress::Tcp { host, port }, epoch })
     }
@@ -404,5 +405,43 @@ mod tests {
         }
         assert_eq!(SentinelAnswer::read(address(), Value::Nil), Some(answer(7, 0)));
         assert_eq!(SentinelAnswer::read(Value::Nil, Value::Nil), None);
+    }
+
+    #[test]
+    fn a_reply_without_a_host_or_a_port_names_no_primary() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let ports = [text("0"), text("65536"), Value::Int(65_537)].map(|port| ("10.0.0.1", port));
+        for (host, port) in ports.into_iter().chain([("", text("6379"))]) {
+            let address = Value::Array(vec![text(host), port.clone()]);
+            assert_eq!(SentinelAnswer::read(address, Value::Nil), None, "{host}:{port:?}");
+        }
+    }
+
+    /// A primary has the host and the port that the reply has.
+    #[test]
+    fn fuzzed_replies_are_none_or_name_a_primary_that_is_in_them() {
+        use crate::tests::values::{changed, text};
+
+        bellwether_testkit::fuzz::fuzz("sentinel reply", 64, 1, |choices| {
+            let (host, port) =
+                (choices.pick(&["10.0.0.1", "::1", "redis-1"]), choices.below(65_536));
+            let epoch = choices.number();
+            let address = Value::Array(vec![text(host), text(&port.to_string())]);
+            let fields = ["ip", "x", "config-epoch", &epoch.to_string()].map(text).to_vec();
+            let valid = SentinelAnswer::read(address.clone(), Value::Array(fields.clone()));
+            let primary = ServerAddress::Tcp { host: host.to_owned(), port: port as u16 };
+            let expected = (port > 0).then_some(SentinelAnswer { primary, epoch });
+            assert_eq!(valid, expected);
+            let (address, details) =
+                (changed(choices, address), changed(choices, Value::Array(fields)));
+            let said = format!("{address:?}");
+            let Some(answer) = SentinelAnswer::read(address, details) else { return };
+            let ServerAddress::Tcp { host, port } = answer.primary else { panic!("{said}") };
+            assert!(port > 0 && !host.is_empty(), "{said}");
+            assert!(said.contains(&format!("{port}")), "{said}: {port}");
+            // A number is written in another way.
+            let is_plain = host.bytes().all(|byte| byte.is_ascii_alphabetic());
+            assert!(!is_plain || said.contains(&host), "{said}: {host}");
+        });
     }
 }

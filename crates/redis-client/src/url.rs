@@ -33,7 +33,7 @@ impl RedisUrl {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let mut login = login_of(login)?;
-        let (path, mut query) = (decoded(path)?, parameters(query)?);
+        let (path, mut query) = (path_of(path, hosts)?, parameters(query)?);
         let mut take = |name: &str| query.remove(name);
         let (kind, is_encrypted) = kind(scheme)?;
         let mut sentinel_login = None;
@@ -93,7 +93,8 @@ fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
 
 fn database_of(number: &str) -> Result<u32, ConfigError> {
     let number = if number.is_empty() { "0" } else { number };
-    number.parse().map_err(|_| refused("the database must be a number"))
+    let parsed = number.parse().ok().filter(|_| !number.starts_with('+'));
+    parsed.ok_or_else(|| refused("the database must be a number"))
 }
 
 fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
@@ -105,6 +106,14 @@ fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
 fn credentials(user: Option<String>, password: Option<String>) -> Option<RedisCredentials> {
     let user = user.filter(|user| !user.is_empty());
     Some(RedisCredentials { user, password: password?, renew_after: None })
+}
+
+/// A path behind hosts has no `@`: a `/` in a password may have cut it off, and a service is shown.
+fn path_of(path: &str, hosts: &str) -> Result<String, ConfigError> {
+    match path.contains('@') && !hosts.is_empty() {
+        true => Err(refused(SLASH)),
+        false => decoded(path),
+    }
 }
 
 fn parameters(query: &str) -> Result<BTreeMap<String, String>, ConfigError> {
@@ -141,6 +150,7 @@ const NO_SENTINEL: &str = "`redis+sentinel://` needs the feature `sentinel` of t
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
 const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
      `RedisTls` for options of TLS";
+const SLASH: &str = "it has an `@` behind the first `/`: write `/` in a password as `%2F`, and `@` in a path as `%40`";
 const ENCODING: &str = "its percent encoding is invalid: write `%` as `%25`";
 
 #[cfg(test)]
@@ -256,6 +266,11 @@ mod tests {
             "redis://secret/-1",
             "redis://:secret@:6379",
             "redis://h:0",
+            "redis://h:+1",
+            "redis://h/+1",
+            "redis://u:1/secret@h",
+            "redis+sentinel://u:1/secret@h",
+            "redis+sentinel://u:p@h/secret@h",
             "redis://:secret@h:99999/",
             "redis://secret,h",
             "redis://a b",

@@ -124,4 +124,35 @@ mod tests {
             assert_eq!(SlotRanges::read(nonsense.clone(), &tcp("seed", 1)), None, "{nonsense:?}");
         }
     }
+
+    /// What is read of a reply has the slots and the ports that a cluster can have.
+    #[test]
+    fn fuzzed_replies_are_none_or_have_slots_and_ports_that_there_are() {
+        use crate::tests::values;
+        use bellwether_testkit::fuzz::{Choices, fuzz};
+
+        fuzz("CLUSTER SLOTS", 64, 1, |choices| {
+            let hosts = [Some("a"), Some("10.0.0.1"), Some("?"), Some(""), None];
+            let nodes = |choices: &mut Choices| {
+                let nodes = 0..=choices.below(3);
+                let node = |_| node(hosts[choices.below(5)], choices.below(65_536) as i64);
+                nodes.map(node).collect::<Vec<_>>()
+            };
+            let ranges = (0..choices.below(4)).map(|_| {
+                let [first, last] = [choices.below(SLOTS) as i64, choices.below(SLOTS) as i64];
+                range(first.min(last), first.max(last), &nodes(choices))
+            });
+            let ranges: Vec<_> = ranges.collect();
+            assert!(read(&ranges).is_some(), "{ranges:?}");
+            let reply = values::changed(choices, Value::Array(ranges));
+            let Some(slots) = SlotRanges::read(reply.clone(), &tcp("seed", 7000)) else { return };
+            let owners = slots.ranges.iter().map(|(_, owner)| owner).chain(&slots.replicas);
+            for owner in owners {
+                assert!(matches!(owner, ServerAddress::Tcp { port: 1.., .. }), "{reply:?}");
+            }
+            for (range, _) in &slots.ranges {
+                assert!(usize::from(*range.end().max(range.start())) < SLOTS, "{reply:?}");
+            }
+        });
+    }
 }
