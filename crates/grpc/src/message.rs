@@ -80,6 +80,7 @@ mod tests {
     use super::UnfinishedReason::{OverBudget, TooLarge, TooSlow};
     use super::*;
     use bellwether_body::{BodyBudget, CacheBody};
+    use bellwether_testkit::fuzz::{Choices, fuzz};
 
     fn plenty() -> Option<BudgetShare> {
         Some(BodyBudget::new(usize::MAX).share())
@@ -203,5 +204,81 @@ mod tests {
             panic!("it waits")
         };
         assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);
+    }
+
+    /// A body in frames, with trailers, and all of it that is read: the data, the trailers, and whether it has ended.
+    async fn read_frames(
+        frames: &[Bytes],
+        trailers: &http::HeaderMap,
+        most: usize,
+    ) -> (Bytes, Option<http::HeaderMap>, bool) {
+        let frames = frames.iter().cloned().map(Frame::data);
+        let frames =
+            frames.chain((!trailers.is_empty()).then(|| Frame::trailers(trailers.clone())));
+        let frames: Vec<_> = frames.map(Ok::<_, Infallible>).collect();
+        match read(StreamBody::new(stream::iter(frames)), most, plenty()).await {
+            Ok(CollectedBody::Whole { data, trailers }) => (data, trailers, true),
+            Ok(CollectedBody::Unfinished { begun, rest, why: TooLarge }) => {
+                let Ok(rest) = CacheBody::resumed(begun, rest).collect().await;
+                let trailers = rest.trailers().cloned();
+                (rest.to_bytes(), trailers, false)
+            }
+            read => panic!("{read:?}"),
+        }
+    }
+
+    /// Zero to two messages, whose stated lengths and bytes may be wrong.
+    fn messages(choices: &mut Choices) -> Vec<u8> {
+        let mut data = Vec::new();
+        for _ in 0..choices.below(3) {
+            let message = choices.bytes(12);
+            data.push(choices.below(2) as u8);
+            data.extend((message.len() as u32).to_be_bytes());
+            data.extend(message);
+        }
+        if choices.one_in(2) { choices.mutated(&data, b"\0\0\0\0\x01a") } else { data }
+    }
+
+    #[test]
+    fn fuzzed_frames_are_read_like_the_same_bytes_in_one_frame() {
+        const MOST: usize = 10;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        fuzz("gRPC frames", 96, 1, |choices| {
+            let data = messages(choices);
+            let mut trailers = http::HeaderMap::new();
+            if choices.one_in(2) {
+                trailers.insert("grpc-status", choices.below(20).into());
+            }
+            let (mut frames, mut rest) = (Vec::new(), Bytes::from(data.clone()));
+            while !rest.is_empty() {
+                frames.push(rest.split_to(choices.below(rest.len() + 1)));
+                if choices.one_in(8) {
+                    frames.push(std::mem::take(&mut rest));
+                }
+                // Otherwise the smallest choices would be frames without an end.
+                if frames.len() > 32 {
+                    break;
+                }
+            }
+            frames.push(rest);
+            let whole = [Bytes::from(data.clone())];
+            let in_one = runtime.block_on(read_frames(&whole, &trailers, MOST));
+            let in_parts = runtime.block_on(read_frames(&frames, &trailers, MOST));
+            assert_eq!(in_parts, in_one, "{frames:?}");
+            let (read, _, has_ended) = in_one;
+            assert_eq!(read, data);
+            let stated = data.first_chunk::<5>().map(|prefix| {
+                u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
+            });
+            let is_too_large =
+                stated.is_some_and(|stated| stated > MOST || data.len() > 5 + stated);
+            assert_eq!(has_ended, !is_too_large, "{data:?}");
+            let is_one = data.is_empty() || stated == data.len().checked_sub(5);
+            assert_eq!(
+                is_whole(&data),
+                is_one && (data.is_empty() || stated.is_some()),
+                "{data:?}"
+            );
+        });
     }
 }

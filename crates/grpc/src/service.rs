@@ -336,4 +336,34 @@ mod tests {
         headers.append(GRPC_TIMEOUT, HeaderValue::from_static("2S"));
         assert!(deadline(&headers).is_none());
     }
+
+    /// Read in another way than [`parse`] does: as a number, after its form was checked.
+    #[test]
+    fn fuzzed_timeouts_are_ignored_or_are_a_number_of_at_most_eight_digits_and_a_unit() {
+        bellwether_testkit::fuzz::fuzz("grpc-timeout", 24, 1, |choices| {
+            let units = ["H", "M", "S", "m", "u", "n", "s", ""];
+            let valid = format!("{}{}", choices.number() % 1_000_000_000, choices.pick(&units));
+            let value = match choices.one_in(2) {
+                true => choices.mutated(valid.as_bytes(), b"12345678n"),
+                false => valid.into_bytes(),
+            };
+            let text = str::from_utf8(&value).unwrap_or_default();
+            let (digits, unit) =
+                text.split_at(text.len() - usize::from(text.is_ascii() && !text.is_empty()));
+            let has_form = (1..=8).contains(&digits.len())
+                && !digits.contains(|it: char| !it.is_ascii_digit());
+            let nanos: Option<u128> = match unit {
+                _ if !has_form => None,
+                "H" => Some(3_600_000_000_000),
+                "M" => Some(60_000_000_000),
+                "S" => Some(1_000_000_000),
+                "m" => Some(1_000_000),
+                "u" => Some(1_000),
+                "n" => Some(1),
+                _ => None,
+            };
+            let expected = nanos.map(|unit| unit * digits.parse::<u128>().unwrap_or_default());
+            assert_eq!(parse(&value).map(|timeout| timeout.as_nanos()), expected, "{text:?}");
+        });
+    }
 }
