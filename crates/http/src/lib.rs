@@ -97,3 +97,6 @@ pub use request_key::RequestKey;
 pub use router::CacheRejection;
 pub use service::{HttpCache, HttpResponseFuture};
 pub use tag_fields::{group_tags, surrogate_tag};
+
+#[cfg(test)]
+mod tests;
