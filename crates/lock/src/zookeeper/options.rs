@@ -138,7 +138,7 @@ fn is_host(host: &str) -> bool {
     };
     let is_bare = !name.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     let is_one = !name.contains(':') || name.starts_with('[') && name.ends_with(']');
-    let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    let has_port = !port.starts_with('+') && port.parse::<u16>().is_ok_and(|port| port > 0);
     !name.is_empty() && is_bare && is_one && has_port
 }
 
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_servers_is_refused() {
-        let wrong = ["", ",", "zoo1,", ":2181", "zoo1:port", "zoo1:0", "tcp://zoo1", "a:b:1"];
+        let wrong =
+            ["", ",", "zoo1,", ":2181", "zoo1:port", "zoo1:0", "zoo1:+1", "tcp://zoo1", "a:b:1"];
         for servers in wrong.into_iter().chain(["zoo1//apps", "zoo1/./apps", "zoo1/a\0b"]) {
             assert!(ZooKeeperOptions::new(servers, "shop").is_err(), "{servers:?}");
         }
@@ -198,5 +199,35 @@ mod tests {
         let options = ZooKeeperOptions::new("zoo1", "shop").unwrap().auth("digest", b"shop:secret");
         let shown = format!("{options:?}");
         assert!(shown.contains("digest") && !shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn fuzzed_servers_are_refused_or_kept_as_they_were_written() {
+        bellwether_testkit::fuzz::fuzz("ZooKeeper servers", 64, 1, |choices| {
+            let host = |choices: &mut bellwether_testkit::fuzz::Choices| {
+                let port = 1 + choices.below(65_535);
+                let host = choices.pick(&["zoo1", "10.0.0.7", "[::1]", "ä.internal"]);
+                if choices.one_in(2) { format!("{host}:{port}") } else { host.to_owned() }
+            };
+            let hosts: Vec<_> = (0..=choices.below(3)).map(|_| host(choices)).collect();
+            let path = choices.pick(&["", "/", "/apps", "/apps/ä b"]);
+            let valid = format!("{}{path}", hosts.join(","));
+            let is_changed = choices.one_in(2);
+            let text = if is_changed { choices.mutated_text(&valid, "a:1,b/../c") } else { valid };
+            let Ok(options) = ZooKeeperOptions::new(&text, "shop") else {
+                assert!(is_changed, "{text}");
+                return;
+            };
+            let root = options.root.strip_suffix("/bellwether/shop").expect("our root");
+            assert_eq!(format!("{}{root}", options.hosts), text.trim_end_matches('/'));
+            assert!(!root.split('/').any(|name| ["..", "."].contains(&name)), "{text}");
+            let ports = options.hosts.split(',').filter_map(|host| host.rsplit_once(':'));
+            let ports = ports.filter(|(_, port)| !port.ends_with(']'));
+            assert!(
+                ports
+                    .map(|(_, port)| port.parse())
+                    .all(|port| port.is_ok_and(|port: u16| port > 0))
+            );
+        });
     }
 }
