@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use bellwether::Key;
+use bellwether_testkit::fuzz::{Choices, fuzz};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -155,4 +156,64 @@ fn neither_debug_nor_display_of_a_key_shows_its_text() {
 fn a_key_is_shown_by_the_start_of_its_digest() {
     let key = Key::of("patient").with(7);
     assert_eq!(key.to_string(), format!("patient#{}", &key.digest().to_string()[..8]));
+}
+
+fn any_part(choices: &mut Choices) -> Part {
+    let tricks = tricks();
+    match choices.below(9) {
+        0 => Part::Bytes(choices.bytes(6)),
+        1 => Part::Id(u128::from(choices.number())),
+        2 => Part::Number(choices.number() as i64),
+        3 => Part::SomeNumber(choices.below(4) as i64 - 1),
+        4 => Part::SomeText(choices.text(3)),
+        5 => Part::Text(choices.text(6)),
+        6 => Part::Truth(choices.one_in(2)),
+        _ => tricks[choices.below(tricks.len())].clone(),
+    }
+}
+
+/// What looks most like a part: its text or its bytes as another type, or changed a little.
+fn like(part: &Part, choices: &mut Choices) -> Part {
+    let bytes = match part {
+        Part::Text(text) | Part::SomeText(text) => text.clone().into_bytes(),
+        Part::Bytes(bytes) => bytes.clone(),
+        Part::Number(number) | Part::SomeNumber(number) => number.to_string().into_bytes(),
+        Part::Id(id) => id.to_be_bytes().to_vec(),
+        Part::Missing => Vec::new(),
+        Part::Truth(truth) => vec![u8::from(*truth)],
+    };
+    let bytes = if choices.one_in(2) { choices.mutated(&bytes, b"s\0\0\0\x01a") } else { bytes };
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match choices.below(4) {
+        0 => Part::Text(text),
+        1 => Part::Bytes(bytes),
+        2 => Part::SomeText(text),
+        _ => text.parse().map_or(Part::Missing, Part::Number),
+    }
+}
+
+#[test]
+fn fuzzed_lists_of_parts_are_equal_keys_if_and_only_if_they_are_equal() {
+    fuzz("keys", 64, 1, |choices| {
+        let left: Vec<_> = (0..choices.below(4)).map(|_| any_part(choices)).collect();
+        let mut right = left.clone();
+        for _ in 0..choices.below(3) {
+            let at = choices.below(right.len() + 1);
+            match choices.below(5) {
+                0 => right.truncate(at),
+                1 => right.insert(at, any_part(choices)),
+                2 => right.rotate_left(at),
+                3 => right.extend_from_within(at..),
+                _ => {
+                    if let Some(part) = right.get_mut(at) {
+                        *part = like(part, choices);
+                    }
+                }
+            }
+        }
+        let keys = [&left, &right].map(|parts| key(parts));
+        assert_eq!(keys[0] == keys[1], left == right, "{left:?} {right:?}");
+        assert_eq!(keys[0].digest() == keys[1].digest(), left == right, "{left:?} {right:?}");
+        assert_eq!(keys[0].kind(), "kind");
+    });
 }
