@@ -13,7 +13,7 @@ use super::layer::ReadThroughLayer;
 use super::load;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
-use super::step::{self, AfterPut, AnswerKind, Attempt};
+use super::step::{self, AfterPut, AnswerKind, PutAttempt};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, StoreError};
 use crate::jitter::jitter;
@@ -271,7 +271,7 @@ impl<C: ?Sized> CacheClient<C> {
             Some(draft.tagged(self.0.tags.and_everything(&tags)))
         };
         match self.under_lease(&key, &Tags::none(), draft).await {
-            Ok(attempt) => attempt == Attempt::Stored,
+            Ok(attempt) => attempt == PutAttempt::Stored,
             Err(error) => {
                 self.0.statistics.store_failed("an answer may not be stored", &error);
                 false
@@ -335,7 +335,7 @@ impl<C: ?Sized> CacheClient<C> {
             let attempted = match &draft {
                 // With its tags, so that an invalidation of one is noticed, whatever the store forgets.
                 Some(draft) => self.under_lease(key, &draft.tags, |_| Some(draft.clone())).await,
-                None => Ok(Attempt::Refused),
+                None => Ok(PutAttempt::Refused),
             };
             let next = step::after_put(attempted.as_ref().ok().copied(), is_first);
             if next == AfterPut::End {
@@ -362,21 +362,21 @@ impl<C: ?Sized> CacheClient<C> {
         key: &Key,
         tags: &Tags,
         draft: impl FnOnce(Option<&Entry>) -> Option<Draft>,
-    ) -> Result<Attempt, StoreError> {
+    ) -> Result<PutAttempt, StoreError> {
         let store = &self.0.store;
         let claim = Claim::new(key.clone()).tagged(tags.clone());
         let Acquire::Lead { lease, stale, .. } =
             store.acquire(claim, TERM, Accept::Nothing).await?
         else {
-            return Ok(Attempt::Busy);
+            return Ok(PutAttempt::Busy);
         };
         let Some(draft) = draft(stale.as_ref()) else {
             self.0.abandon(lease.into_claim()).await;
-            return Ok(Attempt::Refused);
+            return Ok(PutAttempt::Refused);
         };
         Ok(match store.settle(End::Commit(lease, draft)).await? {
-            Settled::Done => Attempt::Stored,
-            Settled::Superseded => Attempt::Refused,
+            Settled::Done => PutAttempt::Stored,
+            Settled::Superseded => PutAttempt::Refused,
         })
     }
 }

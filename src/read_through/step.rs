@@ -42,8 +42,8 @@
 mod parts;
 
 pub(crate) use self::parts::{
-    AfterPut, AnswerKind, AnswerOf, Attempt, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer,
-    Meanwhile, Memory, Payload, Record, Remember, Share, State, To, Verdict, WaiterAction,
+    AfterPut, AnswerKind, AnswerOf, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile,
+    Memory, Payload, PutAttempt, Record, Remember, Share, State, To, Verdict, WaiterAction,
 };
 
 /// What has happened.
@@ -295,11 +295,11 @@ pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
 
 /// What a put does after an attempt to store its value; without one, if the store has failed. Unless
 /// the value is stored, what is stored may be older, so the put clears the key.
-pub(crate) fn after_put(attempt: Option<Attempt>, is_first: bool) -> AfterPut {
+pub(crate) fn after_put(attempt: Option<PutAttempt>, is_first: bool) -> AfterPut {
     match attempt {
-        Some(Attempt::Stored) => AfterPut::End,
+        Some(PutAttempt::Stored) => AfterPut::End,
         // Perhaps a load, which may have read the source before it changed. The clearing ends it.
-        Some(Attempt::Busy) if is_first => AfterPut::ClearAndRetry,
+        Some(PutAttempt::Busy) if is_first => AfterPut::ClearAndRetry,
         _ => AfterPut::Clear,
     }
 }

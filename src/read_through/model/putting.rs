@@ -9,7 +9,7 @@ use super::payload::{Drafted, Grant, Version, Wanted};
 use super::rules::{Rules, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Message, Violated, World};
-use crate::read_through::step::{AfterPut, Attempt, after_put};
+use crate::read_through::step::{AfterPut, PutAttempt, after_put};
 
 /// The process of the other writer.
 const PUTTING: u8 = 1;
@@ -110,7 +110,7 @@ impl World {
         self.putter = Putter::Asking { put, seen: None };
     }
 
-    fn attempted(&mut self, put: Put, attempt: Option<Attempt>) {
+    fn attempted(&mut self, put: Put, attempt: Option<PutAttempt>) {
         let next = after_put(attempt, put.is_first);
         let (retries, has_failed) = (next == AfterPut::ClearAndRetry, attempt.is_none());
         match next {
@@ -155,7 +155,7 @@ impl World {
                 done.putter = Putter::Committing { put, lease, seen: None };
             }
             Asked::Busy { .. } | Asked::Found(_) | Asked::HeldUp => {
-                done.attempted(put, Some(Attempt::Busy));
+                done.attempted(put, Some(PutAttempt::Busy));
             }
         }
         done.lose_put(next, fails);
@@ -192,8 +192,8 @@ impl World {
             Committed::Begun { epoch } => {
                 done.putter = Putter::Committing { put, lease, seen: Some(epoch) };
             }
-            Committed::Stored => done.attempted(put, Some(Attempt::Stored)),
-            Committed::Superseded => done.attempted(put, Some(Attempt::Refused)),
+            Committed::Stored => done.attempted(put, Some(PutAttempt::Stored)),
+            Committed::Superseded => done.attempted(put, Some(PutAttempt::Refused)),
         }
         done.lose_put(next, fails);
         next.push(done);

@@ -90,7 +90,7 @@ pub(super) enum Without {
     WatermarksOfPuts,
     /// The epoch of a put's tag is not read before its lease is granted.
     EpochsOfPuts,
-    /// A put that stores nothing leaves what is stored and who loads.
+    /// A put that stores nothing leaves what is stored, and the lease of a load.
     ClearingOfPuts,
     /// An expired entry is as fresh as before.
     AgesOfExpired,

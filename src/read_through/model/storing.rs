@@ -58,7 +58,7 @@ pub(super) fn ask(
     };
     // What loads before have read is outdated, also when the entry that replaces it is gone.
     if wants_any && rules.without != Without::WatermarksOfPuts {
-        store.watermark = fence;
+        store.watermark = fence - 1;
     }
     Asked::Granted { fence, before, is_probe }
 }

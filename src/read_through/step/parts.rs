@@ -252,7 +252,7 @@ pub(crate) enum WaiterAction<P: Payload> {
 
 /// What became of an attempt to store a value that was not loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(crate) enum PutAttempt {
     Stored,
     /// There was nothing to store, or something newer or an invalidation came between lease and
     /// commit.
@@ -261,7 +261,7 @@ pub(crate) enum Attempt {
     Busy,
 }
 
-/// What a put does after an [`Attempt`].
+/// What a put does after an [`PutAttempt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterPut {
     End,

@@ -124,7 +124,7 @@ impl MemoryShard {
         let trace = claim.trace().cloned();
         guard.lease = Some(ActiveLease { token: claim.token(), fence, until, trace, _tags });
         if accept == Accept::Nothing {
-            guard.watermark = Some(Watermark { fence, until: now.after(WATERMARK_TTL) });
+            guard.watermark = Some(Watermark { fence: fence - 1, until: now.after(WATERMARK_TTL) });
         }
         if probe.is_none() {
             guard.failed = None;
