@@ -5,7 +5,6 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bellwether::StoreError;
-use bellwether_redis::RedisWakeUps;
 use bellwether_redis_client::{ClientSetup, RedisValue};
 use serde_json::json;
 
@@ -66,9 +65,9 @@ async fn of_store(server: &ServerArgs) -> Result<Vec<Finding>, CliError> {
         Ok(store) => store,
         Err(error) => return Ok(vec![("connect", MEND, error.to_string())]),
     };
-    let messages = match store.stats().wake_ups {
-        RedisWakeUps::Messages => (FINE, "waiters are woken at once"),
-        _ => (NOTE, "waiters poll: allow `&bw:* +subscribe +publish`"),
+    let messages = match store.stats().is_subscribed {
+        true => (FINE, "waiters are woken at once"),
+        false => (NOTE, "waiters poll: allow `&bw:* +subscribe +publish`"),
     };
     let near = server.options()?.near(1 << 20)?.connect().await;
     let tracking = match near.map(|store| store.is_tracking()) {

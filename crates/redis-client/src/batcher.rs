@@ -4,11 +4,10 @@ use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
+use bellwether::adapter::locked;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-
-use super::lock::locked;
 
 /// Sends the batches of a [`Batcher`].
 pub trait BatchSender: Send + Sync + 'static {

@@ -9,7 +9,7 @@ use redis::{ErrorKind, RedisError};
 use tokio::time::timeout;
 
 use super::address::ServerAddress;
-use super::lock::locked;
+use bellwether::adapter::locked;
 use bellwether::store::StoreErrorKind;
 
 /// Why there is no connection.

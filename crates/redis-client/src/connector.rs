@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{PushInfo, RedisError, Value, from_redis_value};
+use redis::{PushInfo, RedisError};
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -90,7 +90,7 @@ impl Connector {
         }
         let tracked_at = self.track(&mut socket, is_resp3).await?;
         if self.number == 0 {
-            self.prepare(&mut socket).await?;
+            self.read_time(&mut socket).await?;
         }
         let connection = Connection { socket, _tasks: tasks, has_credentials, state, begun_after };
         Ok((connection, tracked_at))
@@ -152,26 +152,17 @@ impl Connector {
         Ok(is_tracked.then_some(sent_at))
     }
 
-    /// Reads the server's time and loads the scripts, so that no burst begins with an unknown hash. A
-    /// user without the permissions for that still runs scripts by their text, and takes the time from
-    /// other replies.
-    async fn prepare(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        let mut commands = redis::pipe();
-        // A script, because the user is only permitted the commands that scripts need.
-        commands.cmd("EVAL").arg("return redis.call('TIME')").arg(0);
-        for script in &*self.node.parts.setup.scripts {
-            commands.cmd("SCRIPT").arg("LOAD").arg(script.text());
-        }
+    /// Reads the server's time. A user without the permission for that takes it from other replies.
+    async fn read_time(&self, socket: &mut MultiplexedConnection) -> Result<(), RedisError> {
         let asked_at = Instant::now();
-        let replies: Vec<Value> = commands.ignore_errors().query_async(socket).await?;
-        let replies: Result<Vec<_>, _> = replies.into_iter().map(Value::extract_error).collect();
-        match replies.and_then(|mut replies| Ok(from_redis_value(replies.swap_remove(0))?)) {
+        match redis::cmd("TIME").query_async::<(u64, u64)>(socket).await {
             Ok((seconds, micros)) => {
-                let now = u64::saturating_mul(seconds, 1_000_000).saturating_add(micros);
+                let now = seconds.saturating_mul(1_000_000).saturating_add(micros);
                 self.node.clock.note(asked_at, now);
             }
+            Err(error) if error.code().is_none() => return Err(error),
             Err(error) => {
-                tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time or to load the scripts")
+                tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
             }
         }
         Ok(())

@@ -28,7 +28,6 @@ mod destination;
 mod dial;
 mod events;
 mod failovers;
-mod lock;
 mod login;
 mod names;
 mod node;

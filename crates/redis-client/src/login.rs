@@ -11,9 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
-use super::lock::locked;
 use super::retry_pauses::RetryPauses;
-use bellwether::adapter::BoxFuture;
+use bellwether::adapter::{BoxFuture, locked};
 use bellwether::warn_throttled;
 
 /// The provider of the credentials of a client.

@@ -13,10 +13,10 @@ use super::address::ServerAddress;
 use super::destination::Destination;
 use super::events::ServerEvent;
 use super::failovers::Failovers;
-use super::lock::locked;
 use super::parts::ClientParts;
 use super::server_clock::ServerClock;
 use crate::stats::RedisNodeStats;
+use bellwether::adapter::locked;
 use bellwether::stats::{NodeCounters, NodeFigures};
 use bellwether::store::Digest;
 

@@ -10,7 +10,6 @@ use super::events::{ServerEvent, ServerObserver, Tracking};
 use super::failovers::Failovers;
 use super::names::Names;
 use super::options::RedisClientOptions;
-use super::script::RedisScript;
 use super::slot::SlotOwners;
 use bellwether::store::Digest;
 use bellwether::store::Watchers;
@@ -18,8 +17,6 @@ use bellwether::store::Watchers;
 /// The parts of a client in addition to its options.
 #[derive(Debug, Default)]
 pub struct ClientSetup {
-    /// The scripts that are loaded on connecting.
-    pub scripts: Arc<[RedisScript]>,
     /// Notified of the messages of scripts.
     pub watchers: Watchers,
     /// What the server is to report changes for.

@@ -30,9 +30,9 @@ use super::address::{ServerAddress, list};
 use super::connect_error::{ConnectError, DialStep};
 use super::dial::{Dialed, Dialer};
 use super::failovers::Failovers;
-use super::lock::locked;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
+use bellwether::adapter::locked;
 use bellwether::store::StoreErrorKind;
 use bellwether::warn_throttled;
 

@@ -13,8 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::lock::locked;
-use bellwether::adapter::micros;
+use bellwether::adapter::{locked, micros};
 
 /// An estimate of the server's time, from replies that carry it.
 #[derive(Debug, Default)]

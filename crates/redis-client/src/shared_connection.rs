@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,11 +15,11 @@ use tokio::time::{Instant, timeout_at};
 use super::connect_error::ConnectError;
 use super::connection::Connection;
 use super::connector::Connector;
-use super::lock::{locked_to_read, locked_to_write};
 use super::redirect::is_lost;
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::retry_pauses::RetryPauses;
+use bellwether::adapter::locked;
 
 task_local! {
     static CONNECT_TIME: (Duration, Instant);
@@ -49,7 +49,7 @@ pub(super) fn connect_time() -> Option<(Duration, Instant)> {
 pub(super) struct SharedConnection {
     connector: Connector,
     /// Held for a few steps, never across an `.await`.
-    slot: RwLock<ConnectionSlot>,
+    slot: Mutex<ConnectionSlot>,
 }
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ enum SlotState {
 
 impl SharedConnection {
     pub(super) fn new(connector: Connector) -> Arc<Self> {
-        Arc::new(Self { connector, slot: RwLock::default() })
+        Arc::new(Self { connector, slot: Mutex::default() })
     }
 
     /// Sends it, and connects first if necessary, all before the deadline.
@@ -177,7 +177,7 @@ impl SharedConnection {
 
     /// The connection, unless it is broken.
     fn usable(&self) -> Option<Arc<Connection>> {
-        let slot = locked_to_read(&self.slot);
+        let slot = locked(&self.slot);
         match &slot.state {
             SlotState::Open(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
             _ => None,
@@ -189,7 +189,7 @@ impl SharedConnection {
     /// # Errors
     /// That of the last attempt, until the pause after it is over.
     fn attempt(self: &Arc<Self>) -> Result<Option<Shared<oneshot::Receiver<()>>>, ConnectError> {
-        let mut slot = locked_to_write(&self.slot);
+        let mut slot = locked(&self.slot);
         match &slot.state {
             SlotState::Dialling(attempt) => return Ok(Some(attempt.clone())),
             SlotState::Open(connection) if !connection.is_broken() => return Ok(None),
@@ -225,7 +225,7 @@ impl DialAttempt {
         self.next = match connector.connect().await {
             Ok(connection) => {
                 let was_open = {
-                    let mut slot = locked_to_write(&self.shared.slot);
+                    let mut slot = locked(&self.shared.slot);
                     slot.failures = 0;
                     mem::replace(&mut slot.was_open, true)
                 };
@@ -237,7 +237,7 @@ impl DialAttempt {
             Err(error) => {
                 tracing::debug!(target: "bellwether::store", %error, "no connection to redis");
                 let failures = {
-                    let mut slot = locked_to_write(&self.shared.slot);
+                    let mut slot = locked(&self.shared.slot);
                     slot.failures = slot.failures.saturating_add(1);
                     slot.failures
                 };
@@ -251,7 +251,7 @@ impl DialAttempt {
 
 impl Drop for DialAttempt {
     fn drop(&mut self) {
-        locked_to_write(&self.shared.slot).state = mem::take(&mut self.next);
+        locked(&self.shared.slot).state = mem::take(&mut self.next);
     }
 }
 

@@ -28,10 +28,10 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::connect_error::{ConnectError, DialStep};
-use super::lock::locked;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_group::ServerGroup;
+use bellwether::adapter::locked;
 use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.

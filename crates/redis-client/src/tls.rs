@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::client::TlsStream;
 
 use super::connect_error::ConnectError;
-use super::lock::locked;
+use bellwether::adapter::locked;
 use bellwether::{ConfigError, warn_throttled};
 
 /// How `rediss://` connections are encrypted: which servers the client trusts, and what it presents

@@ -9,11 +9,11 @@ use bytes::Bytes;
 
 pub use super::outbox::ledger::ChangedDigest;
 use super::reply::{self, LifeReading, ReplyFields};
-use super::{RedisStore, envelope, record, scripts, tag_value};
+use super::scripts::{self, StoreScript, linked};
+use super::{RedisStore, envelope, record, tag_value};
 use bellwether::StoreError;
-use bellwether::store::Digest;
-use bellwether::store::{Change, Entry, Failure, Remaining, Standing, TagEpoch};
-use bellwether_redis_client::{RedisRequest, RedisScript, RedisValue};
+use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing, TagEpoch};
+use bellwether_redis_client::{RedisRequest, RedisValue};
 
 /// What the server has of a key, at one moment.
 #[derive(Clone, Debug)]
@@ -146,8 +146,6 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
 }
 
 /// Not among the scripts that every process loads on connecting.
-static INSPECT: LazyLock<RedisScript> = LazyLock::new(|| {
-    RedisScript::linked("", &[include_str!("prelude.lua")], include_str!("inspect.lua"))
-});
+static INSPECT: StoreScript = LazyLock::new(|| linked(include_str!("inspect.lua")));
 
 const INSPECTING: &str = "inspecting a key";

@@ -34,7 +34,6 @@ mod options;
 mod outbox;
 mod record;
 mod reply;
-mod rules;
 mod scripts;
 mod stats;
 mod store;
@@ -54,10 +53,9 @@ pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
 pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 
 pub use self::options::RedisOptions;
-pub use self::stats::{NearStats, RedisStats, RedisWakeUps, ReplayStats};
+pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
 use self::outbox::ledger::ChangedDigest;
-use self::rules::StoreRules;
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::Tags;
@@ -104,8 +102,7 @@ use bellwether::{Key, StoreError};
 ///
 /// # Permissions
 /// `~bw:* &bw:* +mget +get +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +subscribe +publish`.
-/// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
-/// are missing. Without `&bw:* +subscribe +publish`, waiters poll. A near cache needs
+/// `connect` names all that are missing. Without `&bw:* +subscribe +publish`, waiters poll. A near cache needs
 /// `+client|tracking` as well, a cluster `+cluster|slots +asking`, Sentinel `+role`, and a database other
 /// than 0 `+select`.
 ///
@@ -139,15 +136,10 @@ impl RedisStore {
     /// # Errors
     /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
     pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
-        let client = RedisClientOptions::new(url, namespace)?;
-        Self::lazy(client, StoreRules::default()).checked().await
+        RedisOptions::new(url, namespace)?.connect().await
     }
 
     /// One that connects at its first use.
-    fn lazy(client: RedisClientOptions, rules: StoreRules) -> Self {
-        Self(Arc::new(StoreParts::new(client, rules)))
-    }
-
     /// Connects now, and checks what the server permits.
     async fn checked(self) -> Result<Self, StoreError> {
         let StoreParts { client, near, .. } = &*self.0;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
 use super::reply::{self, LifeReading, Seen, SeenLife};
-use super::scripts::StoreScript;
+use super::scripts;
 use super::tag_value;
 use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, Remaining, TagState};
@@ -226,7 +226,7 @@ impl NameReader {
             LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
             LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
             LifeReading::Remaining => {
-                RedisRequest::script(StoreScript::Lookup.get(), names, [], READING)
+                RedisRequest::script(&scripts::LOOKUP, names, [], READING)
             }
         };
         NameRequest { client: &self.client, request, reading, count, asked_at: Instant::now() }

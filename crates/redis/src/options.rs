@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedisStore;
-use super::rules::StoreRules;
+use super::outbox::ledger::KeepingRules;
+use super::store::StoreParts;
 use bellwether::adapter::within;
 use bellwether::{ConfigError, StoreError};
 #[cfg(feature = "tls")]
@@ -30,14 +31,19 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 /// The options of the client are those of [`RedisClientOptions`], with the same names.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    client: RedisClientOptions,
-    rules: StoreRules,
+    pub(super) client: RedisClientOptions,
+    pub(super) name: Option<Arc<str>>,
+    /// The bytes of the near tier.
+    pub(super) near: Option<usize>,
+    pub(super) near_ttl: Duration,
+    pub(super) keeping: KeepingRules,
 }
 
 /// Those of a store without a near tier.
 impl From<RedisClientOptions> for RedisOptions {
     fn from(client: RedisClientOptions) -> Self {
-        Self { client, rules: StoreRules::default() }
+        let keeping = KeepingRules { most: 10_000, window: Duration::from_secs(10) };
+        Self { client, name: None, near: None, near_ttl: Duration::from_secs(30), keeping }
     }
 }
 
@@ -132,7 +138,7 @@ impl RedisOptions {
     /// Default: its namespace.
     #[must_use]
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { rules: StoreRules { name: Some(name.into()), ..self.rules }, ..self }
+        Self { name: Some(name.into()), ..self }
     }
 
     /// Keeps copies of the entries that this process reads (client-side caching), in at most this
@@ -170,7 +176,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is not from 64 KiB to 1 TiB.
     pub fn near(mut self, bytes: usize) -> Result<Self, ConfigError> {
-        self.rules.near = Some(within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?);
+        self.near = Some(within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?);
         Ok(self)
     }
 
@@ -186,8 +192,8 @@ impl RedisOptions {
     pub fn near_ttl(mut self, ttl: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let setting = "ttl of the near tier";
-        self.rules.near_ttl = within(setting, ttl, least, most)?;
-        if self.rules.near.is_none() {
+        self.near_ttl = within(setting, ttl, least, most)?;
+        if self.near.is_none() {
             return Err(ConfigError::NoEffect { setting, reason: "set `near` first" });
         }
         Ok(self)
@@ -212,7 +218,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is more than 1,000,000.
     pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.rules.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
+        self.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
         Ok(self)
     }
 
@@ -237,7 +243,7 @@ impl RedisOptions {
     pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
-        self.rules.keeping.window = within(setting, window, Duration::ZERO, longest)?;
+        self.keeping.window = within(setting, window, Duration::ZERO, longest)?;
         Ok(self)
     }
 
@@ -253,7 +259,7 @@ impl RedisOptions {
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        RedisStore::lazy(self.client, self.rules)
+        RedisStore(Arc::new(StoreParts::new(self)))
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with

@@ -1,45 +1,29 @@
 //! The scripts of a `RedisStore`, one per operation, and what their requests and replies consist of.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use bellwether::adapter::jitter;
 use bellwether::store::Digest;
 use bellwether_redis_client::{RedisClient, RedisScript, RedisValue};
 
-/// A script of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum StoreScript {
-    Abandon,
-    Acquire,
-    ChangeTag,
-    Commit,
-    Fail,
-    Invalidate,
-    Lookup,
-    Renew,
-    TouchTags,
-}
+pub(super) type StoreScript = LazyLock<RedisScript>;
 
-/// All of them, in that order. They are loaded on connecting.
-pub(super) static SCRIPTS: LazyLock<Arc<[RedisScript]>> = LazyLock::new(|| {
-    let texts = [
-        include_str!("abandon.lua"),
-        include_str!("acquire.lua"),
-        include_str!("change_tag.lua"),
-        include_str!("commit.lua"),
-        include_str!("fail.lua"),
-        include_str!("invalidate.lua"),
-        include_str!("lookup.lua"),
-        include_str!("renew.lua"),
-        include_str!("touch_tags.lua"),
-    ];
-    texts.map(|text| RedisScript::linked("", &[include_str!("prelude.lua")], text)).into()
-});
+pub(super) static ABANDON: StoreScript = LazyLock::new(|| linked(include_str!("abandon.lua")));
+pub(super) static ACQUIRE: StoreScript = LazyLock::new(|| linked(include_str!("acquire.lua")));
+pub(super) static CHANGE_TAG: StoreScript =
+    LazyLock::new(|| linked(include_str!("change_tag.lua")));
+pub(super) static COMMIT: StoreScript = LazyLock::new(|| linked(include_str!("commit.lua")));
+pub(super) static FAIL: StoreScript = LazyLock::new(|| linked(include_str!("fail.lua")));
+pub(super) static INVALIDATE: StoreScript =
+    LazyLock::new(|| linked(include_str!("invalidate.lua")));
+pub(super) static LOOKUP: StoreScript = LazyLock::new(|| linked(include_str!("lookup.lua")));
+pub(super) static RENEW: StoreScript = LazyLock::new(|| linked(include_str!("renew.lua")));
+pub(super) static TOUCH_TAGS: StoreScript =
+    LazyLock::new(|| linked(include_str!("touch_tags.lua")));
 
-impl StoreScript {
-    pub(super) fn get(self) -> &'static RedisScript {
-        &SCRIPTS[self as usize]
-    }
+/// A script with the functions of the store that it uses.
+pub(super) fn linked(text: &str) -> RedisScript {
+    RedisScript::linked("", &[include_str!("prelude.lua")], text)
 }
 
 /// All names of a key: its entry, lease, watermark and failure.

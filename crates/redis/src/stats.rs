@@ -20,7 +20,7 @@ use bellwether_redis_client::RedisNodeStats;
 /// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 /// | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 /// | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
-/// | `store_wake_ups` | gauge | `store`, `by` | 1 for the way in which waiters are woken: `messages` or `polling` |
+/// | `store_subscribed` | gauge | `store` | 1 while messages wake waiters, 0 while they poll |
 /// | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
 /// | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | [`RedisNodeStats`] |
 /// | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
@@ -53,8 +53,10 @@ pub struct RedisStats {
     pub is_down: bool,
     /// Invalidations that are repeated.
     pub replay: ReplayStats,
-    /// How waiters learn that a lease has ended.
-    pub wake_ups: RedisWakeUps,
+    /// Whether waiters are woken by messages: the script that ends a lease publishes one to each process that
+    /// waits, with the entry if that is short. If the server refuses messages, or the subscription is not
+    /// open, waiters read again after pauses of up to 250 ms.
+    pub is_subscribed: bool,
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
     /// The servers, in the order of their addresses: the one of a fixed address, the nodes of a
@@ -98,19 +100,6 @@ pub struct ReplayStats {
     pub reasserted: u64,
 }
 
-/// How waiters learn that the lease of another process has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RedisWakeUps {
-    /// The script that ends the lease publishes a message to each process that waits, with the entry if
-    /// that is short.
-    Messages,
-    /// They read again after pauses of up to 250 ms, because the server refuses messages, or the
-    /// subscription is not open.
-    #[default]
-    Polling,
-}
-
 bellwether::metric_table! { RedisStats, "store":
     Counter "bellwether.store.operations" "{operation}" "Operations of the store that have ended."
         = |it, to| to.each("operation", it.operations.by_name());
@@ -129,12 +118,8 @@ bellwether::metric_table! { RedisStats, "store":
     Counter "bellwether.store.unreadable" "{entry}"
         "Entries that could not be read and counted as misses."
         = |it, to| to.one(it.unreadable);
-    Gauge "bellwether.store.wake_ups" "{way}"
-        "1 for the way in which waiters learn that a load has ended."
-        = |it, to| {
-            let ways = [("messages", RedisWakeUps::Messages), ("polling", RedisWakeUps::Polling)];
-            to.each("by", ways.map(|(name, way)| (name, way == it.wake_ups)));
-        };
+    Gauge "bellwether.store.subscribed" "{store}" "1 while messages wake waiters, 0 while they poll."
+        = |it, to| to.one(it.is_subscribed);
     Gauge "bellwether.store.node.up" "{node}"
         "0 while the circuit breaker of a server of the store is open."
         = |it, to| by_node(it, to, |node| !node.is_down);

@@ -10,13 +10,13 @@ use super::envelope;
 use super::heartbeat::Heartbeat;
 use super::lookups::Lookups;
 use super::near::{self, Near, ReadStart, Version};
+use super::options::RedisOptions;
 use super::outbox::Outbox;
 use super::outbox::ledger::{ChangedDigest, Ledger, OutboxItem};
 use super::record;
 use super::reply::{AcquireReply, Acquired, LifeReading, Seen};
-use super::rules::StoreRules;
-use super::scripts::{self, SCRIPTS, StoreScript, any, is_done, number};
-use super::stats::{RedisStats, RedisWakeUps};
+use super::scripts::{self, any, is_done, number};
+use super::stats::RedisStats;
 use super::tags::{ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::OperationCounters;
@@ -28,7 +28,7 @@ use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
+    ClientSetup, RedisClient, RedisRequest, ServerClock, SlotOwners, Tracking,
 };
 
 /// The parts of a store, which the clones of its handle share.
@@ -48,19 +48,19 @@ pub(super) struct StoreParts {
 }
 
 impl StoreParts {
-    pub(super) fn new(options: RedisClientOptions, rules: StoreRules) -> Self {
+    pub(super) fn new(options: RedisOptions) -> Self {
+        let RedisOptions { client: options, name, near, near_ttl, keeping } = options;
         let timeout = options.request_timeout();
         let owners = Arc::new(SlotOwners::new(options.is_cluster()));
-        let near = rules.near.map(|bytes| {
+        let near = near.map(|bytes| {
             let silence = near::silence(timeout);
-            Arc::new(Near::new(bytes, rules.near_ttl, silence, Arc::clone(&owners)))
+            Arc::new(Near::new(bytes, near_ttl, silence, Arc::clone(&owners)))
         });
         let watchers = Watchers::default();
-        let name = rules.name.unwrap_or_else(|| options.namespace().into());
+        let name = name.unwrap_or_else(|| options.namespace().into());
         let copies = near.clone();
-        let ledger = Arc::new(Ledger::new(rules.keeping, timeout, name, copies, watchers.clone()));
+        let ledger = Arc::new(Ledger::new(keeping, timeout, name, copies, watchers.clone()));
         let setup = ClientSetup {
-            scripts: Arc::clone(&SCRIPTS),
             watchers,
             tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
             observer: Some(Arc::clone(&ledger) as _),
@@ -91,10 +91,7 @@ impl StoreParts {
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
             replay: self.outbox.ledger.stats(),
-            wake_ups: match self.client.is_subscribed() {
-                true => RedisWakeUps::Messages,
-                false => RedisWakeUps::Polling,
-            },
+            is_subscribed: self.client.is_subscribed(),
             near: self.near.as_ref().map(|near| near.stats()),
             nodes: self.client.node_stats(),
         }
@@ -210,7 +207,7 @@ impl StoreParts {
             self.client.mark(),
         ];
         let names = scripts::names(&self.client, digest);
-        RedisRequest::script(StoreScript::Acquire.get(), names, args, TAKING).of(claim.key())
+        RedisRequest::script(&scripts::ACQUIRE, names, args, TAKING).of(claim.key())
     }
 
     /// What the tags have made of an entry in the reply to a claim. They were touched before.
@@ -243,8 +240,7 @@ impl StoreParts {
         self.outbox.ledger.note_term(term);
         let names = [self.client.name(&claim.key().digest(), ":lease")];
         let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
-        let request =
-            RedisRequest::script(StoreScript::Renew.get(), names, args, "renewing the lease");
+        let request = RedisRequest::script(&scripts::RENEW, names, args, "renewing the lease");
         let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
         self.client.run(&request.of(claim.key()), read).await
     }
@@ -275,8 +271,7 @@ impl StoreParts {
             number(lease.granted_at()),
         ];
         let names = scripts::names(&self.client, &digest);
-        let request =
-            RedisRequest::script(StoreScript::Commit.get(), names, args, "storing the entry");
+        let request = RedisRequest::script(&scripts::COMMIT, names, args, "storing the entry");
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
         ledger.end_copies(&digest);
@@ -302,8 +297,7 @@ impl StoreParts {
             number(millis(failure.life())),
             number(lease.fence()),
         ];
-        let request =
-            RedisRequest::script(StoreScript::Fail.get(), names, args, "remembering a failure");
+        let request = RedisRequest::script(&scripts::FAIL, names, args, "remembering a failure");
         self.client.run(&request.of(lease.key()), any).await?;
         unsettled.item = None;
         Ok(())

@@ -21,7 +21,7 @@ use super::lookups::Lookups;
 use super::near::{Near, Version};
 use super::outbox::Outbox;
 use super::reply::{self, LifeReading};
-use super::scripts::{LONGEST_MS, StoreScript, number, random_bytes};
+use super::scripts::{self, LONGEST_MS, number, random_bytes};
 use super::tag_value;
 use bellwether::StoreError;
 use bellwether::adapter::millis;
@@ -77,7 +77,7 @@ impl TagReader {
             let names: Vec<_> =
                 tags.iter().map(|tag| self.client.unwatched_name("tag", tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
-            let request = RedisRequest::script(StoreScript::TouchTags.get(), names, args, TOUCHING);
+            let request = RedisRequest::script(&scripts::TOUCH_TAGS, names, args, TOUCHING);
             let asked_at = Instant::now();
             let read =
                 |reply| reply::touched(reply).filter(|(_, values)| values.len() == tags.len());

@@ -63,7 +63,7 @@ impl FairLock {
             release: RedisScript::linked("", &library, include_str!("fair/release.lua")),
             commands: COMMANDS,
         };
-        Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }
+        Self { lock: Scripted::new(server, ":fair", scripts), silence }
     }
 
     /// The name whose change tells a waiter that it is its turn.

@@ -88,8 +88,7 @@
 //! | [`ReentrantLock`] | `+getex +set +pexpire +pttl +time +del +hgetall +hset +hdel` |
 //! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
 //!
-//! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
-//! is missing of these. Without `+client|tracking`, waiters are told by messages if the user has `&bw:*
+//! `connect` names what is missing of these. Without `+client|tracking`, waiters are told by messages if the user has `&bw:*
 //! +subscribe +publish`, and poll otherwise; `connect` names `+publish` if only that is missing. A cluster
 //! needs `+cluster|slots +asking` as well, Sentinel `+role`, and a database other than 0 `+select`.
 //!

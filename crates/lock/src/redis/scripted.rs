@@ -40,12 +40,8 @@ impl Scripted {
         options: RedisClientOptions,
         suffix: &'static str,
         scripts: LockScripts,
-        others: &[&RedisScript],
     ) -> Arc<Self> {
-        let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
-        let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
-        let (scripts_on_connecting, tracking) = (all.cloned().collect(), Tracking::Watches);
-        let setup = ClientSetup { scripts: scripts_on_connecting, tracking, ..Default::default() };
+        let setup = ClientSetup { tracking: Tracking::Watches, ..Default::default() };
         let client = RedisClient::new(options, setup);
         let all_keys = Key::of("bellwether.fence").digest();
         let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));

@@ -75,7 +75,7 @@ impl RedisLock {
         };
         let take_many = RedisScript::new(include_str!("take_many.lua"));
         let release_many = RedisScript::linked(include_str!("release_many.lua"), &[], TOLD);
-        let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
+        let lock = Scripted::new(options, ":lock", scripts);
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
         Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases }))

@@ -6,7 +6,7 @@ use bellwether::metrics::{describe, publish};
 use bellwether::stats::{CacheStats, MemoryStats};
 use bellwether_lock::{LocalLock, LockStats, Locks};
 use bellwether_redis::NearStats;
-use bellwether_redis::{RedisNodeStats, RedisStats, RedisWakeUps};
+use bellwether_redis::{RedisNodeStats, RedisStats};
 use tokio::task::JoinSet;
 
 use crate::figures::{Collector, full_cache, histogram};
@@ -48,7 +48,7 @@ fn redis_store() -> RedisStats {
     near.bytes = 16;
     near.evictions = 17;
     near.disconnected = Duration::from_secs(18);
-    stats.wake_ups = RedisWakeUps::Messages;
+    stats.is_subscribed = true;
     stats.nodes = [node("one:6379", 30), node("other:6379", 41)].to_vec();
     let times = &mut stats.operation_times;
     times.lookup = histogram(times.lookup, &[(0, 19), (1, 20)], 0.021);

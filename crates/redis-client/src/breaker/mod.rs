@@ -10,8 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::lock::locked;
-use bellwether::adapter::LogThrottle;
+use bellwether::adapter::{LogThrottle, locked};
 use bellwether::store::StoreErrorKind;
 use bellwether::{StoreError, warn_throttled};
 

@@ -32,7 +32,6 @@ use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
 use super::events::ServerEvent;
-use super::lock::locked;
 use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
 use super::redirect::{Redirection, redirection};
@@ -40,7 +39,7 @@ use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 use super::slot::{InSlot, SLOTS};
 use bellwether::StoreError;
-use bellwether::adapter::jitter;
+use bellwether::adapter::{jitter, locked};
 use bellwether::store::StoreErrorKind;
 
 /// A cluster.

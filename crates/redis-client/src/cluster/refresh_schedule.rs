@@ -3,10 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bellwether::adapter::locked;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-
-use crate::lock::locked;
 
 /// Admits one refresh at a time.
 pub(super) struct RefreshSchedule {

@@ -1,7 +1,7 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
 use std::mem;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
@@ -9,17 +9,17 @@ use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
 use crate::destination::Destination;
 use crate::events::ServerEvent;
-use crate::lock::{locked_to_read, locked_to_write};
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
 use crate::slot::{InSlot, NO_PLACE, SLOTS};
+use bellwether::adapter::locked;
 use bellwether::store::Digest;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(crate) struct SlotTable {
     parts: Arc<ClientParts>,
     /// Held to clone, to use or to replace nodes or to read their figures, never across an `.await`.
-    nodes: RwLock<NodeTable>,
+    nodes: Mutex<NodeTable>,
 }
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct NodeTable {
 impl SlotTable {
     /// A table in which no slot has an owner.
     pub(super) fn new(parts: Arc<ClientParts>) -> Self {
-        Self { parts, nodes: RwLock::default() }
+        Self { parts, nodes: Mutex::default() }
     }
 
     /// The owner of a slot.
@@ -48,7 +48,7 @@ impl SlotTable {
         slot: u16,
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
-        let nodes = locked_to_read(&self.nodes);
+        let nodes = locked(&self.nodes);
         then(
             nodes
                 .places
@@ -59,7 +59,7 @@ impl SlotTable {
 
     /// The nodes that own slots, in the order of their first slots, with those.
     pub(crate) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
-        let nodes = locked_to_read(&self.nodes);
+        let nodes = locked(&self.nodes);
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
         for (slot, place) in (0..).zip(self.parts.owners.iter()) {
@@ -80,26 +80,23 @@ impl SlotTable {
 
     /// All nodes that are in use.
     pub(crate) fn in_use(&self) -> Vec<Arc<RedisNode>> {
-        locked_to_read(&self.nodes).places.iter().flatten().cloned().collect()
+        locked(&self.nodes).places.iter().flatten().cloned().collect()
     }
 
     /// The addresses of replicas.
     pub(super) fn replicas(&self) -> Vec<ServerAddress> {
-        locked_to_read(&self.nodes).replicas.clone()
+        locked(&self.nodes).replicas.clone()
     }
 
     /// The node at an address, which is made if it is not in use.
     pub(super) fn node(&self, address: &ServerAddress) -> Arc<RedisNode> {
-        if let Some(node) = locked_to_read(&self.nodes).at(address) {
-            return node;
-        }
-        locked_to_write(&self.nodes).at_or_made(address, &self.parts)
+        locked(&self.nodes).at_or_made(address, &self.parts)
     }
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
         if self.parts.owners.of(slot).node() != owner.state.place {
-            let since = locked_to_read(&self.nodes).lost_at();
+            let since = locked(&self.nodes).lost_at();
             self.tell_losses(since, &|changed| changed == slot);
         }
         if self.parts.owners.set(slot, owner.state.place) {
@@ -110,7 +107,7 @@ impl SlotTable {
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
     /// out of use.
     pub(super) fn install(&self, ranges: &SlotRanges) {
-        let mut nodes = locked_to_write(&self.nodes);
+        let mut nodes = locked(&self.nodes);
         let mut owners = vec![NO_PLACE; SLOTS];
         for (slots, address) in &ranges.ranges {
             let place = nodes.at_or_made(address, &self.parts).state.place;

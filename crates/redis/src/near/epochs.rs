@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use bellwether::adapter::nanos;
+use bellwether::adapter::{locked, nanos};
 use bellwether::store::Digest;
 use bellwether_redis_client::{Ownership, SlotOwners};
 
@@ -133,7 +133,7 @@ impl Epochs {
     pub(super) fn confirm(&self, node: u16, connection: u64, sent_at: Instant) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
         let sent_at = self.since_birth(sent_at);
-        let source = node.source();
+        let source = locked(&node.source);
         if source.connection == Some(connection)
             && sent_at > node.confirmed_at.load(Ordering::Relaxed)
         {
@@ -149,7 +149,7 @@ impl Epochs {
     /// Keys of a node have changed, and it is not known which.
     pub(super) fn change_all(&self, node: u16) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let source = node.source();
+        let source = locked(&node.source);
         if source.connection.is_some() {
             node.epoch.store(self.begin(), Ordering::Release);
         }
@@ -170,7 +170,7 @@ impl Epochs {
         is_broken: &dyn Fn() -> bool,
     ) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let mut source = node.source();
+        let mut source = locked(&node.source);
         // A connection is marked as broken before `disconnect` is called, and that waits for this
         // lock.
         if !is_broken() {
@@ -191,7 +191,7 @@ impl Epochs {
     /// A connection to a node reports no changes any more.
     pub(super) fn disconnect(&self, node: u16, connection: u64) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let mut source = node.source();
+        let mut source = locked(&node.source);
         if source.connection == Some(connection) {
             source.connection = None;
             source.lost_at = Some(Instant::now());
@@ -207,7 +207,7 @@ impl Epochs {
         let owners: BTreeSet<u16> = self.owners.iter().collect();
         let nodes = owners.into_iter().filter_map(|owner| self.nodes.get(usize::from(owner)));
         let disconnected = nodes.map(|node| {
-            let source = node.source();
+            let source = locked(&node.source);
             source.disconnected + source.lost_for()
         });
         disconnected.max().unwrap_or_default()
@@ -236,12 +236,6 @@ impl Epochs {
     #[inline]
     fn counter(&self, group: u32) -> &AtomicU64 {
         &self.changes[group as usize & (self.changes.len() - 1)]
-    }
-}
-
-impl NodeEpoch {
-    fn source(&self) -> MutexGuard<'_, ReportSource> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -42,7 +42,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,12 +50,10 @@ use tokio::time::Instant;
 
 use crate::envelope;
 use crate::near::Near;
-use crate::rules::KeepingRules;
 use crate::stats::ReplayStats;
 use crate::task::OnDemandTask;
-use bellwether::adapter::{millis, warn_throttled};
-use bellwether::store::Digest;
-use bellwether::store::{Change, Claim, Entry, Remaining, Watchers};
+use bellwether::adapter::{locked, millis, warn_throttled};
+use bellwether::store::{Change, Claim, Digest, Entry, Remaining, Watchers};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
@@ -86,6 +84,15 @@ pub(crate) enum Keeping {
     Dropped,
     /// The options say that none is kept.
     Off,
+}
+
+/// Which invalidations a store repeats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepingRules {
+    /// How many are kept at most.
+    pub(crate) most: usize,
+    /// From how long before a loss acknowledged ones are repeated.
+    pub(crate) window: Duration,
 }
 
 /// An invalidation that is repeated, or was acknowledged.
@@ -202,7 +209,7 @@ impl Ledger {
 
     /// Whether what a read finds may be older than an invalidation of this process.
     pub(crate) fn may_be_behind(&self) -> bool {
-        !self.is_quiet() && (self.is_floor_due() || !self.table().changes.is_empty())
+        !self.is_quiet() && (self.is_floor_due() || !locked(&self.table).changes.is_empty())
     }
 
     /// How often invalidations were kept that the server had acknowledged. If that changes during a
@@ -225,7 +232,7 @@ impl Ledger {
     /// Raises the floor to a time of the server that is not before now. Returns whether that time is
     /// known.
     pub(super) fn raise_floor(&self, now: impl FnOnce() -> Option<u64>) -> bool {
-        let dropped = self.table().stats.dropped;
+        let dropped = locked(&self.table).stats.dropped;
         let Some(now) = now() else { return false };
         self.change(|table| {
             // Another one may have been dropped after the time was read.
@@ -296,17 +303,17 @@ impl Ledger {
 
     /// The kept invalidation of a key or a tag.
     pub(crate) fn change_of(&self, target: &ChangedDigest) -> Option<KeptChange> {
-        if self.is_quiet() { None } else { self.table().changes.get(target).copied() }
+        if self.is_quiet() { None } else { locked(&self.table).changes.get(target).copied() }
     }
 
     /// All kept invalidations.
     pub(super) fn changes(&self) -> Vec<(ChangedDigest, KeptChange)> {
-        self.table().changes.iter().map(|(target, kept)| (*target, *kept)).collect()
+        locked(&self.table).changes.iter().map(|(target, kept)| (*target, *kept)).collect()
     }
 
     /// All claims that may hold a lease.
     pub(super) fn claims(&self) -> Vec<Claim> {
-        self.table().claims.values().map(|kept| kept.claim.clone()).collect()
+        locked(&self.table).claims.values().map(|kept| kept.claim.clone()).collect()
     }
 
     /// The server has executed an invalidation, and with it the one that was `kept` before. One that was
@@ -361,7 +368,7 @@ impl Ledger {
             return Vec::new();
         }
         let key = *digest.as_bytes();
-        let table = self.table();
+        let table = locked(&self.table);
         let of_key = table.claims.range((key, [0; 16])..=(key, [u8::MAX; 16]));
         of_key.flat_map(|((_, token), _)| *token).collect()
     }
@@ -422,20 +429,16 @@ impl Ledger {
     }
 
     pub(crate) fn stats(&self) -> ReplayStats {
-        let table = self.table();
+        let table = locked(&self.table);
         ReplayStats { pending: table.changes.len() as u64, ..table.stats }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut LedgerTable) -> T) -> T {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         let changed = change(&mut table);
         let is_empty = table.changes.is_empty() && table.claims.is_empty();
         self.is_quiet.store(is_empty && !self.is_floor_due(), Ordering::Release);
         changed
-    }
-
-    fn table(&self) -> MutexGuard<'_, LedgerTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

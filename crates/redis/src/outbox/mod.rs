@@ -14,7 +14,7 @@ use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merged};
-use crate::scripts::{self, LONGEST_MS, StoreScript, any, is_done, number};
+use crate::scripts::{self, LONGEST_MS, any, is_done, number};
 use bellwether::adapter::millis;
 use bellwether::store::{Change, Claim};
 use bellwether::store::{Digest, StoreErrorKind};
@@ -113,14 +113,14 @@ impl Outbox {
         match target {
             ChangedDigest::Key(digest) => {
                 let names = scripts::names(&self.client, digest);
-                let script = StoreScript::Invalidate.get();
+                let script = &scripts::INVALIDATE;
                 RedisRequest::script(script, names, [how.to_vec()], "invalidating")
             }
             ChangedDigest::Tag(tag) => {
                 let names = [self.client.unwatched_name("tag", tag)];
                 let over = number(millis(over).min(LONGEST_MS));
                 let args = [how.to_vec(), scripts::random_bytes(1), over];
-                let script = StoreScript::ChangeTag.get();
+                let script = &scripts::CHANGE_TAG;
                 RedisRequest::script(script, names, args, "changing a tag")
             }
         }
@@ -195,7 +195,7 @@ impl Outbox {
         let names = claims.iter().map(|claim| self.client.name(&claim.key().digest(), ":lease"));
         let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
         let names = names.collect::<Vec<_>>();
-        RedisRequest::script(StoreScript::Abandon.get(), names, [tokens.collect()], doing)
+        RedisRequest::script(&scripts::ABANDON, names, [tokens.collect()], doing)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bellwether::metrics::publish;
 use bellwether::service::{Handle, ReadThrough};
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, StoreError, Wait, WhenAbandoned};
-use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;
 use bellwether_testkit::ledger::LedgerWriter;
@@ -198,7 +198,7 @@ impl Member {
         Report {
             pushes: stats.pushes,
             connects: stats.connects,
-            receives_pushes: self.store.stats().wake_ups == RedisWakeUps::Messages,
+            receives_pushes: self.store.stats().is_subscribed,
             in_flight: self.service.in_flight() + self.limited.in_flight(),
             kept: stats.replay.pending,
             sums: self.service.stats().into(),

@@ -8,7 +8,7 @@ use bellwether::store::{
 };
 use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{Lifetimes, Tag};
-use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
@@ -54,7 +54,7 @@ async fn a_user_with_the_rights_for_messages_is_told() {
     let server = RedisServer::start();
     let options = user(&server, &["&bw:*", "+subscribe", "+publish"]);
     let store = options.connect().await.expect("a store");
-    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
+    assert!(store.stats().is_subscribed);
     let lease = lead(&store, &Claim::new(key(1))).await;
     let mut watch = store.watch(&key(1));
     assert!(is_busy(&store).await);
@@ -67,7 +67,7 @@ async fn without_the_rights_for_messages_waiters_poll() {
     let server = RedisServer::start();
     for rights in [vec![], vec!["+subscribe"], vec!["&bw:*"]] {
         let store = user(&server, &rights).connect().await.expect("a store");
-        assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling, "{rights:?}");
+        assert!(!store.stats().is_subscribed, "{rights:?}");
         assert!(store.watch(&key(1)).is_silent());
     }
 }
@@ -87,9 +87,9 @@ async fn a_store_that_connects_lazily_subscribes_when_it_first_asks_for_a_lease(
     let leader = over_resp2(&server).await;
     let lease = lead(&leader, &Claim::new(key(1))).await;
     let store = options(&server).resp2().connect_lazily();
-    assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling);
+    assert!(!store.stats().is_subscribed);
     assert!(is_busy(&store).await);
-    within(PATIENCE, || store.stats().wake_ups == RedisWakeUps::Messages).await;
+    within(PATIENCE, || store.stats().is_subscribed).await;
     let mut watch = store.watch(&key(1));
     assert!(is_busy(&store).await);
     leader.abandon(lease.into_claim()).await.expect("given up");
@@ -103,7 +103,7 @@ async fn the_end_of_a_subscription_is_a_change_of_all_keys() {
     let mut watch = store.watch(&key(1));
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     timeout(PATIENCE, watch.changed()).await.expect("told");
-    within(PATIENCE, || store.stats().wake_ups == RedisWakeUps::Messages).await;
+    within(PATIENCE, || store.stats().is_subscribed).await;
 }
 
 #[tokio::test]

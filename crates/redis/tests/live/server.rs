@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bellwether::store::StoreErrorKind;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes};
-use bellwether_redis::{RedisOptions, RedisStore, RedisWakeUps};
+use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::free_port;
@@ -53,7 +53,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
 async fn a_user_with_the_documented_rights_can_do_everything() {
     let server = RedisServer::start();
     let store = user(&server, &all_rights()).connect().await.expect("a store");
-    assert_eq!(store.stats().wake_ups, RedisWakeUps::Messages);
+    assert!(store.stats().is_subscribed);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -172,7 +172,7 @@ async fn a_full_server_can_be_connected_to() {
 async fn a_server_that_refuses_messages_is_worked_with_by_pauses() {
     let server = RedisServer::start();
     let store = user(&server, &RIGHTS).connect().await.expect("a store");
-    assert_eq!(store.stats().wake_ups, RedisWakeUps::Polling);
+    assert!(!store.stats().is_subscribed);
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -229,7 +229,7 @@ async fn a_restarted_server_is_found_again() {
     server.kill();
     server.restart();
     assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
-    within(MINUTE, || catalog.store.stats().wake_ups == RedisWakeUps::Messages).await;
+    within(MINUTE, || catalog.store.stats().is_subscribed).await;
 }
 
 /// Short, because tests wait for it to run out.

@@ -113,12 +113,10 @@ impl Redlock {
         let renew = script(include_str!("renew.lua"));
         let verify = script(include_str!("../verify.lua"));
         let release = RedisScript::new(include_str!("../release.lua"));
-        let scripts = [&acquire, &renew, &verify, &release];
-        let (scripts, watchers) = (scripts.map(Clone::clone), Watchers::default());
+        let watchers = Watchers::default();
         let client = |options| {
-            let (scripts, watchers) = (scripts.clone().into(), watchers.clone());
-            let setup = ClientSetup { scripts, watchers, ..ClientSetup::default() };
-            RedisClient::new(options, ClientSetup { tracking: Tracking::Watches, ..setup })
+            let (watchers, tracking) = (watchers.clone(), Tracking::Watches);
+            RedisClient::new(options, ClientSetup { watchers, tracking, ..ClientSetup::default() })
         };
         let nodes = nodes.into_iter().map(client).collect();
         let queues = LocalQueues::default();

@@ -56,7 +56,7 @@ impl ReentrantLock {
             commands: "getex set pexpire pttl time del hgetall hset hdel",
         };
         let count = ours(include_str!("count.lua"));
-        Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
+        Self { lock: Scripted::new(options, ":holds", scripts), count }
     }
 
     /// How many holds of a key there are now, of any owner.

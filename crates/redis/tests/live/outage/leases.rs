@@ -33,8 +33,11 @@ impl Site {
         calls.map_or(0, |calls| calls.parse().expect("a number"))
     }
 
+    /// A store whose server knows the scripts.
     async fn store(&self) -> RedisStore {
-        self.options().connect().await.expect("a store")
+        let store = self.options().connect().await.expect("a store");
+        store.abandon(lead(&store, key(1000)).await.into_claim()).await.expect("an answer");
+        store
     }
 }
 

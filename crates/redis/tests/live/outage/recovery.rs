@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether_redis::{RedisStore, RedisWakeUps};
+use bellwether_redis::RedisStore;
 use bellwether_testkit::wait::within;
 use tokio::time::sleep;
 
@@ -57,5 +57,5 @@ async fn a_redis_that_was_killed_is_in_use_within_a_second_of_its_return() {
     stays_down(&store).await;
     site.server.restart();
     works_again(&store, Instant::now()).await;
-    within(Duration::from_secs(60), || store.stats().wake_ups == RedisWakeUps::Messages).await;
+    within(Duration::from_secs(60), || store.stats().is_subscribed).await;
 }
