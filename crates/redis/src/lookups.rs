@@ -225,9 +225,7 @@ impl NameReader {
         let request = match reading {
             LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
             LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
-            LifeReading::Remaining => {
-                RedisRequest::script(&scripts::LOOKUP, names, [], READING)
-            }
+            LifeReading::Remaining => RedisRequest::script(&scripts::LOOKUP, names, [], READING),
         };
         NameRequest { client: &self.client, request, reading, count, asked_at: Instant::now() }
     }

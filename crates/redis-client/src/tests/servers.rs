@@ -14,7 +14,7 @@ use crate::redirect::{Redirection, redirection};
 use crate::request_error::RequestError;
 use crate::rights;
 use crate::value::RedisValue;
-use bellwether::Digest;
+use bellwether::store::Digest;
 use bellwether_testkit::fuzz::{Choices, fuzz};
 
 const ERRORS: [&str; 10] = [
