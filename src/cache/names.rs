@@ -1,7 +1,7 @@
 //! The names of the caches of this process, to warn of two that differ in their options.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use crate::locked::locked;
 use crate::policy::Policy;
@@ -9,12 +9,14 @@ use crate::stats::Statistics;
 
 /// The options of the caches that are there, by their names. Held to look one up, never across an
 /// `.await`.
-static CACHES: Mutex<Option<HashMap<Arc<str>, (Weak<Statistics>, Policy)>>> = Mutex::new(None);
+static CACHES: LazyLock<Mutex<HashMap<Arc<str>, LiveCache>>> = LazyLock::new(Mutex::default);
+
+/// Whether a cache is still there, and its options.
+type LiveCache = (Weak<Statistics>, Policy);
 
 /// Warns if another cache of this name has other options.
 pub(super) fn register(name: &Arc<str>, statistics: &Arc<Statistics>, policy: &Policy) {
     let mut caches = locked(&CACHES);
-    let caches = caches.get_or_insert_default();
     caches.retain(|_, (alive, _)| alive.strong_count() > 0);
     let (_, known) = caches
         .entry(Arc::clone(name))
