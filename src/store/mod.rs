@@ -61,7 +61,6 @@ pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
 pub use failure::Failure;
 pub use in_process::InProcessStore;
 pub use lease::{Lease, OtherLease};
-pub use standing::{Spread, Standing, TagState};
 pub use value::Value;
 pub use watch::{Watch, Watchers};
 
@@ -70,6 +69,10 @@ pub use crate::claim::{Claim, Token};
 pub use crate::error::StoreErrorKind;
 pub use crate::key::Digest;
 pub use crate::tag::{Tags, TooManyTags};
+
+// For the stores of this project, which are released with it.
+#[doc(hidden)]
+pub use self::standing::{Spread, Standing, TagState};
 
 use crate::error::StoreError;
 use crate::key::Key;
