@@ -5,13 +5,13 @@
 //!
 //! | you want to cache | use |
 //! |---|---|
-//! | what a function or a query returns | [`Cache`] |
+//! | a function, a query | [`Cache`] |
 //! | many keys with one query | [`Cache::get_or_load_many`] |
-//! | a method, by an attribute | `#[read_through]` (feature `macros`) |
+//! | a method | `#[read_through]` (feature `macros`) |
 //! | a [Tower](tower) service | [`ReadThroughLayer`] |
 //! | HTTP responses, in front of axum | [`bellwether-http`](https://docs.rs/bellwether-http) |
 //! | gRPC methods, in front of tonic | [`bellwether-grpc`](https://docs.rs/bellwether-grpc) |
-//! | nothing, but you need a lock | [`bellwether-lock`](https://docs.rs/bellwether-lock) |
+//! | nothing: a lock | [`bellwether-lock`](https://docs.rs/bellwether-lock) |
 //!
 //! ```text
 //! cargo add bellwether bellwether-redis
@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! Start with [`guide::getting_started`]; the [`guide`] has a page for each task.
+//! Start with [`guide::getting_started`].
 //!
 //! **Leases are for efficiency, not for correctness.** In a fault a key may be loaded twice. The store refuses
 //! outdated writes, as long as it keeps the newer entry or the [invalidation](guide::invalidation).

@@ -12,7 +12,7 @@
 //!
 //! use bellwether::{Cache, MemoryStore};
 //! use bellwether_grpc::{CachedMethod, GrpcCacheLayer, IntoStatus};
-//! use tonic::{Response, Status};
+//! use tonic::Status;
 //! # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
 //!
 //! # fn layer() -> Result<(), bellwether::ConfigError> {
@@ -28,12 +28,11 @@
 //! # }
 //! # layer().unwrap();
 //!
-//! // In a handler that uses a cache itself, an error becomes a status:
-//! async fn name(names: &Cache<u64, String>, sku: u64) -> Result<Response<String>, Status> {
-//!     let name = names.get_or_load(sku, async move || query(sku).await).await;
-//!     name.map(Response::new).map_err(IntoStatus::into_status)
+//! // In a handler with a cache:
+//! async fn name(names: &Cache<u64, String>, sku: u64) -> Result<String, Status> {
+//!     let load = async move || query(sku).await;
+//!     names.get_or_load(sku, load).await.map_err(IntoStatus::into_status)
 //! }
-//! # let _ = name;
 //! ```
 //!
 //! **A call with a token bypasses the cache,** unless the method is marked
