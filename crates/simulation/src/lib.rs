@@ -11,6 +11,7 @@ mod network;
 mod operations;
 mod plan;
 mod promises;
+mod reduced_run;
 mod reduction;
 mod server;
 mod world;
@@ -18,7 +19,8 @@ mod world;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::campaign::Campaign;
-pub use self::reduction::{ReducedRun, Reduction};
+pub use self::reduced_run::ReducedRun;
+pub use self::reduction::Reduction;
 pub use self::server::{ClientId, ModelServer, Mutations, Snapshot};
 pub use self::world::{Run, RunOutcome};
 

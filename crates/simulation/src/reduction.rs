@@ -1,11 +1,9 @@
-//! Reductions: runs without what their violations do not need.
+//! Reductions: what of a run is left out.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use crate::plan::RunPlan;
-use crate::world::{Run, RunOutcome};
 
 /// What of a run is left out. Its default is nothing.
 #[derive(Clone, Debug, Default)]
@@ -69,109 +67,3 @@ impl fmt::Display for Reduction {
         Ok(())
     }
 }
-
-/// A violation, and the least run that was found to have one.
-#[derive(Debug)]
-pub struct ReducedRun {
-    /// What it is.
-    pub run: Run,
-    /// What happens in it, with all lines.
-    pub outcome: RunOutcome,
-}
-
-impl ReducedRun {
-    /// Leaves out of a run what can be left out so that it still breaks a promise. None if it breaks none.
-    pub fn of(run: &Run, limit: Duration) -> Option<Self> {
-        let mut shrinker = Shrinker { run: run.clone(), until: Instant::now() + limit };
-        let begun = run.run().begun_at_violation?;
-        // What begins after the violation has no part in it, unless it is noticed at the end.
-        for (kind, begun) in begun.into_iter().enumerate() {
-            let mut candidate = shrinker.run.reduction.clone();
-            candidate.kept[kind] =
-                Some((0..begun).filter(|it| candidate.keeps(kind, *it)).collect());
-            shrinker.attempt(candidate);
-        }
-        shrinker.simplify();
-        shrinker.leave_out(FAULTS);
-        shrinker.leave_out(OPERATIONS);
-        shrinker.leave_out(FAULTS);
-        shrinker.simplify();
-        let run = shrinker.run;
-        let outcome = Run { shows_trace: true, ..run.clone() }.run();
-        Some(Self { run, outcome })
-    }
-}
-
-/// Tries reductions, one after the other, for a while.
-struct Shrinker {
-    run: Run,
-    until: Instant,
-}
-
-impl Shrinker {
-    /// Keeps a reduction if a promise is still broken. Returns whether it is.
-    fn attempt(&mut self, reduction: Reduction) -> bool {
-        let run = Run { reduction, ..self.run.clone() };
-        let is_less = Instant::now() < self.until && !run.run().violations.is_empty();
-        if is_less {
-            self.run = run;
-        }
-        is_less
-    }
-
-    fn simplify(&mut self) {
-        for (name, _) in SIMPLIFICATIONS {
-            let mut candidate = self.run.reduction.clone();
-            if candidate.simpler.insert(name) {
-                self.attempt(candidate);
-            }
-        }
-    }
-
-    /// Leaves out groups of what is kept: large ones first.
-    fn leave_out(&mut self, kind: usize) {
-        let Some(kept) = &self.run.reduction.kept[kind] else { return };
-        let mut size = kept.len().div_ceil(2);
-        while size > 0 {
-            let mut at = 0;
-            loop {
-                let kept = self.run.reduction.kept[kind].iter().flatten();
-                let (kept, group): (Vec<_>, Vec<_>) = kept
-                    .copied()
-                    .enumerate()
-                    .partition(|(place, _)| !(at..at + size).contains(place));
-                if group.is_empty() {
-                    break;
-                }
-                let mut candidate = self.run.reduction.clone();
-                candidate.kept[kind] = Some(kept.into_iter().map(|(_, number)| number).collect());
-                if !self.attempt(candidate) {
-                    at += size;
-                }
-            }
-            size = if size == 1 { 0 } else { size.div_ceil(2) };
-        }
-    }
-}
-
-/// The command that repeats it, and its history until the first violation.
-impl fmt::Display for ReducedRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Run { seed, operations, reduction, .. } = &self.run;
-        let is_of_interest = |line: &&String| !DULL.iter().any(|dull| line.contains(dull));
-        for line in self.outcome.lines.iter().filter(is_of_interest) {
-            writeln!(f, "{line}")?;
-            if line.contains("VIOLATION") {
-                break;
-            }
-        }
-        write!(
-            f,
-            "cargo run --release -p bellwether-simulation -- --from {seed} --operations {operations}{reduction} --trace"
-        )
-    }
-}
-
-/// What every connection sends.
-const DULL: [&str; 5] =
-    [": PING ->", ": TIME ->", ": SCRIPT LOAD", ": CLIENT SETINFO", ": a script"];
