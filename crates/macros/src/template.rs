@@ -169,6 +169,7 @@ mod tests {
                 Ok(template) => {
                     assert_eq!(written(&template), text);
                     assert!(!template.key().is_empty());
+                    assert!(template.arguments().all(|name| text.contains(name)));
                 }
                 Err(error) => {
                     let error = error.to_string();

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use bellwether::{BoxError, BoxFuture, MemoryStore};
+use bellwether::adapter::BoxFuture;
+use bellwether::{BoxError, MemoryStore};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, COOKIE, IF_NONE_MATCH};
 use http::{HeaderMap, Method, Request, Response, StatusCode};

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::envelope::{self, Opened};
 use crate::{record, tag_value};
-use bellwether::store::{Draft, Failure, TagEpoch, Value};
-use bellwether::{Digest, FailureCause, Lifetimes};
+use bellwether::store::{Digest, Draft, Failure, TagEpoch, Value};
+use bellwether::{FailureCause, Lifetimes};
 use bellwether_testkit::fuzz::{Choices, fuzz};
 
 /// What is sealed for a key.
@@ -55,10 +55,10 @@ impl SealedParts {
 
     fn of(Opened { draft, fence, stored_at, epochs, .. }: &Opened) -> Self {
         Self {
-            value: draft.value().encoded().to_vec(),
-            codec: draft.codec(),
-            lifetimes: draft.lifetimes(),
-            load_time: draft.load_time(),
+            value: draft.value.encoded().to_vec(),
+            codec: draft.codec,
+            lifetimes: draft.lifetimes,
+            load_time: draft.load_time,
             fence: *fence,
             stored_at: *stored_at,
             epochs: epochs.clone(),

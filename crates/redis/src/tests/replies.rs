@@ -64,7 +64,7 @@ fn sealed(number: u8) -> Vec<u8> {
 /// The value that an entry has for a key.
 fn value_for(number: u8, sealed: Vec<u8>) -> Option<Vec<u8>> {
     let opened = envelope::open(Bytes::from(sealed), &digest(number)).ok()?;
-    Some(opened.draft.value().encoded().to_vec())
+    Some(opened.draft.value.encoded().to_vec())
 }
 
 /// The reply to a read of the entries of items 0, 1, ....
