@@ -49,7 +49,7 @@ async fn play(turn: &Turn, workers: usize, round: u64) {
     let is_calm = locked(&turn.log).is_calm(at, now());
     let is_complete = reports.len() == workers;
     let ran = reports.iter().all(|report| report.stalled < STALLED)
-        && turn.hub.stalled() - stalled < STALLED;
+        && turn.hub.stalled().saturating_sub(stalled) < STALLED;
     if !(is_calm && is_complete && ran) {
         turn.hub.measure("loads per key, faults", loads);
         return;

@@ -1,7 +1,6 @@
 //! The clock by which all processes of this machine tell what was before what.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -19,40 +18,44 @@ pub(crate) const fn seconds(count: u64) -> u64 {
 
 /// For how long this process did not run, because it was stopped or the machine was busy.
 #[derive(Debug)]
-pub(crate) struct Stalls {
+pub(crate) struct Stalls(Mutex<Stalled>);
+
+#[derive(Clone, Copy, Debug)]
+struct Stalled {
     /// In all, up to `seen`.
-    total: AtomicU64,
+    total: u64,
     /// When it ran last.
-    seen: AtomicU64,
+    seen: u64,
 }
 
 impl Stalls {
     /// Begins to measure, until no other handle is left.
     pub(crate) fn watch() -> Arc<Self> {
-        let stalls = Arc::new(Self { total: AtomicU64::new(0), seen: AtomicU64::new(now()) });
+        let stalls = Arc::new(Self(Mutex::new(Stalled { total: 0, seen: now() })));
         let weak = Arc::downgrade(&stalls);
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(TICK).await;
                 let Some(stalls) = weak.upgrade() else { return };
-                let late = stalls.late();
-                stalls.total.fetch_add(late, Ordering::AcqRel);
-                stalls.seen.store(now(), Ordering::Release);
+                let mut stalled = stalls.0.lock().unwrap_or_else(PoisonError::into_inner);
+                *stalled = stalled.until(now());
             }
         });
         stalls
     }
 
-    /// In microseconds, since it is measured.
+    /// In microseconds, since it is measured. It never falls.
     pub(crate) fn total(&self) -> u64 {
+        let stalled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // After a stall, others may run before the task that measures.
-        let late = self.late();
-        self.total.load(Ordering::Acquire) + late
+        stalled.until(now()).total
     }
+}
 
-    fn late(&self) -> u64 {
+impl Stalled {
+    fn until(self, now: u64) -> Self {
         let ran = 2 * TICK.as_micros() as u64;
-        now().saturating_sub(self.seen.load(Ordering::Acquire) + ran)
+        Self { total: self.total + now.saturating_sub(self.seen + ran), seen: now }
     }
 }
 

@@ -231,7 +231,7 @@ impl Checker {
     fn check_wait(&self, began: &Began, answered: &Answered) {
         let took = now() - began.at;
         let limit = answered.limit.unwrap_or(LONGEST).as_micros() as u64;
-        let ran = took.saturating_sub(self.stalled() - began.stalled);
+        let ran = took.saturating_sub(self.stalled().saturating_sub(began.stalled));
         let mut tally = locked(&self.tally);
         tally.count("waits", 1);
         if answered.limit.is_some() {

@@ -159,7 +159,7 @@ impl World {
         };
         let errors = callers as u64 - count(|(is_answered, _)| *is_answered);
         let bypassed = count(|(_, is_bypassed)| *is_bypassed);
-        let stalled = self.checker.stalled() - stalled;
+        let stalled = self.checker.stalled().saturating_sub(stalled);
         self.source.report(Report::Burst { round, errors, bypassed, stalled });
     }
 }
