@@ -55,7 +55,7 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
-use self::outbox::ledger::ChangedDigest;
+use self::outbox::ledger::{ChangedDigest, KeepingRules};
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
 use bellwether::store::Tags;
@@ -136,7 +136,10 @@ impl RedisStore {
     /// # Errors
     /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
     pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
-        RedisOptions::new(url, namespace)?.connect().await
+        let client = RedisClientOptions::new(url, namespace)?;
+        let name = client.namespace().into();
+        let parts = StoreParts::new(client, name, None, KeepingRules::default());
+        Self(Arc::new(parts)).checked().await
     }
 
     /// One that connects at its first use.

@@ -42,7 +42,7 @@ pub struct RedisOptions {
 /// Those of a store without a near tier.
 impl From<RedisClientOptions> for RedisOptions {
     fn from(client: RedisClientOptions) -> Self {
-        let keeping = KeepingRules { most: 10_000, window: Duration::from_secs(10) };
+        let keeping = KeepingRules::default();
         Self { client, name: None, near: None, near_ttl: Duration::from_secs(30), keeping }
     }
 }
@@ -259,7 +259,10 @@ impl RedisOptions {
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        RedisStore(Arc::new(StoreParts::new(self)))
+        let Self { client, name, near, near_ttl, keeping } = self;
+        let name = name.unwrap_or_else(|| client.namespace().into());
+        let near = near.map(|bytes| (bytes, near_ttl));
+        RedisStore(Arc::new(StoreParts::new(client, name, near, keeping)))
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with

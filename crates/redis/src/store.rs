@@ -10,9 +10,8 @@ use super::envelope;
 use super::heartbeat::Heartbeat;
 use super::lookups::Lookups;
 use super::near::{self, Near, ReadStart, Version};
-use super::options::RedisOptions;
 use super::outbox::Outbox;
-use super::outbox::ledger::{ChangedDigest, Ledger, OutboxItem};
+use super::outbox::ledger::{ChangedDigest, KeepingRules, Ledger, OutboxItem};
 use super::record;
 use super::reply::{AcquireReply, Acquired, LifeReading, Seen};
 use super::scripts::{self, any, is_done, number};
@@ -28,7 +27,7 @@ use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisRequest, ServerClock, SlotOwners, Tracking,
+    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
 };
 
 /// The parts of a store, which the clones of its handle share.
@@ -48,16 +47,20 @@ pub(super) struct StoreParts {
 }
 
 impl StoreParts {
-    pub(super) fn new(options: RedisOptions) -> Self {
-        let RedisOptions { client: options, name, near, near_ttl, keeping } = options;
+    /// `near` has the bytes of the copies in this process, and how long they are used.
+    pub(super) fn new(
+        options: RedisClientOptions,
+        name: Arc<str>,
+        near: Option<(usize, Duration)>,
+        keeping: KeepingRules,
+    ) -> Self {
         let timeout = options.request_timeout();
         let owners = Arc::new(SlotOwners::new(options.is_cluster()));
-        let near = near.map(|bytes| {
+        let near = near.map(|(bytes, near_ttl)| {
             let silence = near::silence(timeout);
             Arc::new(Near::new(bytes, near_ttl, silence, Arc::clone(&owners)))
         });
         let watchers = Watchers::default();
-        let name = name.unwrap_or_else(|| options.namespace().into());
         let copies = near.clone();
         let ledger = Arc::new(Ledger::new(keeping, timeout, name, copies, watchers.clone()));
         let setup = ClientSetup {

@@ -251,7 +251,7 @@ fn number(event: &Event<Words>) -> usize {
         Event::StoreFailed { .. } => 9,
         Event::NoneRemain => 10,
         Event::Gone { .. } => 11,
-        Event::Waited { .. } => 12,
+        Event::Waited => 12,
         Event::Abandoned => 13,
         Event::LoadEnded { .. } => 14,
         Event::Stored { .. } => 15,
@@ -260,10 +260,10 @@ fn number(event: &Event<Words>) -> usize {
         Event::Unacknowledged => 18,
         Event::Released => 19,
         Event::JoinedCooldown { .. } => 20,
-        Event::JoinedCooldownStale { .. } => 21,
+        Event::JoinedCooldownStale => 21,
         Event::CooldownEnded { .. } => 22,
         Event::Told { .. } => 23,
-        Event::WaitRanOut { .. } => 24,
+        Event::WaitRanOut => 24,
         Event::NotLoaded { .. } => 25,
     }
 }

@@ -95,6 +95,12 @@ pub(crate) struct KeepingRules {
     pub(crate) window: Duration,
 }
 
+impl Default for KeepingRules {
+    fn default() -> Self {
+        Self { most: 10_000, window: Duration::from_secs(10) }
+    }
+}
+
 /// An invalidation that is repeated, or was acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeptChange {
