@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{now, seconds};
 use crate::floors::Return;
-use crate::kinds::Kind;
 use crate::messages::{Promise, Suspect};
 
 /// How long after the end of a fault its consequences may last: connections come back, re-assertions run.
@@ -115,16 +114,7 @@ impl FaultLog {
                 && broken.at <= ended + SETTLES
                 && suspect.ended >= fault.began
                 && self.reasserted_by(broken, ended).is_none_or(|until| suspect.began <= until);
-            let is_put = suspect.key >> 32 == Kind::Put.index() as u64;
             match fault.loss {
-                Loss::LastWrites | Loss::Restart
-                    if is_put
-                        && broken.at + WINDOW >= fault.began
-                        && broken.at <= ended + SETTLES
-                        && suspect.ended >= fault.began =>
-                {
-                    Some("a put that a failover or a restart lost (puts are not re-asserted)")
-                }
                 Loss::Everything if began_before && broken.at <= ended => {
                     Some("an invalidation that a flush removed during a load")
                 }

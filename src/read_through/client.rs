@@ -318,7 +318,7 @@ impl<C: ?Sized> CacheClient<C> {
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
         let draft = draft.and_then(|draft| {
             let tags = tags.union(&draft.tags).ok()?;
-            Some(draft.tagged(core.tags.and_everything(&tags)))
+            Some(draft.tagged(core.tags.and_everything(&tags)).as_change(Change::Invalidate))
         });
         let put = self.put_draft(&key, draft).await;
         if let Ok(true) = put {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::change::Change;
 use super::value::Value;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
@@ -26,17 +27,18 @@ pub struct Draft {
     pub lease_age: Duration,
     /// The tags that are known only after the load.
     pub tags: Tags,
-    /// Whether storing it expires what its key stood for before, as an index of entries that are stale
-    /// from now on does. A store that repeats lost expiries treats the commit like an
-    /// [expiry](crate::store::Change::Expire) of the key. The default is `false`.
-    pub is_expiry: bool,
+    /// What storing it does to the entries from before, beside replacing one: a value that is put outdates
+    /// them, and an index of entries that are stale from now on expires them. A store that repeats changes
+    /// that a server has lost repeats this one of the key. The default is none: a load that is lost is
+    /// loaded again.
+    pub change: Option<Change>,
 }
 
 impl Draft {
     /// A value in the encoding of a codec, with its lifetimes.
     pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
         let [load_time, lease_age] = [Duration::ZERO; 2];
-        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none(), is_expiry: false }
+        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none(), change: None }
     }
 
     /// A marker instead of a value. It tells the callers that waited for the last answer why that
@@ -67,10 +69,10 @@ impl Draft {
         Self { tags, ..self }
     }
 
-    /// The same entry, and storing it is an expiry.
+    /// The same entry, and storing it is this change of its key.
     #[must_use]
-    pub fn as_expiry(self) -> Self {
-        Self { is_expiry: true, ..self }
+    pub fn as_change(self, change: Change) -> Self {
+        Self { change: Some(change), ..self }
     }
 
     /// Notes how long the load took, and for how long its lease was held.

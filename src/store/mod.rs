@@ -40,6 +40,7 @@
 //! The crate `bellwether-test` checks this contract, for stores of your own. It also has a store that
 //! fails on request, for tests of your services.
 
+mod change;
 mod clock;
 mod entry;
 mod failure;
@@ -56,6 +57,7 @@ use std::time::Duration;
 
 use crate::box_future::BoxFuture;
 
+pub use change::{Change, ChangeTarget};
 pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
 pub use failure::Failure;
@@ -76,7 +78,6 @@ pub use self::standing::{Spread, Standing, TagState};
 
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::tag::Tag;
 use crate::trace::TraceParent;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
@@ -161,8 +162,8 @@ pub enum End {
     /// result is still [`Superseded`](Settled::Superseded) if a newer entry or an invalidation came
     /// in between.
     ///
-    /// For a draft that [is an expiry](Draft::as_expiry), it promises what a [`Change::Expire`] does
-    /// about failures after it has returned, in a store that repeats lost expiries.
+    /// For a draft that [is a change](Draft::as_change), it promises what that [`Change`] does about
+    /// failures after it has returned, in a store that repeats lost changes.
     Commit(Lease, Draft),
     /// The load has failed: if the lease still holds, the failure is remembered.
     ///
@@ -187,36 +188,6 @@ impl End {
             Self::Abandon(claim) => claim,
         }
     }
-}
-
-/// What a [change](Store::change) is of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
-pub enum ChangeTarget {
-    /// A key.
-    Key(Key),
-    /// A tag, and with it all entries that have it.
-    Tag(Tag),
-}
-
-/// What happens to the entries of a [target](ChangeTarget).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::exhaustive_enums, reason = "a store handles each of them")]
-pub enum Change {
-    /// They are removed, or count as none.
-    Invalidate,
-    /// As that, but entries with a stale window stay, and are stale.
-    Expire {
-        /// Over which time the entries of a tag become stale: each at a time of its own. If another
-        /// expiry of the tag comes within that time, its entries from before the first one are stale
-        /// at once. The entry of a key is stale at once, whatever this is.
-        over: Duration,
-    },
-}
-
-impl Change {
-    /// An expiry at once.
-    pub const EXPIRE: Self = Self::Expire { over: Duration::ZERO };
 }
 
 /// The future of an operation of a store. It borrows nothing, and ends with a result or a

@@ -108,7 +108,7 @@ async fn commit(
         return Ok(Noted::Refused);
     };
     let draft = Draft::new(Value::new(bytes), entry.codec(), entry.lifetimes());
-    let draft = draft.tagged(entry.tags()).as_expiry();
+    let draft = draft.tagged(entry.tags()).as_change(Change::EXPIRE);
     Ok(match store.settle(End::Commit(lease, draft)).await? {
         Settled::Done => Noted::Stored,
         _ => Noted::Refused,

@@ -280,8 +280,8 @@ impl StoreParts {
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
         unsettled.item = None;
-        if draft.is_expiry && is_stored {
-            ledger.executed(ChangedDigest::Key(digest), Change::EXPIRE, None);
+        if let Some(change) = draft.change.filter(|_| is_stored) {
+            ledger.executed(ChangedDigest::Key(digest), change, None);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {

@@ -123,8 +123,7 @@ const TIMES_TEXT: &str = "\"After its deadline\" counts how much later than its 
     also because the machine was busy. Near copies take no time and are not in these figures.";
 const FAULTS_TEXT: &str = "How often each was injected, and healed some time later.";
 const EXCEPTIONS_TEXT: &str = "Different outdated answers that the guides except: Redis forgot an invalidation by a \
-    flush or an empty restart during a load, or a failover lost it, until it was re-asserted. A put that a failover \
-    lost is not re-asserted.";
+    flush or an empty restart during a load, or a failover lost it, until it was re-asserted.";
 const CHANGES_TEXT: &str = "\"Kept\" are invalidations that failed because Redis did not answer, and that the \
     process repeats. Until then it serves nothing older itself, which is checked, too.";
 const ERRORS_TEXT: &str =

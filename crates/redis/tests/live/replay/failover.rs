@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwether::Cache;
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, Reply, SentinelFleet};
 use bellwether_testkit::wait::{PATIENCE, until, within};
@@ -106,6 +107,27 @@ async fn an_invalidation_that_a_promotion_in_a_cluster_lost_is_re_asserted_befor
     is_gone(&store, 1).await;
     assert!(store.stats().replay.reasserted >= 1);
     assert!(!has(&cluster.nodes()[replica], 1));
+}
+
+/// The value itself is lost, and is loaded again.
+#[tokio::test]
+async fn a_put_that_a_restart_lost_brings_no_older_value_back() {
+    let mut server = RedisServer::start();
+    let store = options_at(&server.url()).connect().await.expect("a store");
+    let items = Cache::<u64, u64>::builder("item", store.clone()).ttl(Duration::from_secs(60));
+    let items = items.build().expect("a cache");
+    items.put(1, 1).await.expect("stored");
+    server.command(&["SAVE"]);
+    items.put(1, 2).await.expect("stored");
+    server.restart();
+    loop {
+        match items.get(1).await {
+            Ok(None) => break,
+            Ok(Some(old)) => panic!("{old} is served"),
+            Err(_) => sleep(Duration::from_millis(10)).await,
+        }
+    }
+    assert!(store.stats().replay.reasserted >= 1);
 }
 
 /// A server that has forgotten what came after its snapshot.
