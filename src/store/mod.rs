@@ -9,8 +9,8 @@
 //!    above the watermark, its fence is above the stored entry's fence, and it is younger than
 //!    [`WATERMARK_TTL`]. Without this, a load slower than its lease would never be stored. Such a
 //!    commit leaves the lease of another holder alone. Every other commit is
-//!    [`Superseded`](Settled::Superseded). A lease that was granted to a caller that accepts
-//!    [nothing](Accept::Nothing) raises the watermark to just below its fence.
+//!    [`Superseded`](Settled::Superseded). The commit of a draft that is an
+//!    [invalidation](Draft::change) raises the watermark to its fence.
 //! 3. Fencing tokens grow per key, across expiry and restarts. A new one is the largest of the
 //!    watermark + 1, the stored entry's fence + 1, and the store's clock in microseconds.
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an
@@ -212,8 +212,7 @@ pub enum Peek {
 pub enum Accept {
     /// A fresh one.
     Fresh,
-    /// None: the entry is to be replaced, and a remembered failure is ignored. What loads before have
-    /// read is outdated.
+    /// None: the entry is to be replaced, and a remembered failure is ignored.
     Nothing,
     /// A fresh one with another fence than this: the entry with this fence could not be read.
     Other {

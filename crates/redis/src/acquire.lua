@@ -90,10 +90,8 @@ local fence = is_again and held or math.max(number(peek(KEYS[3])) + 1, stored + 
 local term = is_again and math.max(ARGV[2], lease_left(KEYS[2], lease)) or ARGV[2]
 -- While the clock is behind a time that it showed before, the time is not above all fences, and an
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence
--- becomes the watermark then, and a lapsed lease stores nothing. A caller that accepts nothing outdates
--- all loads before: the entry that it stores may be gone before they end.
-local outdated = fence > now and fence or ARGV[3] == '0' and fence - 1
-if outdated then redis.call('SET', KEYS[3], struct.pack('>I8', outdated), 'PX', watermark_life) end
+-- becomes the watermark then, and a lapsed lease stores nothing.
+if fence > now then redis.call('SET', KEYS[3], struct.pack('>I8', fence), 'PX', watermark_life) end
 local taken = token .. struct.pack('>I8I8', fence, term) .. trace
 -- The end of the lease is told to those as well that wait since a cooldown. If others wait for the
 -- lease already, those ask again now.

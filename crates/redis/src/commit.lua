@@ -3,6 +3,7 @@
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
 --        4 fence   5 when the lease was granted, in us
+--        6 1 for a value that was put, which outdates all loads before, else 0
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
 -- One script, because between two writes in two steps, a reader would find neither an entry nor a
@@ -26,10 +27,14 @@ if not holds then
   superseded = newer or not is_known or fence <= watermark or fence <= stored
 end
 local set, message = {}, nil
+-- What was put may be gone before those loads end.
+if not superseded and ARGV[6] == '1' then
+  set = redis.pcall('SET', KEYS[3], struct.pack('>I8', tonumber(ARGV[4])), 'PX', watermark_life)
+end
 -- Protected, so that the lease ends even if the server is out of memory.
 if not superseded and ARGV[3] == '0' then
   redis.call('DEL', KEYS[1])
-elseif not superseded then
+elseif not (superseded or set.err) then
   set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   -- Those that wait for this very lease can have the entry at once. Longer ones are read by those that
   -- need them: each would be copied for each process.

@@ -272,6 +272,7 @@ impl StoreParts {
             number(millis(draft.lifetimes.life())),
             number(lease.fence()),
             number(lease.granted_at()),
+            number(u64::from(draft.change == Some(Change::Invalidate))),
         ];
         let names = scripts::names(&self.client, &digest);
         let request = RedisRequest::script(&scripts::COMMIT, names, args, "storing the entry");

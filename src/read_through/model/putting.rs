@@ -192,7 +192,13 @@ impl World {
             Committed::Begun { epoch } => {
                 done.putter = Putter::Committing { put, lease, seen: Some(epoch) };
             }
-            Committed::Stored => done.attempted(put, Some(PutAttempt::Stored)),
+            Committed::Stored => {
+                // What loads before have read is outdated, also when the entry that replaces it is gone.
+                if rules.without != Without::WatermarksOfPuts {
+                    done.store.watermark = lease.fence;
+                }
+                done.attempted(put, Some(PutAttempt::Stored));
+            }
             Committed::Superseded => done.attempted(put, Some(PutAttempt::Refused)),
         }
         done.lose_put(next, fails);

@@ -56,10 +56,6 @@ pub(super) fn ask(
             store.fence
         }
     };
-    // What loads before have read is outdated, also when the entry that replaces it is gone.
-    if wants_any && rules.without != Without::WatermarksOfPuts {
-        store.watermark = fence - 1;
-    }
     Asked::Granted { fence, before, is_probe }
 }
 

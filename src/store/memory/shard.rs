@@ -15,8 +15,8 @@ use crate::key::Key;
 use crate::store::clock::Moment;
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew, Settled,
-    TagEpoch, WATERMARK_TTL,
+    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
+    Settled, TagEpoch, WATERMARK_TTL,
 };
 use crate::tag::Tags;
 
@@ -123,9 +123,6 @@ impl MemoryShard {
         let guard = self.guards.at(claim.key(), now);
         let trace = claim.trace().cloned();
         guard.lease = Some(ActiveLease { token: claim.token(), fence, until, trace, _tags });
-        if accept == Accept::Nothing {
-            guard.watermark = Some(Watermark { fence: fence - 1, until: now.after(WATERMARK_TTL) });
-        }
         if probe.is_none() {
             guard.failed = None;
         }
@@ -164,6 +161,10 @@ impl MemoryShard {
             return Settled::Superseded;
         }
         self.guards.forget_failure(key);
+        if draft.change == Some(Change::Invalidate) {
+            let watermark = Watermark { fence: lease.fence(), until: now.after(WATERMARK_TTL) };
+            self.guards.at(key, now).watermark = Some(watermark);
+        }
         if !draft.lifetimes.life().is_zero() {
             self.insert(lease, draft, tags, now);
         } else if let Some(slot) = self.slots.get(key).copied() {

@@ -51,7 +51,7 @@ const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     entries::a_waiter_is_given_what_is_there,
     entries::an_entry_runs_out,
     entries::an_entry_becomes_stale_and_then_runs_out,
-    entries::a_forced_entry_outdates_loads_though_it_is_gone,
+    entries::what_was_put_outdates_loads_though_it_is_gone,
     entries::a_lapsed_lease_stores_if_nothing_newer_came,
     entries::a_late_commit_does_not_end_the_lease_of_others,
     entries::a_late_commit_does_not_replace_a_newer_entry,
