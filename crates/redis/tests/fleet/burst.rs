@@ -24,9 +24,7 @@ async fn one_load_per_key_per_fleet_of_eight_processes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_work_grows_with_processes_and_not_with_callers() {
     let fleet = Fleet::start().await;
-    let mut workers = fleet.workers(1, &fleet.setup_without_pauses()).await;
-    // The server learns the scripts.
-    burst(&fleet, &workers, 999).await;
+    let mut workers = Vec::new();
     for (round, processes) in [1, 2, 4].into_iter().enumerate() {
         let more = processes - workers.len();
         workers.extend(fleet.workers(more, &fleet.setup_without_pauses()).await);
@@ -55,8 +53,6 @@ async fn one_load_per_key(processes: usize) {
     let fleet = Fleet::start().await;
     let setup = fleet.setup_without_pauses();
     let workers = fleet.workers(processes, &setup).await;
-    // The server learns the scripts.
-    burst(&fleet, &workers, ROUNDS).await;
     for key in 0..ROUNDS {
         let (answers, calls) = burst(&fleet, &workers, key).await;
         assert_eq!(fleet.database.loads(key), 1);

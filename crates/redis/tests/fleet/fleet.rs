@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bellwether::Cache;
+use bellwether_redis::RedisStore;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::until;
@@ -35,7 +38,10 @@ impl Fleet {
 
     /// A fleet whose Redis has these options of its command line.
     async fn start_with(options: &[&str]) -> Self {
-        Self { redis: RedisServer::start_with(options), database: Database::start().await }
+        let redis = RedisServer::start_with(options);
+        let database = Database::start().await;
+        knows_the_scripts(&redis).await;
+        Self { redis, database }
     }
 
     /// A fleet, and a proxy before its server for the workers with a bad network.
@@ -257,6 +263,17 @@ impl fmt::Debug for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(&self.0).finish()
     }
+}
+
+/// A server that has started anew asks for the text of a script, once. That is not what is counted here.
+async fn knows_the_scripts(server: &RedisServer) {
+    let store = RedisStore::connect(&server.url(), "before").await.expect("a store");
+    let items = Cache::<u64, u64>::builder("item", store).ttl(Duration::from_secs(60));
+    let items = items.build().expect("a cache");
+    let load = async || Ok::<_, io::Error>(1);
+    assert_eq!(items.get_or_load(1, load).await.expect("an answer"), 1);
+    assert_eq!(items.invalidate(1).await, Ok(true));
+    server.command(&["FLUSHALL"]);
 }
 
 /// Lets callers in each of some workers miss a key: one first, and the others when it has asked for
