@@ -265,14 +265,14 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// A server that has started anew asks for the text of a script, once. That is not what is counted here.
+/// A server that has just started asks for the text of each script once. That is not what is counted here.
 async fn knows_the_scripts(server: &RedisServer) {
     let store = RedisStore::connect(&server.url(), "before").await.expect("a store");
     let items = Cache::<u64, u64>::builder("item", store).ttl(Duration::from_secs(60));
     let items = items.build().expect("a cache");
     let load = async || Ok::<_, io::Error>(1);
     assert_eq!(items.get_or_load(1, load).await.expect("an answer"), 1);
-    assert_eq!(items.invalidate(1).await, Ok(true));
+    assert!(items.invalidate(1).await.expect("an answer"));
     server.command(&["FLUSHALL"]);
 }
 
