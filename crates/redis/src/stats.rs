@@ -10,7 +10,7 @@ use bellwether_redis_client::RedisNodeStats;
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
 ///
 /// # Metrics
-/// For [`bellwether::metrics`], with names that begin with `bellwether_`. The name that you pass is the
+/// For `bellwether::metrics`, with names that begin with `bellwether_`. The name that you pass is the
 /// value of `store`. Addresses of servers are labels; keys and tags never are.
 ///
 /// | metric | type | labels | what it is |

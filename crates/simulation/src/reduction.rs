@@ -10,7 +10,7 @@ use crate::plan::RunPlan;
 pub struct Reduction {
     /// The numbers of the operations and of the faults that are kept. None keeps all.
     pub kept: [Option<BTreeSet<u64>>; 2],
-    /// The names of [`SIMPLIFICATIONS`].
+    /// The names of `SIMPLIFICATIONS`.
     pub simpler: BTreeSet<&'static str>,
 }
 
