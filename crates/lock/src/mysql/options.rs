@@ -74,28 +74,13 @@ const PACKET: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bellwether_testkit::fuzz::{Choices, fuzz};
-
-    /// A URL, and its user, password, host, port and database.
-    fn url(choices: &mut Choices) -> (String, [String; 5]) {
-        let mut word = || {
-            (0..1 + choices.below(5))
-                .map(|_| char::from(b'a' + choices.below(26) as u8))
-                .collect::<String>()
-        };
-        let [user, database] = [word(), word()];
-        let host = choices.pick(&["h", "db-1.internal", "10.0.0.7"]).to_owned();
-        let port = (1 + choices.below(65_535)).to_string();
-        let password = format!("{}hunter2", ["", "%40", "%2F", "%3A"][choices.below(4)]);
-        let text = format!("mysql://{user}:{password}@{host}:{port}/{database}");
-        let password = password.replace("%40", "@").replace("%2F", "/").replace("%3A", ":");
-        (text, [user, password, host, port, database])
-    }
+    use crate::session::options::tests::{passwords_are_never_shown, url};
+    use bellwether_testkit::fuzz::fuzz;
 
     #[test]
     fn fuzzed_urls_are_read_as_they_were_written() {
         fuzz("mysql URL, valid", 32, 1, |choices| {
-            let (text, parts) = url(choices);
+            let (text, parts) = url("mysql", choices);
             let options = MySqlOptions::new(&text, "shop");
             let options = options.unwrap_or_else(|error| panic!("{text}: {error}"));
             let read = [
@@ -110,31 +95,15 @@ mod tests {
         });
     }
 
-    /// While the password is where passwords are, also in a URL that is broken.
     #[test]
     fn fuzzed_urls_never_show_their_password() {
-        fuzz("mysql URL, password", 64, 1, |choices| {
-            let text = url(choices).0.replace("%2F", choices.pick(&["%2F", "/", "1/", "?", "#"]));
-            let (before, behind) = text.split_once("hunter2").unwrap_or_default();
-            let (before, behind) = match choices.one_in(2) {
-                true => (before.to_owned(), choices.mutated_text(behind, "@h:1/a?ssl=1,b")),
-                false => (choices.mutated_text(before, ":%/"), behind.to_owned()),
-            };
-            let text = format!("{before}hunter2{behind}");
-            let rest = before.strip_prefix("mysql://").unwrap_or("@");
-            let is_password = rest.contains(':') && !rest.contains('@') && behind.contains('@');
-            let shown = match MySqlOptions::new(&text, "shop") {
-                Ok(options) => format!("{options:?} {options:#?}"),
-                Err(error) => format!("{error} {error:?}"),
-            };
-            assert!(!is_password || !shown.contains("hunter2"), "{text}: {shown}");
-        });
+        passwords_are_never_shown::<MySqlAddress>("mysql");
     }
 
     #[test]
     fn fuzzed_texts_are_refused_or_have_an_address() {
         fuzz("mysql URL, any", 64, 1, |choices| {
-            let (one, other) = (url(choices).0, url(choices).0);
+            let (one, other) = (url("mysql", choices).0, url("mysql", choices).0);
             let text = choices.mutated_text(&one, &other);
             let Ok(options) = MySqlOptions::new(&text, "shop") else { return };
             assert!(!options.address.0.ip_or_hostname().is_empty(), "{text}");

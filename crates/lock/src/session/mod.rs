@@ -17,7 +17,7 @@ mod claims;
 mod database;
 mod error;
 mod name;
-mod options;
+pub(crate) mod options;
 mod pool;
 
 use std::fmt;

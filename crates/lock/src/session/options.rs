@@ -141,3 +141,46 @@ fn is_about_tls(parameter: &str) -> bool {
     let name = parameter.split('=').next().unwrap_or_default();
     ["ssl", "tls", "verify_", "_roots", "%"].iter().any(|part| name.contains(part))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use bellwether_testkit::fuzz::{Choices, fuzz};
+
+    /// A URL, and its user, password, host, port and database.
+    pub(crate) fn url(scheme: &str, choices: &mut Choices) -> (String, [String; 5]) {
+        let mut word = || {
+            (0..1 + choices.below(5))
+                .map(|_| char::from(b'a' + choices.below(26) as u8))
+                .collect::<String>()
+        };
+        let [user, database] = [word(), word()];
+        let host = choices.pick(&["h", "db-1.internal", "10.0.0.7"]).to_owned();
+        let port = (1 + choices.below(65_535)).to_string();
+        let password = format!("{}hunter2", ["", "%40", "%2F", "%3A"][choices.below(4)]);
+        let text = format!("{scheme}://{user}:{password}@{host}:{port}/{database}");
+        let password = password.replace("%40", "@").replace("%2F", "/").replace("%3A", ":");
+        (text, [user, password, host, port, database])
+    }
+
+    /// While the password, `hunter2`, is where passwords are, also in a URL that is broken.
+    pub(crate) fn passwords_are_never_shown<A: DatabaseAddress>(scheme: &str) {
+        fuzz(&format!("{scheme} URL, password"), 64, 1, |choices| {
+            let text =
+                url(scheme, choices).0.replace("%2F", choices.pick(&["%2F", "/", "1/", "?", "#"]));
+            let (before, behind) = text.split_once("hunter2").unwrap_or_default();
+            let (before, behind) = match choices.one_in(2) {
+                true => (before.to_owned(), choices.mutated_text(behind, "@h:1/a?ssl=1,b")),
+                false => (choices.mutated_text(before, ":%/"), behind.to_owned()),
+            };
+            let text = format!("{before}hunter2{behind}");
+            let rest = before.strip_prefix(&format!("{scheme}://")).unwrap_or("@");
+            let is_password = rest.contains(':') && !rest.contains('@') && behind.contains('@');
+            let shown = match SessionOptions::<A>::new(&text, "shop") {
+                Ok(options) => format!("{options:?} {options:#?}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!is_password || !shown.contains("hunter2"), "{text}: {shown}");
+        });
+    }
+}
