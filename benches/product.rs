@@ -21,6 +21,10 @@ impl Product {
         Self { sku, name, description, cents: 129_900, stock: 17 }
     }
 
+    pub(crate) fn sku(&self) -> u64 {
+        self.sku
+    }
+
     /// One whose JSON is this long, by a long description.
     pub(crate) fn of_json_len(sku: u64, len: usize) -> Self {
         let mut product = Self { description: String::new(), ..Self::new(sku) };

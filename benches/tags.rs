@@ -1,5 +1,5 @@
 //! What tags cost: a hit with 0, 1, 4 and 32 tags against one through a layer without tags, in
-//! memory, in the near tier and in Redis; and the [invalidation of a tag](crate::tag_members) with
+//! memory, in the near tier and in Redis, also for tags that only the answer tells; and the [invalidation of a tag](crate::tag_members) with
 //! few and with many entries.
 
 use std::convert::Infallible;
@@ -38,14 +38,18 @@ pub(crate) fn run(effort: Effort) {
         in_redis(&server, &runtime, callers, Sharing::Shared, effort.in_long_turns());
     }
     in_redis(&server, &runtime, 64, Sharing::Own, effort.in_long_turns());
+    for callers in [1, 64] {
+        in_redis(&server, &runtime, callers, Sharing::Answer, effort.in_long_turns());
+    }
     tag_members::run(&runtime, effort);
 }
 
-/// Whether keys have their tags in common.
+/// Whether keys have their tags in common, or own ones, of the request or of the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sharing {
     Shared,
     Own,
+    Answer,
 }
 
 pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
@@ -67,13 +71,17 @@ fn catalog(
 ) -> impl Catalog<Future: Send> + Send + 'static {
     let key: fn(&u64) -> Key = |sku| Key::of("item").with(*sku);
     let layer = ReadThroughLayer::new(store, key).ttl(Duration::from_secs(7200));
-    let layer = match tags {
-        None => layer,
-        Some(count) => layer.tags(move |sku: &u64| {
-            let of = if sharing == Sharing::Own { *sku } else { 0 };
-            (0..count).map(move |number| Tag::of("shelf").with(of).with(number))
-        }),
+    let of = move |sku: u64, count| {
+        let of = if sharing == Sharing::Shared { 0 } else { sku };
+        (0..count).map(move |number| Tag::of("shelf").with(of).with(number))
     };
+    let of_request = tags.filter(|_| sharing != Sharing::Answer);
+    let layer = match of_request {
+        None => layer,
+        Some(count) => layer.tags(move |sku: &u64| of(*sku, count)),
+    };
+    let of_answer = tags.unwrap_or_default() - of_request.unwrap_or_default();
+    let layer = layer.answer_tags(move |product: &Product| of(product.sku(), of_answer));
     layer.layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
 }
 
@@ -142,7 +150,7 @@ fn in_redis(
     let outcome = race.run(effort);
     outcome.print(&numbers);
     for (number, tags) in numbers[1..].iter().zip(&COUNTS[1..]) {
-        let is_judged = *tags == Some(4) && sharing == Sharing::Shared;
+        let is_judged = *tags == Some(4);
         let wanted = if is_judged { Wanted::AtMost(1.3) } else { Wanted::Nothing };
         outcome.print_times(*number, numbers[0], wanted);
     }
