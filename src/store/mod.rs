@@ -121,8 +121,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// An entry that lacks one of the tags counts as none: it was stored before the program gave it
     /// that tag, and invalidations of the tag do not reach it. A remote store reads their epochs in
-    /// the same round trip; tags that only the entry has cost another one. A store without tags
-    /// ignores them.
+    /// the same round trip. Tags that only the entry has cost another one, unless the store remembers
+    /// them. A store without tags ignores them.
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>>;
 
     /// Reads the entry, and takes the lease if the entry is not acceptable and no other claim holds

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::iter;
+use std::mem;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
@@ -24,8 +26,8 @@ use bellwether_redis_client::{
 
 /// The lookups of a store.
 ///
-/// A lone lookup is sent at once. Concurrent lookups are batched by what they read. In a batch, a tag,
-/// which many entries share, is read once.
+/// A lone lookup is sent at once. Concurrent lookups are batched by the servers of what they read. In a
+/// batch, a tag, which many entries share, is read once.
 #[derive(Debug)]
 pub(super) struct Lookups {
     batcher: Batcher<NameReader>,
@@ -43,15 +45,36 @@ struct NameReader {
     with_time: AtomicBool,
 }
 
-/// What is read.
+/// What a lookup reads: the entry of a key, if there is one, and tags.
+#[derive(Clone, Debug)]
+struct ReadNames {
+    key: Option<Digest>,
+    tags: Tags,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadName {
     Entry(Digest),
     Tag(Digest),
 }
 
-/// What is there, if anything is.
-type ReadResult = Result<Option<Seen>, StoreError>;
+/// One of the names of a lookup in a batch.
+#[derive(Clone, Copy, Debug)]
+struct BatchedName {
+    name: ReadName,
+    /// Which lookup of the batch it is of.
+    lookup: usize,
+    /// Which tag of the lookup it is.
+    place: usize,
+}
+
+/// Lookups that are being read: what was found, and how many names are not read yet.
+struct OpenLookups(Vec<(Found, usize)>);
+
+/// What is there, if anything is: the entry, and the tags in their order.
+type Found = (Option<Seen>, Vec<Option<TagState>>);
+
+type ReadResult = Result<Found, StoreError>;
 
 /// A request that reads names.
 struct NameRequest<'a> {
@@ -80,35 +103,23 @@ impl Lookups {
         key: Option<&Digest>,
         tags: &Tags,
         reading: LifeReading,
-    ) -> Result<(Option<Seen>, Vec<Option<TagState>>), StoreError> {
+    ) -> ReadResult {
         let caller = Arc::clone(&self.active);
         let reader = self.batcher.sender();
-        let entry = key.copied().map(ReadName::Entry);
-        let names = || entry.into_iter().chain(tags.iter().copied().map(ReadName::Tag));
+        let names = ReadNames { key: key.copied(), tags: tags.clone() };
+        let first = key.or_else(|| tags.iter().next());
         // While the server is taken to be down, one caller probes it and no other waits for that.
         if reading == LifeReading::AsNeeded
             && Arc::strong_count(&caller) > 2
-            && !names().next().is_some_and(|name| reader.client.is_down_for(&name))
+            && !first.is_some_and(|name| reader.client.is_down_for(name))
+            && let Some(result) = self.batcher.ask(names.clone()).await
         {
-            let entry = entry.map(|entry| self.batcher.ask(entry));
-            let tags: Vec<_> =
-                tags.iter().map(|tag| self.batcher.ask(ReadName::Tag(*tag))).collect();
-            if let Some(result) = answered(entry, tags).await {
-                return result;
-            }
+            return result;
         }
-        let names: Vec<_> = names().collect();
+        let mut result = Ok((None, Vec::new()));
         // Boxed, so that callers that share a command need no memory for it.
-        let seen = if names.len() > 1 && reader.client.is_cluster() {
-            let read = |name| reader.read(slice::from_ref(name), reading);
-            Box::pin(try_join_all(names.iter().map(read))).await?.into_iter().flatten().collect()
-        } else {
-            let asked = reader.request(&names, reading);
-            Box::pin(reader.client.run(&asked.request, |reply| asked.read(reply))).await?
-        };
-        let mut seen = Vec::into_iter(seen);
-        let entry = entry.and_then(|_| seen.next().flatten());
-        Ok((entry, seen.map(tag_state).collect()))
+        Box::pin(reader.read(slice::from_ref(&names), reading, |_, read| result = read)).await;
+        result
     }
 
     /// Opens an entry, with what is left of its life. One that cannot be read counts as none.
@@ -151,64 +162,53 @@ impl Lookups {
     }
 }
 
-/// Waits for the answers of a batch. None if one of its names has to be read alone.
-async fn answered(
-    entry: Option<impl Future<Output = Option<ReadResult>>>,
-    tags: Vec<impl Future<Output = Option<ReadResult>>>,
-) -> Option<Result<(Option<Seen>, Vec<Option<TagState>>), StoreError>> {
-    let entry = match entry {
-        Some(entry) => entry.await?,
-        None => Ok(None),
-    };
-    let mut states = Vec::with_capacity(tags.len());
-    for tag in tags {
-        states.push(tag.await?.map(tag_state));
-    }
-    let states = states.into_iter().collect::<Result<_, _>>();
-    Some(entry.and_then(|entry| Ok((entry, states?))))
-}
-
-fn tag_state(seen: Option<Seen>) -> Option<TagState> {
-    tag_value::read(&seen?.sealed)
-}
-
 impl BatchSender for NameReader {
-    type Request = ReadName;
+    type Request = ReadNames;
     type Answer = ReadResult;
 
-    fn is_full(&self, names: usize) -> bool {
-        is_full(names, || self.client.server_count())
+    fn is_full(&self, lookups: usize) -> bool {
+        is_full(lookups, || self.client.server_count())
     }
 
-    async fn send(&self, batch: Vec<BatchedRequest<ReadName, ReadResult>>) {
-        let groups = self.client.split(batch, |asked| asked.request.slot());
-        join_all(groups.into_iter().map(|group| self.answer(group))).await;
+    async fn send(&self, batch: Vec<BatchedRequest<ReadNames, ReadResult>>) {
+        let lookups = batch.into_iter().map(|asked| (asked.request, Some(asked.answer)));
+        let (lookups, mut callers): (Vec<_>, Vec<_>) = lookups.unzip();
+        let answer = |lookup: usize, result| {
+            // The caller may be gone.
+            _ = callers[lookup].take().map(|caller| caller.send(result));
+        };
+        self.read(&lookups, LifeReading::AsNeeded, answer).await;
     }
 }
 
 impl NameReader {
-    /// Reads names that one command can have, and answers their callers.
-    async fn answer(&self, asked: Vec<BatchedRequest<ReadName, ReadResult>>) {
-        let (names, places) = distinct(asked.iter().map(|asked| asked.request));
-        let mut seen = self.read(&names, LifeReading::AsNeeded).await;
-        for (BatchedRequest { request, answer }, place) in iter::zip(asked, places) {
-            let result = match (&mut seen, request) {
-                (Ok(seen), ReadName::Entry(_)) => Ok(seen[place].take()),
-                (Ok(seen), ReadName::Tag(_)) => Ok(seen[place].clone()),
-                (Err(error), _) => Err(error.clone()),
-            };
-            // The caller may be gone.
-            _ = answer.send(result);
+    /// Reads what lookups ask for. Each is answered as soon as its servers have replied, or one of them
+    /// has failed.
+    async fn read(
+        &self,
+        lookups: &[ReadNames],
+        reading: LifeReading,
+        mut answer: impl FnMut(usize, ReadResult),
+    ) {
+        let (mut open, names) = OpenLookups::of(lookups);
+        let groups = self.client.split(names, |asked| asked.name.slot());
+        let read = async |names: Vec<BatchedName>| (self.read_some(&names, reading).await, names);
+        let mut groups: FuturesUnordered<_> = groups.into_iter().map(read).collect();
+        while let Some((seen, names)) = groups.next().await {
+            open.note(names, seen, &mut answer);
         }
     }
 
-    async fn read(
+    /// Reads names that one command can have. Gives what is there, and where each of them is among it.
+    async fn read_some(
         &self,
-        names: &[ReadName],
+        asked: &[BatchedName],
         reading: LifeReading,
-    ) -> Result<Vec<Option<Seen>>, StoreError> {
-        let asked = self.request(names, reading);
-        self.client.run(&asked.request, |reply| asked.read(reply)).await
+    ) -> Result<(Vec<Option<Seen>>, Vec<usize>), StoreError> {
+        let (names, places) = distinct(asked.iter().map(|asked| asked.name));
+        let request = self.request(&names, reading);
+        let seen = self.client.run(&request.request, |reply| request.read(reply)).await?;
+        Ok((seen, places))
     }
 
     fn request(&self, names: &[ReadName], reading: LifeReading) -> NameRequest<'_> {
@@ -240,6 +240,51 @@ impl NameRequest<'_> {
             self.client.with_clock(&self.request, |clock| clock.note(self.asked_at, now));
         }
         (seen.len() == self.count).then_some(seen)
+    }
+}
+
+impl OpenLookups {
+    /// With their names, in their order.
+    fn of(lookups: &[ReadNames]) -> (Self, Vec<BatchedName>) {
+        let mut names = Vec::with_capacity(lookups.len());
+        let open = iter::zip(0.., lookups).map(|(lookup, asked)| {
+            let before = names.len();
+            let tags = iter::zip(asked.tags.iter().copied().map(ReadName::Tag), 0..);
+            let all = asked.key.map(|key| (ReadName::Entry(key), 0)).into_iter().chain(tags);
+            names.extend(all.map(|(name, place)| BatchedName { name, lookup, place }));
+            ((None, vec![None; asked.tags.len()]), names.len() - before)
+        });
+        (Self(open.collect()), names)
+    }
+
+    /// Notes what is under some of their names, and answers those that are complete or have failed.
+    fn note(
+        &mut self,
+        names: Vec<BatchedName>,
+        seen: Result<(Vec<Option<Seen>>, Vec<usize>), StoreError>,
+        answer: &mut impl FnMut(usize, ReadResult),
+    ) {
+        let (mut seen, places) = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                return names.iter().for_each(|asked| answer(asked.lookup, Err(error.clone())));
+            }
+        };
+        for (asked, place) in iter::zip(names, places) {
+            let (found, missing) = &mut self.0[asked.lookup];
+            let seen = &mut seen[place];
+            match asked.name {
+                ReadName::Entry(_) => found.0 = seen.take(),
+                ReadName::Tag(_) => {
+                    found.1[asked.place] =
+                        seen.as_ref().and_then(|tag| tag_value::read(&tag.sealed));
+                }
+            }
+            *missing -= 1;
+            if *missing == 0 {
+                answer(asked.lookup, Ok(mem::take(found)));
+            }
+        }
     }
 }
 
@@ -288,8 +333,6 @@ const READING: &str = "reading an entry";
 
 #[cfg(test)]
 mod tests {
-    use std::future::ready;
-
     use bellwether::store::StoreErrorKind;
 
     use super::*;
@@ -302,12 +345,23 @@ mod tests {
         Some(Seen { sealed: sealed.to_vec(), life: SeenLife::Estimated(None) })
     }
 
-    async fn answer(
-        entry: ReadResult,
-        tags: &[ReadResult],
-    ) -> Result<(Option<Seen>, Vec<Option<TagState>>), StoreError> {
-        let tags = tags.iter().map(|tag| ready(Some(tag.clone()))).collect();
-        answered(Some(ready(Some(entry))), tags).await.expect("all answers")
+    fn names(key: u64, tags: &[u64]) -> ReadNames {
+        let tags = Tags::of_entry(tags.iter().copied().map(digest));
+        ReadNames { key: Some(digest(key)), tags }
+    }
+
+    /// The answers to lookups of which each group of names is read alone.
+    fn answers<const N: usize>(
+        lookups: [ReadNames; N],
+        read: impl Fn(ReadName) -> Result<Option<Seen>, StoreError>,
+    ) -> [Vec<ReadResult>; N] {
+        let mut answers = [const { Vec::new() }; N];
+        let (mut open, names) = OpenLookups::of(&lookups);
+        for asked in names.into_iter().rev() {
+            let seen = read(asked.name).map(|seen| (vec![seen], vec![0]));
+            open.note(vec![asked], seen, &mut |lookup, result| answers[lookup].push(result));
+        }
+        answers
     }
 
     #[test]
@@ -321,25 +375,45 @@ mod tests {
         assert!(asked.iter().zip(places).all(|(asked, place)| names[place] == *asked));
     }
 
-    #[tokio::test]
-    async fn tags_are_answered_in_their_order_and_bytes_that_are_no_tag_count_as_none() {
-        let tags = [digest(1), digest(2)].map(|tag| tag.as_bytes()[..16].to_vec());
-        let results = [Ok(seen(&tags[0])), Ok(seen(b"no tag")), Ok(None), Ok(seen(&tags[1]))];
-        let (entry, states) = answer(Ok(seen(b"entry")), &results).await.expect("an answer");
-        assert_eq!(entry, seen(b"entry"));
-        assert_eq!(states, [tag_value::read(&tags[0]), None, None, tag_value::read(&tags[1])]);
+    #[test]
+    fn tags_are_answered_in_their_order_and_bytes_that_are_no_tag_count_as_none() {
+        let lookup = names(0, &[1, 2, 3, 4]);
+        let [first, second, _, last] = lookup.tags.iter().copied().collect::<Vec<_>>()[..] else {
+            panic!("four tags")
+        };
+        let bytes = |tag: Digest| tag.as_bytes()[..16].to_vec();
+        let [answers] = answers([lookup], |name| {
+            Ok(match name {
+                ReadName::Entry(_) => seen(b"entry"),
+                ReadName::Tag(tag) if tag == second => seen(b"no tag"),
+                ReadName::Tag(tag) if [first, last].contains(&tag) => seen(&bytes(tag)),
+                ReadName::Tag(_) => None,
+            })
+        });
+        let [Ok((entry, states))] = &answers[..] else { panic!("{answers:?}") };
+        assert_eq!(*entry, seen(b"entry"));
+        let [first, last] = [first, last].map(|tag| tag_value::read(&bytes(tag)));
+        assert_eq!(*states, [first, None, None, last]);
     }
 
-    #[tokio::test]
-    async fn an_error_is_that_of_each_lookup_that_needs_the_name() {
-        let error = StoreError::new(StoreErrorKind::TimedOut, "late");
-        let kind = |result: Result<_, StoreError>| result.map(drop).map_err(|error| error.kind());
-        let fine = answer(Ok(None), &[Ok(None)]).await;
-        assert_eq!(kind(fine), Ok(()));
-        let of_entry = answer(Err(error.clone()), &[Ok(None)]).await;
-        assert_eq!(kind(of_entry), Err(StoreErrorKind::TimedOut));
-        let of_tag = answer(Ok(None), &[Ok(None), Err(error)]).await;
-        assert_eq!(kind(of_tag), Err(StoreErrorKind::TimedOut));
+    #[test]
+    fn an_error_is_that_of_each_lookup_that_needs_the_name() {
+        let lookups = || [names(0, &[1, 2]), names(3, &[2]), names(4, &[])];
+        let failed = |name: ReadName| {
+            let error = StoreError::new(StoreErrorKind::TimedOut, "late");
+            let answers = answers(lookups(), |asked| match asked == name {
+                true => Err(error.clone()),
+                false => Ok(None),
+            });
+            answers.map(|answers| {
+                let [answer] = &answers[..] else { panic!("{answers:?}") };
+                answer.as_ref().err().map(StoreError::kind)
+            })
+        };
+        let late = Some(StoreErrorKind::TimedOut);
+        assert_eq!(failed(ReadName::Entry(digest(0))), [late, None, None]);
+        assert_eq!(failed(ReadName::Tag(digest(2))), [late, late, None]);
+        assert_eq!(failed(ReadName::Entry(digest(9))), [None; 3]);
     }
 
     #[test]

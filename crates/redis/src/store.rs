@@ -16,7 +16,7 @@ use super::record;
 use super::reply::{AcquireReply, Acquired, LifeReading, Seen};
 use super::scripts::{self, any, is_done, number};
 use super::stats::RedisStats;
-use super::tags::{ReadTags, TagReader};
+use super::tags::{LastSeen, ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
 use bellwether::stats::OperationCounters;
 use bellwether::store::{
@@ -77,6 +77,7 @@ impl StoreParts {
             near: near.clone(),
             lookups: Arc::clone(&lookups),
             outbox: Arc::clone(&outbox),
+            last_seen: LastSeen::default(),
         };
         let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
@@ -100,17 +101,23 @@ impl StoreParts {
         }
     }
 
-    /// Reads an entry and the tags of the request as one command. Tags that only the entry has are
-    /// read after it. An entry whose life is not known yet is read again.
+    /// Reads an entry and its tags as one command: those of the request, and those that the entry had
+    /// when it was last seen. Others are read after it. An entry whose life is not known yet is read
+    /// again.
     pub(super) async fn lookup(&self, key: &Key, tags: &Tags) -> Result<Option<Entry>, StoreError> {
         let (ledger, digest) = (&self.outbox.ledger, key.digest());
         let mut reading = LifeReading::AsNeeded;
+        let expected = self.tags.last_seen.tags_of(&digest, tags);
+        let asked = expected.as_ref().unwrap_or(tags);
+        let failed = |_: &StoreError| self.tags.last_seen.forget(&digest);
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
-            self.outbox.repeat_kept(Some(&digest), tags.iter()).await?;
+            let kept = self.outbox.repeat_kept(Some(&digest), asked.iter());
+            kept.await.inspect_err(failed)?;
             let start = self.start_read(&digest);
-            let mut known = self.tags.begin(tags);
-            let (seen, states) = self.lookups.read(Some(&digest), tags, reading).await?;
+            let mut known = self.tags.begin(asked);
+            let read = self.lookups.read(Some(&digest), asked, reading);
+            let (seen, states) = read.await.inspect_err(failed)?;
             let found = match seen.map(|seen| self.lookups.open(seen, key, &digest)) {
                 Some(Ok(Some(entry))) => {
                     known.note(states);

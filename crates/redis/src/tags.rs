@@ -9,12 +9,19 @@
 //!   whose load began before has another one.
 //! - A commit gives its value to callers that had joined before it began. It reads the epochs after
 //!   that, so it notices an invalidation that returned before one of them joined.
+//!
+//! A lookup knows the tags of the request. Those that the answer has in addition are known from the
+//! entry only. So it also reads those that the entry had when this process last saw it, and, in a second
+//! round trip, those that the entry has and were not read. In what order an entry and a tag are read
+//! does not matter: both reads begin after the lookup. An entry that is younger than what was read of
+//! its tag has another epoch, and counts as none, or as stale.
 
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
 use super::lookups::Lookups;
@@ -36,7 +43,13 @@ pub(super) struct TagReader {
     pub(super) near: Option<Arc<Near>>,
     pub(super) lookups: Arc<Lookups>,
     pub(super) outbox: Arc<Outbox>,
+    pub(super) last_seen: LastSeen,
 }
+
+/// The tags that entries had when they were last seen, by key. Only of entries that had other tags than
+/// were read with them, so it takes no memory until there is one.
+#[derive(Debug, Default)]
+pub(super) struct LastSeen(OnceLock<Cache<Digest, Tags>>);
 
 /// The tags that a request reads, in the order of their digests.
 #[derive(Debug, Default)]
@@ -164,6 +177,9 @@ impl TagReader {
             others.note(self.lookups.read(None, &missing, LifeReading::AsNeeded).await?.1);
             known.0.append(&mut others.0);
         }
+        if !missing.is_empty() || known.0.len() > epochs.len() {
+            self.last_seen.note(key, Tags::of_entry(epochs.iter().map(|epoch| epoch.tag)));
+        }
         let now =
             || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| now.latest);
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key, now)).min();
@@ -172,6 +188,25 @@ impl TagReader {
             Standing::Gone => None,
             standing => standing.apply(entry, now()),
         })
+    }
+}
+
+impl LastSeen {
+    /// The tags to read with an entry, for a request with these tags. None if it is not known which it
+    /// had, or if it lacked one of these.
+    pub(super) fn tags_of(&self, key: &Digest, requested: &Tags) -> Option<Tags> {
+        let seen = self.0.get()?.get(key)?;
+        requested.iter().all(|tag| seen.iter().any(|seen| seen == tag)).then_some(seen)
+    }
+
+    fn note(&self, key: &Digest, tags: Tags) {
+        self.0.get_or_init(|| Cache::new(MOST_SEEN)).insert(*key, tags);
+    }
+
+    /// Forgets an entry. Otherwise its lookups would go on to fail by a tag that it may not have any
+    /// more.
+    pub(super) fn forget(&self, key: &Digest) {
+        self.0.get().map(|seen| seen.remove(key));
     }
 }
 
@@ -215,4 +250,48 @@ pub(super) const TAG_LIFE: Duration = Duration::from_secs(60 * 60);
 /// and is not stored then.
 const LONGEST_LOAD: Duration = Duration::from_secs(600);
 
+/// For how many keys it is remembered which tags their entries had: about 200 bytes each, with four
+/// tags. Lookups of others take a second round trip.
+const MOST_SEEN: usize = 10_000;
+
 const TOUCHING: &str = "reading tags";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwether::Key;
+
+    fn digest(number: usize) -> Digest {
+        Key::of("item").with(number).digest()
+    }
+
+    fn tags(numbers: impl IntoIterator<Item = usize>) -> Tags {
+        Tags::of_entry(numbers.into_iter().map(digest))
+    }
+
+    #[test]
+    fn tags_are_expected_for_requests_whose_tags_the_entry_had() {
+        let (seen, key) = (LastSeen::default(), digest(0));
+        let expected = |requested: &[usize]| {
+            let tags = seen.tags_of(&key, &tags(requested.iter().copied()))?;
+            Some(tags.len())
+        };
+        assert_eq!(expected(&[]), None);
+        seen.note(&key, tags([1, 2, 3]));
+        assert_eq!([expected(&[]), expected(&[3, 1]), expected(&[1, 4])], [Some(3), Some(3), None]);
+        seen.note(&key, tags([4]));
+        assert_eq!([expected(&[]), expected(&[1])], [Some(1), None]);
+        seen.forget(&key);
+        assert_eq!(expected(&[]), None);
+    }
+
+    #[test]
+    fn what_was_seen_is_remembered_of_a_bounded_number_of_keys() {
+        let seen = LastSeen::default();
+        (0..5 * MOST_SEEN).for_each(|number| seen.note(&digest(number), tags([number])));
+        let kept =
+            (0..5 * MOST_SEEN).filter(|number| seen.tags_of(&digest(*number), &tags([])).is_some());
+        let kept = kept.count();
+        assert!(kept > 0 && kept <= MOST_SEEN + MOST_SEEN / 10, "{kept}");
+    }
+}

@@ -12,6 +12,7 @@ use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::{RedisServer, Reply};
+use futures_util::future::join_all;
 use redis::{Commands, Connection, Script};
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, service_fn};
@@ -20,6 +21,8 @@ use crate::catalog::{key, name, options};
 use crate::near::near;
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+static NONE: Tags = Tags::none();
 
 fn tag(number: u64) -> Tag {
     Tag::of("shelf").with(number)
@@ -96,9 +99,85 @@ async fn a_hit_reads_the_entry_and_the_tags_of_the_request_as_one_command() {
     assert_eq!((found, commands), (true, 1));
     let (found, commands) = cost(&server, "mget", finds(&store, 1, &tags(0..1))).await;
     assert_eq!((found, commands), (true, 2), "three tags are known from the entry only");
+    let (found, commands) = cost(&server, "mget", finds(&store, 1, &tags(0..1))).await;
+    assert_eq!((found, commands), (true, 1), "by now, they are expected");
     put(&store, 2, &Tags::none()).await;
     let (found, commands) = cost(&server, "mget", finds(&store, 2, &Tags::none())).await;
     assert_eq!((found, commands), (true, 1));
+}
+
+#[tokio::test]
+async fn concurrent_lookups_read_the_tags_that_their_entries_had_with_them() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for sku in 0..40 {
+        put(&store, sku, &tags(4 * sku..4 * sku + 4)).await;
+        assert!(finds(&store, sku, &Tags::none()).await);
+    }
+    let all = join_all((0..33).map(|sku| finds(&store, sku, &NONE)));
+    let (found, commands) = cost(&server, "mget", all).await;
+    assert_eq!((found, commands), (vec![true; 33], 2), "one alone, and 32 together");
+    store.invalidate_tag(tag(4 * 7 + 2)).await.expect("invalidated");
+    let found = join_all((0..33).map(|sku| finds(&store, sku, &NONE))).await;
+    assert_eq!(found, (0..33).map(|sku| sku != 7).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_invalidation_between_two_hits_reaches_the_tags_that_only_the_entry_has() {
+    let server = RedisServer::start();
+    let (store, other) = (store(&server).await, store(&server).await);
+    for (sku, invalidator) in [(1, &store), (2, &other)] {
+        put(&store, sku, &tags([1, 2])).await;
+        for _ in 0..3 {
+            assert!(finds(&store, sku, &NONE).await);
+        }
+        invalidator.invalidate_tag(tag(2)).await.expect("invalidated");
+        assert!(!finds(&store, sku, &NONE).await);
+        put(&other, sku, &tags([1, 2])).await;
+        assert!(finds(&store, sku, &NONE).await);
+        server.command(&["DEL", &tag_name(1)]);
+        assert!(!finds(&store, sku, &NONE).await, "the epoch of a tag is forgotten");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_got_other_tags_is_judged_by_them() {
+    let server = RedisServer::start();
+    let (store, other) = (store(&server).await, store(&server).await);
+    for after in [tags([2, 3]), tags([3]), tags([1, 2, 3, 4])] {
+        put(&other, 1, &tags([1, 2])).await;
+        assert!(finds(&store, 1, &NONE).await);
+        other.invalidate(key(1)).await.expect("invalidated");
+        put(&other, 1, &after).await;
+        for expected in [2, 1] {
+            let (found, commands) = cost(&server, "mget", finds(&store, 1, &NONE)).await;
+            assert_eq!((found, commands), (true, expected), "{after:?}");
+        }
+        other.invalidate_tag(tag(3)).await.expect("invalidated");
+        assert!(!finds(&store, 1, &NONE).await);
+    }
+    put(&other, 1, &tags([1, 2])).await;
+    assert!(finds(&store, 1, &NONE).await);
+    other.invalidate(key(1)).await.expect("invalidated");
+    put(&other, 1, &NONE).await;
+    other.invalidate_tag(tag(1)).await.expect("invalidated");
+    assert!(finds(&store, 1, &NONE).await, "of a tag that it had before");
+}
+
+/// It may be that of an entry that was replaced.
+#[tokio::test]
+async fn an_expected_tag_that_cannot_be_read_fails_one_lookup_only() {
+    let server = RedisServer::start();
+    let (store, other) = (store(&server).await, store(&server).await);
+    put(&other, 1, &tags([1])).await;
+    assert!(finds(&store, 1, &NONE).await);
+    other.invalidate(key(1)).await.expect("invalidated");
+    put(&other, 1, &tags([2])).await;
+    server.command(&["ACL", "SETUSER", "default", "-pexpire"]);
+    store.invalidate_tag(tag(1)).await.expect_err("not permitted");
+    // Nothing is read over an invalidation that is to be repeated.
+    store.lookup(key(1), NONE.clone()).await.expect_err("not permitted");
+    assert!(finds(&store, 1, &NONE).await);
 }
 
 #[tokio::test]
