@@ -1,7 +1,7 @@
 //! The names of the caches of this process, to warn of two that differ in their options.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::locked::locked;
 use crate::policy::Policy;
@@ -9,7 +9,7 @@ use crate::stats::Statistics;
 
 /// The options of the caches that are there, by their names. Held to look one up, never across an
 /// `.await`.
-static CACHES: LazyLock<Mutex<HashMap<Arc<str>, LiveCache>>> = LazyLock::new(Mutex::default);
+static CACHES: Mutex<BTreeMap<Arc<str>, LiveCache>> = Mutex::new(BTreeMap::new());
 
 /// Whether a cache is still there, and its options.
 type LiveCache = (Weak<Statistics>, Policy);

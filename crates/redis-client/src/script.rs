@@ -1,6 +1,6 @@
 //! Scripts: constant text, run by its hash.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redis::Script;
@@ -30,7 +30,7 @@ impl RedisScript {
     /// A function or constant of a library is a paragraph that begins with `local`.
     pub fn linked(first: &str, libraries: &[&str], last: &str) -> Self {
         let last = without_comments(last);
-        let mut used: HashSet<_> = words(&last).collect();
+        let mut used: BTreeSet<_> = words(&last).collect();
         let libraries = [&[include_str!("prelude.lua")], libraries].concat();
         let libraries: Vec<_> = libraries.into_iter().map(without_comments).collect();
         let paragraphs = libraries.iter().flat_map(|library| library.split("\n\n"));

@@ -1,6 +1,8 @@
 //! Hosts: what runs as one process, with a runtime and a clock of its own.
 
+use std::cell::Cell;
 use std::future::Future;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use bellwether_redis_client::simulated::WALL_CLOCK;
@@ -9,6 +11,11 @@ use tokio::time::{Instant, advance, sleep_until};
 
 /// A moment of the simulated world, in milliseconds from its begin.
 pub(crate) type Millis = u64;
+
+thread_local! {
+    /// How many tasks of this thread have panicked.
+    pub(crate) static PANICS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// A runtime whose clock is moved by the world. What it runs ends when this is dropped, as that of a process
 /// that is killed.
@@ -53,6 +60,21 @@ impl Host {
 
     pub(crate) fn handle(&self) -> Handle {
         self.runtime.handle().clone()
+    }
+
+    /// Ends all that it runs, as a process that is killed. Returns how many tasks have panicked by that.
+    ///
+    /// Tokio drops tasks in an order that depends on their numbers, and all runtimes of this program share
+    /// those. So this has a thread and random numbers of its own.
+    pub(crate) fn kill(self) -> u64 {
+        let wall_clock = WALL_CLOCK.get();
+        let end = move || {
+            WALL_CLOCK.set(wall_clock);
+            drop(self);
+            PANICS.get()
+        };
+        let end = thread::Builder::new().name("sim:end".into()).spawn(end);
+        end.expect("a thread").join().expect("tokio catches panics")
     }
 
     /// How many tasks have not ended.

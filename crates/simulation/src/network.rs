@@ -11,6 +11,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::runtime::Handle;
+use tokio::select;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -57,6 +59,8 @@ struct Link {
     process: usize,
     replies: UnboundedSender<Vec<u8>>,
     tasks: [AbortHandle; 2],
+    /// Its process has been killed.
+    ended: Arc<Notify>,
     fate: Option<Fate>,
 }
 
@@ -114,17 +118,30 @@ impl Network {
         let client = server.connect();
         let (replies, queue) = unbounded_channel();
         let (reader, writer) = split(theirs);
+        let ended = Arc::<Notify>::default();
+        let send_up = self.clone().send_up(client, reader, Arc::clone(&ended));
         let tasks = [
-            self.0.runtime.spawn(self.clone().send_up(client, reader)).abort_handle(),
+            self.0.runtime.spawn(send_up).abort_handle(),
             self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
         ];
-        state.links.insert(client, Link { process, replies, tasks, fate: None });
+        state.links.insert(client, Link { process, replies, tasks, ended, fate: None });
         Ok(ours)
     }
 
-    async fn send_up(self, client: ClientId, mut reader: ReadHalf<DuplexStream>) {
+    async fn send_up(
+        self,
+        client: ClientId,
+        mut reader: ReadHalf<DuplexStream>,
+        ended: Arc<Notify>,
+    ) {
         let mut buffer = vec![0; BUFFER];
-        while let Ok(length @ 1..) = reader.read(&mut buffer).await {
+        loop {
+            let read = select! {
+                biased;
+                read = reader.read(&mut buffer) => read,
+                () = ended.notified() => continue,
+            };
+            let Ok(length @ 1..) = read else { break };
             self.pass(client, true).await;
             if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
                 break;
@@ -244,6 +261,13 @@ impl NetworkState {
             self.cut(client);
         }
         self.server.take()
+    }
+
+    /// A process is about to be killed. Its links notice it in their order, not in that in which its tasks
+    /// end.
+    pub(crate) fn process_ends(&self, process: usize) {
+        let of_process = self.links.values().filter(|link| link.process == process);
+        of_process.for_each(|link| link.ended.notify_one());
     }
 
     /// The links, in order.

@@ -1,7 +1,7 @@
 //! The world: processes, a server and a network, moved on tick by tick from one seed.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::mem::replace;
 use std::sync::{Arc, Once};
 use std::{panic, thread};
 
@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::faults::FaultKind;
 use crate::history::Shared;
-use crate::host::{Host, Millis};
+use crate::host::{Host, Millis, PANICS};
 use crate::network::Network;
 use crate::operations::{Caller, ChangeOf, Get, Telling};
 use crate::plan::RunPlan;
@@ -76,11 +76,6 @@ impl Run {
         let simulated = thread::Builder::new().name(name).spawn(move || World::new(&run).run(&run));
         simulated.expect("a thread").join().expect("it does not panic")
     }
-}
-
-thread_local! {
-    /// How many tasks of this run have panicked.
-    static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct World {
@@ -288,7 +283,10 @@ impl World {
             FaultKind::KillProcess => {
                 let (_, times) = self.processes[place].caller.process;
                 self.shared.ended((place, times));
-                self.processes[place] = self.start(place, times + 1);
+                self.shared.network.with(|state| state.process_ends(place));
+                let next = self.start(place, times + 1);
+                let killed = replace(&mut self.processes[place], next);
+                PANICS.set(PANICS.get() + killed.host.kill());
             }
             _ if self.restart.is_some() => {}
             _ => {
