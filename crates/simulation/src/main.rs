@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         mutations: [].into(),
         shows_trace: env::args().any(|arg| arg == "--trace"),
         reduction: Reduction { kept, simpler: simpler.collect() },
+        ends_at: None,
     };
     let until_broken = env::args().any(|arg| arg == "--until-broken");
     let seconds = number("--seconds").map(Duration::from_secs);
@@ -72,5 +73,5 @@ fn option(name: &str) -> Option<String> {
     env::args().skip_while(|arg| arg != name).nth(1)
 }
 
-/// How long a run is reduced at most.
-const REDUCING: Duration = Duration::from_secs(60);
+/// By how many runs one is reduced at most.
+const REDUCING: u64 = 1_000;

@@ -1,7 +1,6 @@
 //! Runs that break a promise, without what that does not need.
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use crate::reduction::{FAULTS, OPERATIONS, Reduction, SIMPLIFICATIONS};
 use crate::world::{Run, RunOutcome};
@@ -16,10 +15,15 @@ pub struct ReducedRun {
 }
 
 impl ReducedRun {
-    /// Leaves out of a run what can be left out so that it still breaks a promise. None if it breaks none.
-    pub fn of(run: &Run, limit: Duration) -> Option<Self> {
-        let mut shrinker = Shrinker { run: run.clone(), until: Instant::now() + limit };
-        let begun = run.run().begun_at_violation?;
+    /// Leaves out of a run what can be left out so that it still breaks a promise, with so many runs at most.
+    /// None if it breaks none.
+    pub fn of(run: &Run, runs: u64) -> Option<Self> {
+        let outcome = run.run();
+        let begun = outcome.begun_at_violation?;
+        // Nothing that is left out moves the rest, so what is broken is broken by then, unless a leak is found
+        // at the end.
+        let ends_at = outcome.violated_at.map(|at| at + 1_000);
+        let mut shrinker = Shrinker { run: Run { ends_at, ..run.clone() }, runs };
         // What begins after the violation has no part in it, unless it is noticed at the end.
         for (kind, begun) in begun.into_iter().enumerate() {
             let mut candidate = shrinker.run.reduction.clone();
@@ -32,23 +36,26 @@ impl ReducedRun {
         shrinker.leave_out(OPERATIONS);
         shrinker.leave_out(FAULTS);
         shrinker.simplify();
-        let run = shrinker.run;
+        let run = Run { ends_at: None, ..shrinker.run };
         let outcome = Run { shows_trace: true, ..run.clone() }.run();
         Some(Self { run, outcome })
     }
 }
 
-/// Tries reductions, one after the other, for a while.
+/// Tries reductions, one after the other.
 struct Shrinker {
     run: Run,
-    until: Instant,
+    /// How many runs are left. It is no time, so that a busy machine finds the same.
+    runs: u64,
 }
 
 impl Shrinker {
     /// Keeps a reduction if a promise is still broken. Returns whether it is.
     fn attempt(&mut self, reduction: Reduction) -> bool {
+        let Some(left) = self.runs.checked_sub(1) else { return false };
+        self.runs = left;
         let run = Run { reduction, ..self.run.clone() };
-        let is_less = Instant::now() < self.until && !run.run().violations.is_empty();
+        let is_less = !run.run().violations.is_empty();
         if is_less {
             self.run = run;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::replace;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Once};
 use std::{panic, thread};
 
@@ -34,6 +35,8 @@ pub struct Run {
     pub shows_trace: bool,
     /// What of it is left out.
     pub reduction: Reduction,
+    /// When it ends, in simulated milliseconds, or with its first violation before. None runs all of it.
+    pub ends_at: Option<u64>,
 }
 
 /// What has happened in a run.
@@ -53,6 +56,8 @@ pub struct RunOutcome {
     pub violations: Vec<String>,
     /// How many operations and faults had begun when the first promise was found broken.
     pub begun_at_violation: Option<[u64; 2]>,
+    /// When that was, in simulated milliseconds.
+    pub violated_at: Option<u64>,
     /// A hash of all that has happened.
     pub trace: u64,
     /// All that has happened, if it was to be listed.
@@ -86,6 +91,8 @@ struct World {
     /// How many operations and faults have begun, also those that are left out.
     begun: [u64; 2],
     begun_at_violation: Option<[u64; 2]>,
+    violated_at: Option<Millis>,
+    ends_at: Option<Millis>,
     now: Millis,
     shared: Arc<Shared>,
     server: Host,
@@ -121,6 +128,8 @@ impl World {
             reduction: run.reduction.clone(),
             begun: [0; 2],
             begun_at_violation: None,
+            violated_at: None,
+            ends_at: run.ends_at,
             now: 0,
             shared,
             server,
@@ -156,30 +165,36 @@ impl World {
     }
 
     fn run(mut self, run: &Run) -> RunOutcome {
+        _ = self.live(run);
+        if PANICS.get() > 0 {
+            self.shared.violation(format_args!("{} panics", PANICS.get()));
+        }
+        self.outcome()
+    }
+
+    /// Goes on to its end. It breaks off where the run says so.
+    fn live(&mut self, run: &Run) -> ControlFlow<()> {
         let chaos = if self.plan.faults.is_empty() { 0 } else { run.operations * 4 / 5 };
         // Where a fault follows the other, little else may happen.
         while self.begun[OPERATIONS] < chaos && self.now < LONGEST_CHAOS {
             self.befall();
-            self.tick(true);
+            self.tick(true)?;
         }
-        self.heal();
+        self.heal()?;
         // Leases of the dead end, breakers close, and what was kept is repeated.
-        self.ticks(6_000, false);
-        self.ticks(1_000, true);
+        self.ticks(6_000, false)?;
+        self.ticks(1_000, true)?;
         // After the clock was set back, a lease without a holder ends only when it is asked for.
         if !self.plan.faults.contains(&FaultKind::ClockJump) {
             self.shared.calm_down();
         }
         let end = self.now + 500;
         while self.begun[OPERATIONS] < run.operations || self.now < end {
-            self.tick(true);
+            self.tick(true)?;
         }
-        self.ticks(5_000, false);
+        self.ticks(5_000, false)?;
         self.find_leaks();
-        if PANICS.get() > 0 {
-            self.shared.violation(format_args!("{} panics", PANICS.get()));
-        }
-        self.outcome()
+        ControlFlow::Continue(())
     }
 
     /// The random numbers of the next operation or fault. None if that is left out.
@@ -193,11 +208,11 @@ impl World {
         })
     }
 
-    fn ticks(&mut self, count: Millis, is_busy: bool) {
-        (0..count).for_each(|_| self.tick(is_busy));
+    fn ticks(&mut self, count: Millis, is_busy: bool) -> ControlFlow<()> {
+        (0..count).try_for_each(|_| self.tick(is_busy))
     }
 
-    fn tick(&mut self, is_busy: bool) {
+    fn tick(&mut self, is_busy: bool) -> ControlFlow<()> {
         self.now += 1;
         self.shared.network.set_now(self.now);
         if is_busy {
@@ -214,7 +229,11 @@ impl World {
             }
         }
         if self.begun_at_violation.is_none() && self.shared.with(|it| !it.violations.is_empty()) {
-            self.begun_at_violation = Some(self.begun);
+            (self.begun_at_violation, self.violated_at) = (Some(self.begun), Some(self.now));
+        }
+        match self.ends_at {
+            Some(end) if self.now >= end || self.violated_at.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 
@@ -320,14 +339,14 @@ impl World {
     }
 
     /// Ends all faults.
-    fn heal(&mut self) {
+    fn heal(&mut self) -> ControlFlow<()> {
         self.restart_server();
         self.shared.network.with(|state| {
             state.heal();
             state.server.as_mut().expect("it runs").set_full(false);
         });
         let latest = self.processes.iter().map(|it| it.paused_until).max();
-        self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true);
+        self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true)
     }
 
     /// Nothing is under way any more, so nothing may be left.
@@ -375,6 +394,7 @@ impl World {
             begun_at_violation: self
                 .begun_at_violation
                 .or_else(|| (!history.violations.is_empty()).then_some(self.begun)),
+            violated_at: self.violated_at,
             violations: std::mem::take(&mut history.violations),
             trace: journal.hash,
             lines: journal.lines.unwrap_or_default(),

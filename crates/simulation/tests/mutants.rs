@@ -61,8 +61,7 @@ fn a_run_that_breaks_a_promise_is_reduced_to_what_that_needs() {
     let run =
         Run { seed: 1, operations: 1_000, mutations: [(text, instead)].into(), ..Run::default() };
     let seed = found(&run).broken_by.unwrap_or_else(|| panic!("not found: {name}"));
-    let reduced =
-        ReducedRun::of(&Run { seed, ..run }, Duration::from_secs(45)).expect("a violation");
+    let reduced = ReducedRun::of(&Run { seed, ..run }, 500).expect("a violation");
     println!("{reduced}");
     assert_eq!(reduced.run.run().violations, reduced.outcome.violations, "it is repeated");
     assert!(!reduced.outcome.violations.is_empty());
