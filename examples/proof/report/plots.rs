@@ -10,7 +10,7 @@ use crate::tally::Hist;
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = WIDTH - 16.0;
+const RIGHT: f64 = WIDTH - 30.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = HEIGHT - 34.0;
 const CLASSES: [&str; 4] = ["a", "b", "c", "d"];
