@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use bellwether::adapter::{locked, nanos};
+use super::sync::{AtomicU64, Mutex, Ordering, locked};
+use bellwether::adapter::nanos;
 use bellwether::store::Digest;
 use bellwether_redis_client::{Ownership, SlotOwners};
 

@@ -40,6 +40,14 @@
 
 mod epochs;
 
+/// What epochs are made of. `tests/interleavings` puts parts that it can interleave in their place.
+mod sync {
+    pub(super) use std::sync::Mutex;
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+
+    pub(super) use bellwether::adapter::locked;
+}
+
 use std::hash::RandomState;
 use std::iter;
 use std::sync::Arc;
