@@ -102,7 +102,7 @@ fn a_copy_is_not_served_once_unknown_keys_have_changed() {
     });
 }
 
-/// The change is reported to nobody.
+/// No connection reports the change.
 #[test]
 fn a_copy_does_not_outlive_its_connection() {
     loom::model(|| {
@@ -123,7 +123,7 @@ fn a_copy_does_not_outlive_its_connection() {
     });
 }
 
-/// A connection that is silent reports no change, and nobody knows yet that it is dead.
+/// A connection that is silent reports no change, and the process does not know yet that it is dead.
 #[test]
 fn the_answers_of_a_new_connection_do_not_confirm_what_the_former_one_was_to_report() {
     loom::model(|| {
