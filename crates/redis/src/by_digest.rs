@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use super::outbox::ledger::ChangedDigest;
-use super::reply::{self, LifeReading, ReplyFields};
+use super::reply::ReplyFields;
 use super::scripts::{self, StoreScript, linked};
-use super::{RedisStore, envelope, record, tag_value};
+use super::tags::tags_of;
+use super::{RedisStore, envelope, record};
 use bellwether::StoreError;
-use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing, TagEpoch};
+use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing};
 use bellwether_redis_client::{RedisRequest, RedisValue};
 
 /// What the server has of a key, at one moment.
@@ -72,10 +73,11 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
     let names = scripts::names(&store.0.client, key);
     let request = RedisRequest::script(&INSPECT, names, [], INSPECTING);
     let mut state = store.0.client.run(&request, |reply| read(reply, key)).await?;
-    if let Some(Ok(entry)) = &state.entry {
-        for seen in entry.epochs() {
-            state.tags.push((seen.tag, standing(store, seen, key, state.now).await?));
-        }
+    if let Some(Ok(entry)) = &state.entry
+        && !entry.epochs().is_empty()
+    {
+        let tags = store.0.tags.read(&tags_of(entry)).await?;
+        state.tags = tags.standings(entry, key, || state.now).collect();
     }
     Ok(state)
 }
@@ -94,21 +96,6 @@ pub async fn change(
     change: Change,
 ) -> Result<bool, StoreError> {
     store.0.outbox.change(target, change, None).await
-}
-
-/// What a tag has made of an entry. One that is absent was forgotten.
-async fn standing(
-    store: &RedisStore,
-    seen: &TagEpoch,
-    key: &Digest,
-    now: u64,
-) -> Result<Standing, StoreError> {
-    let name = store.0.client.unwatched_name("tag", &seen.tag);
-    let request = RedisRequest::command("MGET", [name], INSPECTING);
-    let read = |reply| reply::seen(reply, LifeReading::AsNeeded, || None);
-    let (_, found) = store.0.client.run(&request, read).await?;
-    let state = found.into_iter().flatten().next().and_then(|tag| tag_value::read(&tag.sealed));
-    Ok(state.map_or(Standing::Gone, |state| state.standing(seen, key, || now)))
 }
 
 /// Reads the reply of the script, which has all but the tags.

@@ -50,7 +50,7 @@ async fn beat(heartbeat: Weak<Heartbeat>) {
             // the next probes for no longer than a reply may take, which is in the bound of silence.
             let probes = client.probes("probing the connection");
             join_all(probes.iter().map(|probe| client.run(probe, Some))).await;
-        } else if used_at.elapsed() > near.longest() {
+        } else if used_at.elapsed() > near.longest {
             near.empty().await;
         }
         if near.is_empty() {

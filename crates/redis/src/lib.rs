@@ -142,7 +142,6 @@ impl RedisStore {
         Self(Arc::new(parts)).checked().await
     }
 
-    /// One that connects at its first use.
     /// Connects now, and checks what the server permits.
     async fn checked(self) -> Result<Self, StoreError> {
         let StoreParts { client, near, .. } = &*self.0;

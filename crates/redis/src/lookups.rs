@@ -34,7 +34,7 @@ pub(super) struct Lookups {
     /// Shared by the callers that read now.
     active: Arc<()>,
     /// How many entries could not be read.
-    unreadable: AtomicU64,
+    pub(super) unreadable: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -155,10 +155,6 @@ impl Lookups {
             SeenLife::Estimated(_) => Remaining::Fresh,
         };
         Ok(Some(opened.entry(remaining)))
-    }
-
-    pub(super) fn unreadable(&self) -> u64 {
-        self.unreadable.load(Ordering::Relaxed)
     }
 }
 

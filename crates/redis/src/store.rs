@@ -2,6 +2,7 @@
 //! script, judge its reply by the tags, and keep a near copy or drop it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -40,8 +41,7 @@ pub(super) struct StoreParts {
     pub(super) client: RedisClient,
     pub(super) near: Option<Arc<Near>>,
     pub(super) outbox: Arc<Outbox>,
-    lookups: Arc<Lookups>,
-    tags: TagReader,
+    pub(super) tags: TagReader,
     heartbeat: Option<Arc<Heartbeat>>,
     pub(super) operations: OperationCounters,
 }
@@ -70,18 +70,17 @@ impl StoreParts {
             owners: Some(owners),
         };
         let client = RedisClient::new(options, setup);
-        let lookups = Arc::new(Lookups::new(client.clone(), near.is_some()));
         let outbox = Outbox::new(client.clone(), ledger);
         let tags = TagReader {
             client: client.clone(),
             near: near.clone(),
-            lookups: Arc::clone(&lookups),
+            lookups: Lookups::new(client.clone(), near.is_some()),
             outbox: Arc::clone(&outbox),
             last_seen: LastSeen::default(),
         };
         let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
-        Self { client, near, outbox, lookups, tags, heartbeat, operations }
+        Self { client, near, outbox, tags, heartbeat, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -89,7 +88,7 @@ impl StoreParts {
             connects: self.client.attempts(),
             outages: self.client.outages(),
             pushes: self.client.pushes(),
-            unreadable: self.lookups.unreadable(),
+            unreadable: self.tags.lookups.unreadable.load(Ordering::Relaxed),
             operations: self.operations.operations(),
             operation_times: self.operations.times(),
             errors: self.operations.errors(),
@@ -116,9 +115,9 @@ impl StoreParts {
             kept.await.inspect_err(failed)?;
             let start = self.start_read(&digest);
             let mut known = self.tags.begin(asked);
-            let read = self.lookups.read(Some(&digest), asked, reading);
+            let read = self.tags.lookups.read(Some(&digest), asked, reading);
             let (seen, states) = read.await.inspect_err(failed)?;
-            let found = match seen.map(|seen| self.lookups.open(seen, key, &digest)) {
+            let found = match seen.map(|seen| self.tags.lookups.open(seen, key, &digest)) {
                 Some(Ok(Some(entry))) => {
                     known.note(states);
                     self.tags.judge(entry, tags, &mut known, &digest).await?
@@ -229,7 +228,7 @@ impl StoreParts {
         is_answer: bool,
     ) -> Result<Option<Entry>, StoreError> {
         let digest = claim.key().digest();
-        let opened = entry.map(|seen| self.lookups.open(seen, claim.key(), &digest));
+        let opened = entry.map(|seen| self.tags.lookups.open(seen, claim.key(), &digest));
         let Some(Ok(Some(entry))) = opened else { return Ok(None) };
         match self.tags.judge(entry, claim.tags(), tags, &digest).await {
             Err(error) if !is_answer => {

@@ -41,7 +41,7 @@ use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock};
 pub(super) struct TagReader {
     pub(super) client: RedisClient,
     pub(super) near: Option<Arc<Near>>,
-    pub(super) lookups: Arc<Lookups>,
+    pub(super) lookups: Lookups,
     pub(super) outbox: Arc<Outbox>,
     pub(super) last_seen: LastSeen,
 }
@@ -72,7 +72,7 @@ impl TagReader {
     pub(super) fn begin(&self, tags: &Tags) -> ReadTags {
         let near = self.near.as_ref();
         let tag = |tag: &Digest| {
-            let version = near.and_then(|near| near.tag_version(tag));
+            let version = near.and_then(|near| near.epochs.version(tag));
             ReadTag { digest: *tag, state: None, version, is_new: false }
         };
         ReadTags(tags.iter().map(tag).collect())
@@ -155,6 +155,13 @@ impl TagReader {
         granted_at.unwrap_or_default()
     }
 
+    /// Reads tags alone.
+    pub(super) async fn read(&self, tags: &Tags) -> Result<ReadTags, StoreError> {
+        let mut read = self.begin(tags);
+        read.note(self.lookups.read(None, tags, LifeReading::AsNeeded).await?.1);
+        Ok(read)
+    }
+
     /// What the tags of an entry have made of it, for a request with these tags. Reads those tags
     /// that are not `known` yet.
     pub(super) async fn judge(
@@ -173,20 +180,17 @@ impl TagReader {
         let missing = Tags::of_entry(missing.map(|epoch| epoch.tag));
         if !missing.is_empty() {
             self.outbox.repeat_kept(None, missing.iter()).await?;
-            let mut others = self.begin(&missing);
-            others.note(self.lookups.read(None, &missing, LifeReading::AsNeeded).await?.1);
-            known.0.append(&mut others.0);
+            known.0.append(&mut self.read(&missing).await?.0);
         }
         if !missing.is_empty() || known.0.len() > epochs.len() {
-            self.last_seen.note(key, Tags::of_entry(epochs.iter().map(|epoch| epoch.tag)));
+            self.last_seen.note(key, tags_of(&entry));
         }
         let now =
             || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| now.latest);
-        let standing = epochs.iter().map(|epoch| known.standing(epoch, key, now)).min();
-        Ok(match standing.unwrap_or(Standing::Current) {
-            Standing::Current => Some(entry),
-            Standing::Gone => None,
-            standing => standing.apply(entry, now()),
+        let standing = known.standings(&entry, key, now).map(|(_, standing)| standing).min();
+        Ok(match standing {
+            None | Some(Standing::Current) => Some(entry),
+            Some(standing) => standing.apply(entry, now()),
         })
     }
 }
@@ -220,9 +224,17 @@ impl ReadTags {
         self.0.iter().find(|tag| tag.digest == seen.tag)
     }
 
-    fn standing(&self, seen: &TagEpoch, key: &Digest, now: impl FnOnce() -> u64) -> Standing {
-        let state = self.of(seen).and_then(|tag| tag.state);
-        state.map_or(Standing::Gone, |state| state.standing(seen, key, now))
+    /// What each tag of an entry has made of it. One that is absent was forgotten.
+    pub(super) fn standings(
+        &self,
+        entry: &Entry,
+        key: &Digest,
+        now: impl Fn() -> u64,
+    ) -> impl Iterator<Item = (Digest, Standing)> {
+        entry.epochs().iter().map(move |seen| {
+            let state = self.of(seen).and_then(|tag| tag.state);
+            (seen.tag, state.map_or(Standing::Gone, |state| state.standing(seen, key, &now)))
+        })
     }
 
     /// The versions of the tags of an entry, if it can be copied into the near tier.
@@ -240,6 +252,11 @@ impl ReadTag {
     fn epoch(&self) -> Option<TagEpoch> {
         self.state.map(|state| TagEpoch { tag: self.digest, hard: state.hard, soft: state.soft })
     }
+}
+
+/// The tags of an entry.
+pub(super) fn tags_of(entry: &Entry) -> Tags {
+    Tags::of_entry(entry.epochs().iter().map(|seen| seen.tag))
 }
 
 /// How long a tag is kept in addition to the life of its longest entry. The scripts have the same

@@ -19,7 +19,7 @@ use bellwether_redis_client::{Ownership, SlotOwners};
 ///
 /// Each slot of a cluster has an owner, and only the connection to that node reports the changes of
 /// the slot. A single server owns one slot, which all keys are in.
-pub(super) struct Epochs {
+pub(crate) struct Epochs {
     nodes: Box<[NodeEpoch]>,
     owners: Arc<SlotOwners>,
     /// How many epochs have begun.
@@ -93,7 +93,7 @@ impl Epochs {
 
     /// The version of a key, if its changes are reported. Call it before a request is sent. Then
     /// every change after the server's reply is reported after this version was taken.
-    pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
+    pub(crate) fn version(&self, digest: &Digest) -> Option<Version> {
         let slot = self.owners.slot_of(digest);
         let owner = self.owners.of(slot);
         let epoch = self.nodes.get(usize::from(owner.node()))?.epoch.load(Ordering::Acquire);
@@ -142,7 +142,7 @@ impl Epochs {
     }
 
     /// A key has changed.
-    pub(super) fn change(&self, digest: &Digest) {
+    pub(crate) fn change(&self, digest: &Digest) {
         self.counter(group(digest)).fetch_add(1, Ordering::Release);
     }
 
@@ -156,7 +156,7 @@ impl Epochs {
     }
 
     /// Any key may have changed.
-    pub(super) fn change_everything(&self) {
+    pub(crate) fn change_everything(&self) {
         (0..).zip(self.nodes.iter()).for_each(|(node, _)| self.change_all(node));
     }
 

@@ -72,9 +72,10 @@ use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
 #[derive(Debug)]
 pub(super) struct Near {
     copies: Cache<Key, NearCopy, Weights, RandomState, Evicted>,
-    epochs: Epochs,
-    /// The maximum time for which a copy is served.
-    longest: Duration,
+    /// Whether a key or a tag may have changed. A version is noted before it is read.
+    pub(super) epochs: Epochs,
+    /// The maximum time for which a copy is served. After this long without use, none is valid.
+    pub(super) longest: Duration,
     /// Whether a copy was made or read since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
     hits: StripedCounter,
@@ -150,12 +151,6 @@ impl Near {
         Some(ReadStart { version, at: self.epochs.now() })
     }
 
-    /// Notes the version of a tag, before its epoch is read over the tracked connection. None if
-    /// entries with that tag must not be copied.
-    pub(super) fn tag_version(&self, tag: &Digest) -> Option<Version> {
-        self.epochs.version(tag)
-    }
-
     /// Copies the entry that a lookup found, if its version and those of its tags still hold.
     /// Returns whether it did.
     pub(super) fn keep(
@@ -178,16 +173,6 @@ impl Near {
         self.copies.insert(key.clone(), NearCopy { entry: entry.clone(), start, tags });
         self.note_use();
         true
-    }
-
-    /// An entry or a tag has changed.
-    pub(super) fn change(&self, digest: &Digest) {
-        self.epochs.change(digest);
-    }
-
-    /// Any entry and any tag may have changed.
-    pub(super) fn change_everything(&self) {
-        self.epochs.change_everything();
     }
 
     /// Drops all copies, to free their memory.
@@ -214,11 +199,6 @@ impl Near {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// After this long without use, no copy is valid any more.
-    pub(super) fn longest(&self) -> Duration {
-        self.longest
-    }
-
     pub(super) fn stats(&self) -> NearStats {
         NearStats {
             hits: self.hits.read(),
@@ -241,8 +221,10 @@ impl ServerObserver for Near {
     fn note(&self, event: ServerEvent<'_>) {
         match event {
             // Only the name of an entry ends with the digest. A copy does not depend on the others.
-            ServerEvent::Changed { name, digest } if name.ends_with(b"}") => self.change(digest),
-            ServerEvent::TagChanged(tag) => self.change(tag),
+            ServerEvent::Changed { name, digest } if name.ends_with(b"}") => {
+                self.epochs.change(digest)
+            }
+            ServerEvent::TagChanged(tag) => self.epochs.change(tag),
             ServerEvent::AllChanged { node } => self.epochs.change_all(node),
             ServerEvent::Connected { node, connection, sent_at, is_broken } => {
                 self.epochs.connect(node, connection, sent_at, is_broken);

@@ -95,13 +95,13 @@ impl NearModel {
             5 => self.change(),
             6 => {
                 if let Some(version) = self.pushes.pop_front() {
-                    near.change(&key.digest());
+                    near.epochs.change(&key.digest());
                     self.least_version = self.least_version.max(version);
                 }
             }
             7 if rng.random_ratio(1, 5) => {
                 self.change();
-                near.change(&key.digest());
+                near.epochs.change(&key.digest());
                 self.least_version = self.version;
             }
             8 if rng.random_ratio(1, 5) => self.reconnect(near, key, rng),

@@ -425,13 +425,13 @@ impl Ledger {
     fn drop_one(&self, table: &mut LedgerTable) {
         table.stats.dropped += 1;
         self.floor.store(UNKNOWN, Ordering::Release);
-        self.near.as_ref().inspect(|near| near.change_everything());
+        self.near.as_ref().inspect(|near| near.epochs.change_everything());
         warn_throttled!(target: "bellwether::store", store = %self.store, most = self.rules.most, "too many invalidations have failed: this process reads no entries from before, and other processes may");
     }
 
     /// Ends the near copies of a key or a tag.
     pub(crate) fn end_copies(&self, digest: &Digest) {
-        self.near.as_ref().inspect(|near| near.change(digest));
+        self.near.as_ref().inspect(|near| near.epochs.change(digest));
     }
 
     pub(crate) fn stats(&self) -> ReplayStats {
