@@ -20,8 +20,7 @@ use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, Remaining, TagState};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
-    BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, RedisValue,
-    ServerClock,
+    BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, ServerClock,
 };
 
 /// The lookups of a store.
@@ -75,16 +74,6 @@ struct OpenLookups(Vec<(Found, usize)>);
 type Found = (Option<Seen>, Vec<Option<TagState>>);
 
 type ReadResult = Result<Found, StoreError>;
-
-/// A request that reads names.
-struct NameRequest<'a> {
-    client: &'a RedisClient,
-    request: RedisRequest<'static>,
-    reading: LifeReading,
-    /// How many names there are.
-    count: usize,
-    asked_at: Instant,
-}
 
 impl Lookups {
     /// Those of a store. `with_time` if they read the server's time from the first one on.
@@ -202,40 +191,35 @@ impl NameReader {
         reading: LifeReading,
     ) -> Result<(Vec<Option<Seen>>, Vec<usize>), StoreError> {
         let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-        let request = self.request(&names, reading);
-        let seen = self.client.run(&request.request, |reply| request.read(reply)).await?;
-        Ok((seen, places))
-    }
-
-    fn request(&self, names: &[ReadName], reading: LifeReading) -> NameRequest<'_> {
         let reading = match reading {
             LifeReading::AsNeeded if self.with_time.load(Ordering::Relaxed) => LifeReading::Time,
             reading => reading,
         };
+        let request = self.request(&names, reading);
+        let asked_at = Instant::now();
+        let read = |reply| {
+            let estimate = || self.client.with_clock(&request, ServerClock::now);
+            let (now, seen) = reply::seen(reply, reading, estimate)?;
+            if let Some(now) = now {
+                self.client.with_clock(&request, |clock| clock.note(asked_at, now));
+            }
+            (seen.len() == names.len()).then_some(seen)
+        };
+        let seen = self.client.run(&request, read).await?;
+        Ok((seen, places))
+    }
+
+    fn request(&self, names: &[ReadName], reading: LifeReading) -> RedisRequest<'static> {
         let name = |name: &ReadName| match name {
             ReadName::Entry(digest) => self.client.name(digest, ""),
             ReadName::Tag(tag) => self.client.unwatched_name("tag", tag),
         };
-        let count = names.len();
         let names: Vec<_> = names.iter().map(name).collect();
-        let request = match reading {
+        match reading {
             LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
             LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
             LifeReading::Remaining => RedisRequest::script(&scripts::LOOKUP, names, [], READING),
-        };
-        NameRequest { client: &self.client, request, reading, count, asked_at: Instant::now() }
-    }
-}
-
-impl NameRequest<'_> {
-    /// Reads the reply, and notes the server's time if it has that.
-    fn read(&self, reply: RedisValue) -> Option<Vec<Option<Seen>>> {
-        let estimate = || self.client.with_clock(&self.request, ServerClock::now);
-        let (now, seen) = reply::seen(reply, self.reading, estimate)?;
-        if let Some(now) = now {
-            self.client.with_clock(&self.request, |clock| clock.note(self.asked_at, now));
         }
-        (seen.len() == self.count).then_some(seen)
     }
 }
 
