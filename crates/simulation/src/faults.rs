@@ -64,6 +64,10 @@ impl FaultKind {
         ];
         let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
+        // Much that goes wrong needs a message that is late.
+        if !menu.is_empty() && random.random() {
+            menu.push(Delay);
+        }
         // Where the clock of the server is set back, nothing may stand still between a load and its
         // commit: this is the gap of fencing.
         if menu.contains(&ClockJump) {
@@ -110,6 +114,7 @@ impl FaultKind {
             Delay => {
                 let longest = *[3, 30, 300].choose(random).expect("one");
                 state.delays = (random.random_range(1..20), longest);
+                state.delays_slow_links = random.random();
             }
             CutRequest => state.doom_one(random, Fate::CutRequest),
             LoseReply => state.doom_one(random, Fate::LoseReply),

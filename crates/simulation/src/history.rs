@@ -197,8 +197,13 @@ impl Shared {
         })
     }
 
-    /// A load begins. It ends when the result is dropped.
-    pub(crate) fn begin_load(self: &Arc<Self>, key: u64, process: Incarnation) -> WatchedLoad {
+    /// A load begins, and may be one beside another. It ends when the result is dropped.
+    pub(crate) fn begin_load(
+        self: &Arc<Self>,
+        key: u64,
+        process: Incarnation,
+        may_be_second: bool,
+    ) -> WatchedLoad {
         let now = self.network.now();
         let (number, is_second) = self.with(|history| {
             history.number += 1;
@@ -214,11 +219,12 @@ impl Shared {
             let is_second = history
                 .calm_since
                 .is_some_and(|calm| !is_changing && subject.is_loading_since(since.max(calm)));
-            subject.load_begins(number, number);
+            // Nor is one without a lease a reason to begin none.
+            subject.load_begins(number, if may_be_second { 0 } else { number });
             (number, is_second)
         });
         self.note(format_args!("{process:?} begins to load {key}"));
-        if is_second {
+        if is_second && !may_be_second {
             self.violation(format_args!("{process:?} is the second to load key {key}"));
         }
         WatchedLoad { shared: Arc::clone(self), key, number }

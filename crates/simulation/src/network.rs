@@ -50,6 +50,8 @@ pub(crate) struct NetworkState {
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
     pub(crate) delays: (u32, Millis),
+    /// Whether those are for slow links only, so that messages and replies overtake each other.
+    pub(crate) delays_slow_links: bool,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
 }
@@ -61,6 +63,7 @@ struct Link {
     tasks: [AbortHandle; 2],
     /// Its process has been killed.
     ended: Arc<Notify>,
+    is_slow: bool,
     fate: Option<Fate>,
 }
 
@@ -88,6 +91,7 @@ impl Network {
             stalled_until: 0,
             cut_off_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
+            delays_slow_links: false,
             commands: 0,
             journal: Journal::default(),
         };
@@ -124,7 +128,9 @@ impl Network {
             self.0.runtime.spawn(send_up).abort_handle(),
             self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
         ];
-        state.links.insert(client, Link { process, replies, tasks, ended, fate: None });
+        let is_slow = state.random.random();
+        let link = Link { process, replies, tasks, ended, is_slow, fate: None };
+        state.links.insert(client, link);
         Ok(ours)
     }
 
@@ -173,7 +179,7 @@ impl Network {
 
     /// Waits until bytes get through.
     async fn pass(&self, client: ClientId, is_up: bool) {
-        let delay = self.with(NetworkState::draw_delay);
+        let delay = self.with(|state| state.draw_delay(client));
         if delay > 0 {
             sleep(Duration::from_millis(delay)).await;
         }
@@ -184,8 +190,12 @@ impl Network {
 }
 
 impl NetworkState {
-    fn draw_delay(&mut self) -> Millis {
+    fn draw_delay(&mut self, client: ClientId) -> Millis {
         let (one_of, longest) = self.delays;
+        let is_slow = self.links.get(&client).is_some_and(|link| link.is_slow);
+        if self.delays_slow_links && !is_slow {
+            return 0;
+        }
         if self.random.random_ratio(1, one_of) { self.random.random_range(1..=longest) } else { 0 }
     }
 

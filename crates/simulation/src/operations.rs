@@ -23,6 +23,8 @@ pub(crate) struct Caller {
     pub(crate) near: Option<Millis>,
     /// Whether no load fails.
     pub(crate) never_fails: bool,
+    /// After how long a caller loads without a lease. None if it does not.
+    pub(crate) loads_alone_after: Option<Millis>,
     /// How long a caller waits at most, without a fault and with faults.
     pub(crate) bounds: [Millis; 2],
 }
@@ -71,9 +73,11 @@ impl Caller {
         if forces_refresh {
             cache = cache.with_refresh();
         }
-        let (shared, process) = (Arc::clone(&self.shared), self.process);
+        let (shared, process, at) = (Arc::clone(&self.shared), self.process, asked.at);
+        let loads_alone_after = self.loads_alone_after;
         let load = move || async move {
-            let running = shared.begin_load(key, process);
+            let may_be_second = loads_alone_after.is_some_and(|it| shared.network.now() >= at + it);
+            let running = shared.begin_load(key, process, may_be_second);
             sleep(Duration::from_millis(load[0])).await;
             let loaded = shared.versions(key);
             sleep(Duration::from_millis(load[1])).await;

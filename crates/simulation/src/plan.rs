@@ -54,7 +54,7 @@ impl RunPlan {
             loads_after_wait: pick(&[0, 1]) == 1,
             drops_abandoned: pick(&[0, 0, 1]) == 1,
             rate: pick(&[100, 500, 2_000]),
-            changes: pick(&[3, 20, 200, 1_000]),
+            changes: pick(&[3, 10, 40, 400]),
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
             leaving: pick(&[4, 30, NONE]),
@@ -75,9 +75,14 @@ impl RunPlan {
         [60 + loads + released, if ends_links_only { 600 + loads } else { LONGEST_WAIT }]
     }
 
+    /// After how long a caller loads without a lease, less the tick that has begun.
+    pub(crate) fn loads_alone_after(&self) -> Option<Millis> {
+        self.loads_after_wait.then_some(LONGEST_LEASE_WAIT - 1)
+    }
+
     /// The cache of a process.
     pub(crate) fn cache(&self, store: RedisStore) -> Cache<u64, Loaded> {
-        let wait = Wait::at_most(Duration::from_millis(1_000));
+        let wait = Wait::at_most(Duration::from_millis(LONGEST_LEASE_WAIT));
         let builder = Cache::builder("simulated", store)
             .ttl(Duration::from_millis(self.ttl))
             .stale_while_revalidate(Duration::from_millis(self.stale[0]))
@@ -98,6 +103,9 @@ const NONE: u32 = 1_000_000;
 
 /// When the outbox has sent a release at the latest, where the server answers.
 const LATEST_RELEASE: Millis = 110;
+
+/// How long the cache waits for the load of another caller.
+const LONGEST_LEASE_WAIT: Millis = 1_000;
 
 /// The cache waits for a second for the load of another caller, and for another one in the queue of uncached
 /// loads. A load takes half a second at most, and a command a quarter of one.

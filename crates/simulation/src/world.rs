@@ -159,6 +159,7 @@ impl World {
             cache: host.enter(|| self.plan.cache(store.clone())),
             near: is_near.then_some(OLDEST_COPY),
             never_fails: self.plan.failures.is_none(),
+            loads_alone_after: self.plan.loads_alone_after(),
             bounds: self.plan.bounds(),
         };
         Process { host, caller, store, paused_until: 0 }
@@ -249,7 +250,7 @@ impl World {
         let leaves_after = random.random_ratio(1, plan.leaving).then(|| random.random_range(1..5));
         let key = random.random_range(0..MOST_KEYS) % plan.keys;
         if random.random_ratio(1, plan.changes) {
-            let is_of_tag = plan.tags > 0 && random.random_ratio(1, 4);
+            let is_of_tag = plan.tags > 0 && random.random_ratio(1, 3);
             let what = if is_of_tag { ChangeOf::Tag(key % plan.tags) } else { ChangeOf::Key(key) };
             let how = match random.random_range(0..4) {
                 0 => Telling::Expire,
