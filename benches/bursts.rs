@@ -42,12 +42,14 @@ pub(crate) fn run(effort: Effort) {
 
 fn enter_us<'r>(race: &mut Race<'r>, gate: &Arc<Gate>, runtime: &'r Runtime) -> Number {
     let gate_of_loads = Arc::clone(gate);
-    let layer =
-        ReadThroughLayer::new(MemoryStore::new(10_000), |burst: &u64| Key::of("item").with(*burst));
-    let catalog = layer.ttl(Duration::from_secs(3600)).layer(service_fn(move |burst| {
-        let gate = Arc::clone(&gate_of_loads);
-        async move { Ok::<_, Infallible>(gate.load(burst).await) }
-    }));
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |burst: &u64| {
+        Key::of("item").with(*burst)
+    });
+    let catalog =
+        layer.ttl(Duration::from_secs(3600)).build().unwrap().layer(service_fn(move |burst| {
+            let gate = Arc::clone(&gate_of_loads);
+            async move { Ok::<_, Infallible>(gate.load(burst).await) }
+        }));
     enter(race, "bellwether", gate, runtime, move |burst| catalog.clone().call(burst))
 }
 

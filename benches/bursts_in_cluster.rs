@@ -58,7 +58,7 @@ impl Fleet {
         let layer = async |_| {
             // Wide, so that a busy machine does not decide what is measured.
             let options = RedisOptions::new(url, &namespace).expect("an address");
-            let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
+            let options = options.timeout(Duration::from_secs(5));
             let store = options.connect().await;
             protected(store.expect("a store"), Arc::clone(&loads))
         };
@@ -105,8 +105,9 @@ fn protected(
             Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN))
         }
     };
-    let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku));
-    let catalog = layer.ttl(Duration::from_secs(60)).layer(service_fn(load));
+    let layer = ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku));
+    let catalog =
+        layer.ttl(Duration::from_secs(60)).build().expect("options").layer(service_fn(load));
     Box::new(move |sku| {
         let answer = catalog.clone().call(sku);
         Box::pin(async move {

@@ -23,8 +23,8 @@ pub(crate) fn run(effort: Effort) {
 fn race(case: &str, ttl: Duration, runtime: &Runtime, effort: Effort) {
     let load = async |sku: u64| Ok::<_, Infallible>(Product::new(sku));
     let layer =
-        ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku));
-    let mut catalog = layer.ttl(ttl).layer(loader_fn(load));
+        ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku));
+    let mut catalog = layer.ttl(ttl).build().expect("options").layer(loader_fn(load));
     let cache: Cache<u64, Product> =
         Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build().expect("options");
     runtime.block_on(catalog.call(SKU)).expect("a load");

@@ -71,11 +71,12 @@ impl Hits {
     async fn on(url: &str, servers: &[RedisServer]) -> Self {
         // Wide, so that a busy machine does not decide what is measured.
         let options = RedisOptions::new(url, "test").expect("an address");
-        let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
+        let options = options.timeout(Duration::from_secs(5));
         let store = options.connect().await.expect("a store");
         let product = |sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)));
-        let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku));
-        let catalog = layer.ttl(Duration::from_secs(3600)).layer(service_fn(product));
+        let layer = ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku));
+        let catalog =
+            layer.ttl(Duration::from_secs(3600)).build().unwrap().layer(service_fn(product));
         let caller = move |sku, times| -> BoxFuture<'static, ()> {
             let mut catalog = catalog.clone();
             Box::pin(async move {

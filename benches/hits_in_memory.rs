@@ -96,8 +96,10 @@ fn on_threads<F: Future<Output = ()>>(work: impl Fn() -> F + Sync) -> Took {
 /// A layer that has the answer already.
 fn catalog<R: Answer>(answer: &R, runtime: &Runtime) -> impl Catalog<R> {
     let loaded = answer.clone();
-    let mut catalog = ReadThroughLayer::new(MemoryStore::new(10_000), key)
+    let mut catalog = ReadThroughLayer::builder(MemoryStore::new(10_000), key)
         .ttl(Duration::from_secs(3600))
+        .build()
+        .unwrap()
         .layer(service_fn(move |_: u64| {
             let loaded = loaded.clone();
             async move { Ok::<_, Infallible>(loaded) }

@@ -150,8 +150,8 @@ async fn pool(server: &RedisServer) -> Pool<RedisConnectionManager> {
 async fn store(server: &RedisServer, connections: u32) -> RedisStore {
     // Wide, so that a busy machine does not decide what is measured.
     let options = RedisOptions::new(&server.url(), "test").expect("an address");
-    let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
-    let options = options.connections(connections).expect("a number of connections");
+    let options = options.timeout(Duration::from_secs(5));
+    let options = options.connections(connections);
     options.connect().await.expect("a server")
 }
 
@@ -203,7 +203,8 @@ fn look(store: RedisStore) -> Caller {
 /// The whole layer.
 fn call<R: Answer>(store: RedisStore, answer: fn(u64) -> R) -> Caller {
     let load = service_fn(move |sku| ready(Ok::<_, Infallible>(answer(sku))));
-    let layer = ReadThroughLayer::new(store, key).ttl(Duration::from_secs(3600));
+    let layer =
+        ReadThroughLayer::builder(store, key).ttl(Duration::from_secs(3600)).build().unwrap();
     let catalog = layer.layer(load);
     Box::new(move |sku, times| {
         let mut catalog = catalog.clone();

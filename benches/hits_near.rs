@@ -110,17 +110,18 @@ impl Stage<'_> {
         let hour = Duration::from_secs(3600);
         let namespace = case.replace(|letter| !char::is_alphanumeric(letter), "_");
         let options = RedisOptions::new(&self.server.url(), &namespace)
-            .and_then(|options| options.near(16 * 1024 * 1024))
-            .and_then(|options| options.near_ttl(hour))
+            .map(|options| options.near(16 * 1024 * 1024))
+            .map(|options| options.near_ttl(hour))
             .expect("options that make sense");
         let store = self.runtime.block_on(options.connect()).expect("a store");
         let loaded = answer.clone();
-        let mut catalog = ReadThroughLayer::new(store.clone(), key).ttl(2 * hour).layer(
-            service_fn(move |_: u64| {
-                let loaded = loaded.clone();
-                async move { Ok::<_, Infallible>(loaded) }
-            }),
-        );
+        let mut catalog =
+            ReadThroughLayer::builder(store.clone(), key).ttl(2 * hour).build().unwrap().layer(
+                service_fn(move |_: u64| {
+                    let loaded = loaded.clone();
+                    async move { Ok::<_, Infallible>(loaded) }
+                }),
+            );
         for _ in 0..2 {
             self.runtime.block_on(catalog.call(SKU)).expect("an answer");
         }

@@ -26,8 +26,8 @@ pub(crate) fn run(effort: Effort) {
     let runtime = runtime.expect("a runtime");
     let layer = runtime.block_on(async {
         let options = RedisOptions::new(&server.url(), "test").expect("a url");
-        let options = options.near(1 << 20).expect("a size");
-        HttpCacheLayer::new(options.connect().await.expect("a store"))
+        let options = options.near(1 << 20);
+        HttpCacheLayer::builder(options.connect().await.expect("a store")).build().unwrap()
     });
     let bare = serve_on(&runtime, route());
     let cached = serve_on(&runtime, route().layer(layer));

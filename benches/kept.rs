@@ -55,7 +55,7 @@ pub(crate) fn measure(entries: &str) {
     let entries: usize = entries.parse().expect("a number");
     Runtime::new().expect("a runtime").block_on(async {
         let store = MemoryStore::new(entries);
-        let server = serve_pages(HttpCacheLayer::new(store.clone())).await;
+        let server = serve_pages(HttpCacheLayer::builder(store.clone()).build().unwrap()).await;
         // The connections and the code have their memory before.
         ask_for(server, 0..entries / 100).await;
         let before = resident_bytes();

@@ -33,16 +33,18 @@ pub(crate) fn run(effort: Effort) {
     hit("in memory", MemoryStore::new(100), &loading, effort);
     let server = RedisServer::start();
     let options = RedisOptions::new(&server.url(), "test")
-        .and_then(|options| options.near(16 * 1024 * 1024))
-        .and_then(|options| options.near_ttl(AN_HOUR))
+        .map(|options| options.near(16 * 1024 * 1024))
+        .map(|options| options.near_ttl(AN_HOUR))
         .expect("options that make sense");
     let store = loading.block_on(options.connect()).expect("a store");
     hit("near", store, &loading, effort);
 }
 
 fn hit(case: &str, store: impl Store, loading: &Runtime, effort: Effort) {
-    let layer =
-        ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku)).ttl(2 * AN_HOUR);
+    let layer = ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku))
+        .ttl(2 * AN_HOUR)
+        .build()
+        .unwrap();
     let service = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
     for _ in 0..2 {
         loading.block_on(service.clone().call(SKU)).expect("an answer");

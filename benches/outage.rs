@@ -72,7 +72,10 @@ trait Catalog: Service<u64, Response = u64, Error = Error<Infallible>, Future: S
 impl<S: Service<u64, Response = u64, Error = Error<Infallible>, Future: Send>> Catalog for S {}
 
 fn catalog(store: impl Store) -> impl Catalog {
-    ReadThroughLayer::new(store, key).layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)))
+    ReadThroughLayer::builder(store, key)
+        .build()
+        .unwrap()
+        .layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)))
 }
 
 /// How long each call took.

@@ -119,8 +119,10 @@ pub(crate) fn resident_bytes() -> usize {
 /// A layer whose loader never answers, and keeps so many bytes meanwhile.
 fn catalog<const KEPT: usize>()
 -> impl Service<u64, Response = Product, Error = Error<Infallible>, Future: Send + 'static> {
-    ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+    ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
         .ttl(Duration::from_secs(60))
+        .build()
+        .unwrap()
         .layer(service_fn(never::<KEPT>))
 }
 

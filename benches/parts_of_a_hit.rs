@@ -87,7 +87,8 @@ fn of_the_store(runtime: &Runtime, effort: Effort) {
 }
 
 fn enter_layer<'r>(race: &mut Race<'r>, store: &AtOnce, runtime: &'r Runtime) -> Number {
-    let mut catalog = ReadThroughLayer::new(store.clone(), key).layer(service_fn(never));
+    let mut catalog =
+        ReadThroughLayer::builder(store.clone(), key).build().unwrap().layer(service_fn(never));
     race.enter_async("the layer", runtime, move || {
         catalog.call(black_box(SKU)).map(|answer| answer.expect("a hit"))
     })

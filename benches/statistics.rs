@@ -25,8 +25,10 @@ pub(crate) fn run(effort: Effort) {
 fn a_hit(effort: Effort) {
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let layer =
-        ReadThroughLayer::new(MemoryStore::new(100), |sku: &u64| Key::of("item").with(*sku))
-            .ttl(Duration::from_secs(3600));
+        ReadThroughLayer::builder(MemoryStore::new(100), |sku: &u64| Key::of("item").with(*sku))
+            .ttl(Duration::from_secs(3600))
+            .build()
+            .unwrap();
     let mut cached = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
     let loading = Runtime::new().expect("a runtime");
     loading.block_on(cached.call(SKU)).expect("an answer");

@@ -52,9 +52,11 @@ struct Member(&'static str, u64);
 
 fn service(store: &(impl Store + Clone)) -> Tagged {
     let key: fn(&Member) -> Key = |Member(tag, number)| Key::of(tag).with(*number);
-    ReadThroughLayer::new(store.clone(), key)
+    ReadThroughLayer::builder(store.clone(), key)
         .ttl(LIFE)
         .tags(|Member(tag, _): &Member| [Tag::of(tag)])
+        .build()
+        .unwrap()
         .layer(Echo::new(service_fn(|Member(_, number)| ready(Ok(number)))))
 }
 

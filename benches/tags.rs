@@ -30,8 +30,8 @@ pub(crate) fn run(effort: Effort) {
         number += 1;
         let hour = Duration::from_secs(3600);
         let options = options(&server, &format!("near{number}"));
-        let options = options.near(16 * 1024 * 1024).and_then(|options| options.near_ttl(hour));
-        runtime.block_on(options.expect("a near tier").connect()).expect("a store")
+        let options = options.near(16 * 1024 * 1024).near_ttl(hour);
+        runtime.block_on(options.connect()).expect("a store")
     };
     in_process("near", &runtime, near, effort);
     for callers in [1, 64] {
@@ -55,7 +55,7 @@ enum Sharing {
 pub(crate) fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what is measured.
     RedisOptions::new(&server.url(), namespace)
-        .and_then(|options| options.timeout(Duration::from_secs(5)))
+        .map(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")
 }
 
@@ -70,7 +70,7 @@ fn catalog(
     sharing: Sharing,
 ) -> impl Catalog<Future: Send> + Send + 'static {
     let key: fn(&u64) -> Key = |sku| Key::of("item").with(*sku);
-    let layer = ReadThroughLayer::new(store, key).ttl(Duration::from_secs(7200));
+    let layer = ReadThroughLayer::builder(store, key).ttl(Duration::from_secs(7200));
     let of = move |sku: u64, count| {
         let of = if sharing == Sharing::Shared { 0 } else { sku };
         (0..count).map(move |number| Tag::of("shelf").with(of).with(number))
@@ -82,7 +82,7 @@ fn catalog(
     };
     let of_answer = tags.unwrap_or_default() - of_request.unwrap_or_default();
     let layer = layer.answer_tags(move |product: &Product| of(product.sku(), of_answer));
-    layer.layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
+    layer.build().expect("options").layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
 }
 
 fn in_process<S: Store>(

@@ -3,38 +3,43 @@
 //! `bellwether-http` and `bellwether-grpc` use only this module and the rest of the public API, so
 //! any other crate can do the same. `bellwether-lock` uses the utilities in here.
 //!
-//! An adapter wraps a `ReadThroughLayer` in a field `layer`, offers that layer's options with
-//! [`delegate_load_options!`], and makes its keys itself: [`CacheClient`] looks up, coalesces and
-//! loads by a [`Key`](crate::Key) and a loader.
+//! The builder of an adapter has a [`ReadThroughLayerBuilder`] in its field `layer`, and offers the options
+//! of that with [`delegate_load_options!`]. The adapter makes its keys itself: [`CacheClient`] looks up,
+//! coalesces and loads by a [`Key`](crate::Key) and a loader.
 //!
 //! ```
 //! use std::convert::Infallible;
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use bellwether::{Key, MemoryStore, ReadThroughLayer};
+//! use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer};
 //! use bellwether::codec::Json;
 //! use bellwether::adapter::{delegate_load_options, CacheClient, RequestOptions};
+//! use bellwether::service::ReadThroughLayerBuilder;
 //! use bellwether::store::Store;
 //! use tower::service_fn;
 //!
-//! /// A cache of DNS answers.
-//! struct DnsCacheLayer {
-//!     layer: ReadThroughLayer<(), Json>,
+//! /// The options of a cache of DNS answers.
+//! #[must_use]
+//! struct DnsCacheBuilder {
+//!     layer: ReadThroughLayerBuilder<()>,
 //! }
 //!
-//! impl DnsCacheLayer {
+//! impl DnsCacheBuilder {
 //!     fn new(store: impl Store) -> Self {
 //!         Self { layer: ReadThroughLayer::without_keys(store).ttl(Duration::from_secs(30)) }
 //!     }
 //!
 //!     delegate_load_options!();
+//!
+//!     fn build(self) -> Result<CacheClient<Json>, ConfigError> {
+//!         Ok(CacheClient::new(&self.layer.build()?))
+//!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let layer = DnsCacheLayer::new(MemoryStore::new(1_000)).lease(Duration::from_secs(1))?;
-//! let client = CacheClient::new(&layer.layer);
+//! let client = DnsCacheBuilder::new(MemoryStore::new(1_000)).lease(Duration::from_secs(1)).build()?;
 //! let resolver = service_fn(async |name: String| Ok::<_, Infallible>(format!("{name}: ::1")));
 //!
 //! let key = Key::of("dns").with("localhost");
@@ -46,6 +51,7 @@
 //! ```
 //!
 //! [`ReadThroughLayer`]: crate::ReadThroughLayer
+//! [`ReadThroughLayerBuilder`]: crate::service::ReadThroughLayerBuilder
 
 pub use crate::box_future::BoxFuture;
 pub use crate::delegate_load_options;
@@ -55,7 +61,7 @@ pub use crate::read_through::lookup::RequestOptions;
 
 // For the other crates of this project, which are released with it.
 #[doc(hidden)]
-pub use crate::config_error::{namespace_of, within};
+pub use crate::config_error::{FirstError, namespace_of, within};
 #[doc(hidden)]
 pub use crate::duration::{micros, millis, nanos};
 #[doc(hidden)]

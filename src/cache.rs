@@ -22,7 +22,6 @@ use tower::service_fn;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::ConfigError;
 use crate::delegate_load_options;
-use crate::delegate_options;
 use crate::error::{BoxError, CacheError};
 use crate::error_class::ErrorClass;
 use crate::key::{CacheKey, Key, KeyOf};
@@ -30,7 +29,7 @@ use crate::read_through::answer::AnswerFuture;
 use crate::read_through::change::Changed;
 use crate::read_through::client::CacheClient;
 use crate::read_through::handle::Handle;
-use crate::read_through::layer::ReadThroughLayer;
+use crate::read_through::layer::{ReadThroughLayer, ReadThroughLayerBuilder};
 use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
@@ -106,13 +105,8 @@ impl<K, V> Cache<K, V> {
     ///
     /// How long values are fresh is said first, by [`ttl`](CacheWithoutLifetime::ttl).
     pub fn builder<S: Store>(name: &str, store: S) -> CacheWithoutLifetime<K, V> {
-        let layer = Ok(ReadThroughLayer::without_keys(store).name(name));
-        CacheWithoutLifetime(CacheBuilder {
-            name: name.into(),
-            layer,
-            codec: RuledCodec::new(Json),
-            keys: PhantomData,
-        })
+        let layer = ReadThroughLayer::without_keys(store).name(name).map_codec(RuledCodec::new);
+        CacheWithoutLifetime(CacheBuilder { name: name.into(), layer, keys: PhantomData })
     }
 }
 
@@ -459,39 +453,36 @@ impl<K, V, C> CacheWithoutLifetime<K, V, C> {
     /// value may be depends on your data, so there is no default.
     #[doc(alias = "time_to_live")]
     pub fn ttl(self, ttl: Duration) -> CacheBuilder<K, V, C> {
-        CacheBuilder { layer: self.0.layer.map(|layer| layer.ttl(ttl)), ..self.0 }
+        CacheBuilder { layer: self.0.layer.ttl(ttl), ..self.0 }
     }
 
     /// A cache that stores nothing: concurrent callers of a process share a load, and processes load one
     /// after another.
     pub fn coalesce_only(self) -> CacheBuilder<K, V, C> {
-        CacheBuilder { layer: self.0.layer.map(ReadThroughLayer::coalesce_only), ..self.0 }
+        CacheBuilder { layer: self.0.layer.coalesce_only(), ..self.0 }
     }
 }
 
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
 ///
-/// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults. What is
+/// They are the options of a [`ReadThroughLayerBuilder`], by the same names and with the same defaults. What is
 /// wrong with one of them is said by [`build`](Self::build).
 #[derive(Debug)]
 #[must_use]
 pub struct CacheBuilder<K, V, C = Json> {
     name: Arc<str>,
-    layer: Result<ReadThroughLayer<()>, ConfigError>,
-    codec: RuledCodec<V, C>,
+    layer: ReadThroughLayerBuilder<(), RuledCodec<V, C>>,
     keys: PhantomData<fn(K)>,
 }
 
 impl<K, V, C> CacheBuilder<K, V, C> {
-    delegate_options! { later
+    delegate_load_options! {
         not_found_ttl(ttl: Duration);
         stale_while_revalidate(stale: Duration);
         stale_if_error(stale: Duration);
     }
 
-    delegate_load_options! { later }
-
-    /// As [`ReadThroughLayer::classify_error`]: what an error of a function says about the key.
+    /// As [`ReadThroughLayerBuilder::classify_error`]: what an error of a function says about the key.
     ///
     /// Default: every error is an [`ErrorClass::Failure`].
     pub fn classify_error<E, F>(mut self, classify: F) -> Self
@@ -499,11 +490,11 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         E: StdError + 'static,
         F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
     {
-        self.layer = self.layer.map(|layer| layer.classify_error(classify));
+        self.layer = self.layer.classify_error(classify);
         self
     }
 
-    /// As [`ReadThroughLayer::describe_failures`]: what other processes learn of an error.
+    /// As [`ReadThroughLayerBuilder::describe_failures`]: what other processes learn of an error.
     ///
     /// Default: only that there was one.
     pub fn describe_failures<E, F>(mut self, describe: F) -> Self
@@ -511,7 +502,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         E: StdError + 'static,
         F: Fn(&E) -> String + Send + Sync + 'static,
     {
-        self.layer = self.layer.map(|layer| layer.describe_failures(describe));
+        self.layer = self.layer.describe_failures(describe);
         self
     }
 
@@ -539,11 +530,11 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     where
         F: Fn(&V) -> Cacheability + Send + Sync + 'static,
     {
-        self.codec = self.codec.classify(classify);
+        self.layer = self.layer.map_codec(|rules| rules.classify(classify));
         self
     }
 
-    /// As [`ReadThroughLayer::answer_tags`]: sets a function that gives the tags of a value. For tags
+    /// As [`ReadThroughLayerBuilder::answer_tags`]: sets a function that gives the tags of a value. For tags
     /// that are known before the load, there is [`Cache::tagged`].
     ///
     /// Default: what the codec says, which is none.
@@ -552,7 +543,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
         F: Fn(&V) -> T + Send + Sync + 'static,
         T: IntoIterator<Item = Tag>,
     {
-        self.codec = self.codec.tags(tags_of);
+        self.layer = self.layer.map_codec(|rules| rules.tags(tags_of));
         self
     }
 
@@ -577,8 +568,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     }
 
     fn over<D>(self, codec: D) -> CacheBuilder<K, V, D> {
-        let Self { name, layer, codec: rules, keys } = self;
-        CacheBuilder { name, layer, codec: rules.over(codec), keys }
+        let Self { name, layer, keys } = self;
+        CacheBuilder { name, layer: layer.map_codec(|rules| rules.over(codec)), keys }
     }
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
@@ -590,9 +581,9 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     where
         C: Codec<V, Kept = V>,
     {
-        let Self { name, layer, codec, keys } = self;
-        let layer = layer?.codec(codec);
-        names::register(&name, layer.statistics(), layer.policy());
+        let Self { name, layer, keys } = self;
+        let layer = layer.build()?;
+        names::register(&name, &layer.core().statistics, &layer.core().policy);
         let client = CacheClient::new(&layer);
         Ok(Cache { client, name, options: RequestOptions::default(), keys })
     }

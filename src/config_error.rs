@@ -4,9 +4,8 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 
-/// An option with an invalid value, or one without effect. The method that sets the option returns it,
-/// in all crates: no option panics, and none is ignored. An option that cannot be wrong, such as a
-/// `ttl`, returns no `Result`.
+/// An option with an invalid value, or one without effect. What ends a chain of options returns the first
+/// one, in all crates, such as `build` or `connect`: no option panics, and none is ignored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -77,6 +76,28 @@ impl Error for ConfigError {}
 impl From<Infallible> for ConfigError {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+/// The first wrong option of a chain, kept until its end.
+#[derive(Clone, Debug, Default)]
+pub struct FirstError(Option<ConfigError>);
+
+impl FirstError {
+    /// Sets an option to a value that was checked, or keeps what is wrong with it.
+    pub fn set<T>(&mut self, option: &mut T, checked: Result<T, ConfigError>) {
+        match checked {
+            Ok(value) => *option = value,
+            Err(error) => _ = self.0.get_or_insert(error),
+        }
+    }
+
+    /// What the chain ends with.
+    ///
+    /// # Errors
+    /// The first wrong option.
+    pub fn result(&self) -> Result<(), ConfigError> {
+        self.0.clone().map_or(Ok(()), Err)
     }
 }
 

@@ -262,9 +262,9 @@ pub enum CacheErrorKind {
     DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
-    /// A bound of this process is reached: [`max_waiters`](crate::ReadThroughLayer::max_waiters),
-    /// [`max_flights`](crate::ReadThroughLayer::max_flights) or
-    /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads).
+    /// A bound of this process is reached: [`max_waiters`](crate::service::ReadThroughLayerBuilder::max_waiters),
+    /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights) or
+    /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads).
     Full,
     /// A load failed a moment ago, perhaps in another process, and the key is in cooldown.
     LoadFailed(FailureCause),
@@ -272,12 +272,12 @@ pub enum CacheErrorKind {
     LoaderPanicked,
     /// The task that ran the load was dropped, as when its runtime shuts down.
     LoadLost,
-    /// The load reached [`load_timeout`](crate::ReadThroughLayer::load_timeout) and was dropped.
+    /// The load reached [`load_timeout`](crate::service::ReadThroughLayerBuilder::load_timeout) and was dropped.
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
     /// [`clear`](crate::service::Handle::clear) was called on a layer that is not
-    /// [`clearable`](crate::ReadThroughLayer::clearable).
+    /// [`clearable`](crate::service::ReadThroughLayerBuilder::clearable).
     NotClearable,
     /// The loader of another process said that there is no such thing: an error of the class
     /// [`NotFound`](crate::ErrorClass::NotFound).

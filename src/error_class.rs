@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What an error of the loader says about the key. The program decides it by
-/// [`classify_error`](crate::ReadThroughLayer::classify_error).
+/// [`classify_error`](crate::service::ReadThroughLayerBuilder::classify_error).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorClass {
@@ -12,7 +12,7 @@ pub enum ErrorClass {
     ///
     /// The caller of that load gets the error. Its waiters share one more load, with the request of
     /// one of them. If that load fails too, the key is in
-    /// [cooldown](crate::ReadThroughLayer::failure_windows).
+    /// [cooldown](crate::service::ReadThroughLayerBuilder::failure_windows).
     #[default]
     Failure,
     /// A failure of the source whatever was asked for, such as a refused connection. It needs no
@@ -20,7 +20,7 @@ pub enum ErrorClass {
     SourceFailure,
     /// There is no such thing, such as a row that was not found. That is an answer and no failure:
     /// it replaces what is stored, and is stored itself for the layer's
-    /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl). Callers of all processes get it
+    /// [`not_found_ttl`](crate::service::ReadThroughLayerBuilder::not_found_ttl). Callers of all processes get it
     /// as a hit; [`Error::is_not_found`](crate::Error::is_not_found) tells it.
     NotFound,
     /// The same, stored for this long.

@@ -49,6 +49,9 @@
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
 //! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
 
+// For the links of `delegate_load_options`, which are the same in all crates.
+extern crate self as bellwether;
+
 pub mod adapter;
 mod box_future;
 mod cache;

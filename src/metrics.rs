@@ -16,7 +16,7 @@
 //! use bellwether::{MemoryStore, ReadThroughLayer, Key, metrics};
 //!
 //! let store = MemoryStore::new(10_000);
-//! let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| Key::of("item").with(*sku));
+//! let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| Key::of("item").with(*sku)).build()?;
 //! let cache = layer.handle();
 //!
 //! let scrape = move || {

@@ -15,10 +15,11 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &Sku| {
+//! let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &Sku| {
 //!     Key::of("item").with(sku.0)
 //! })
-//! .ttl(Duration::from_secs(60));
+//! .ttl(Duration::from_secs(60))
+//! .build()?;
 //! let cache = layer.handle();
 //!
 //! let mut catalog = ServiceBuilder::new().layer(layer).service(tower::service_fn(load_from_db));
@@ -43,13 +44,14 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let render = tower::service_fn(async |page: Page| Ok::<_, std::io::Error>(page.path));
 //! # let page = Page { path: "/".to_owned(), preview: false };
-//! let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |page: &Page| {
+//! let layer = ReadThroughLayer::builder(MemoryStore::new(1_000), |page: &Page| {
 //!     (!page.preview).then(|| Key::of("page").with(&page.path))
 //! })
 //! .ttl(Duration::from_secs(5))
 //! .wait(Wait::at_most(Duration::from_millis(500)).then_load())
-//! .lease(Duration::from_secs(2))?
-//! .when_abandoned(WhenAbandoned::Cancel);
+//! .lease(Duration::from_secs(2))
+//! .when_abandoned(WhenAbandoned::Cancel)
+//! .build()?;
 //!
 //! let (answer, status) = layer.layer(render).call(page).with_status().await;
 //! assert_eq!(answer?, "/");
@@ -61,6 +63,7 @@
 
 pub use crate::read_through::future::ResponseFuture;
 pub use crate::read_through::handle::Handle;
+pub use crate::read_through::layer::ReadThroughLayerBuilder;
 pub use crate::read_through::loader_fn::{LoaderFn, loader_fn};
 pub use crate::read_through::lookup::{IntoLookup, Lookup};
 pub use crate::read_through::service::ReadThrough;

@@ -51,7 +51,7 @@ impl<E> SharedError<E> {
         SharedError { error, is_not_found, made_of: PhantomData }
     }
 
-    /// Whether the program has [classified](crate::ReadThroughLayer::classify_error) it as
+    /// Whether the program has [classified](crate::service::ReadThroughLayerBuilder::classify_error) it as
     /// [`ErrorClass::NotFound`](crate::ErrorClass::NotFound).
     pub fn is_not_found(&self) -> bool {
         self.is_not_found

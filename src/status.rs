@@ -50,7 +50,7 @@ pub enum StaleReason {
     /// The load that should replace it failed, just now or a moment ago (RFC 5861, section 4).
     LoadFailed,
     /// The load that replaces it takes longer than
-    /// [`slow_load`](crate::ReadThroughLayer::slow_load).
+    /// [`slow_load`](crate::service::ReadThroughLayerBuilder::slow_load).
     LoadSlow,
     /// The wait ran out, or the caller's deadline came or left no time for it.
     WaitRanOut,

@@ -9,7 +9,7 @@
 //!
 //! `outcome` and `detail` are the labels of `requests_total`, `why` and `result` those of
 //! `loads_started_total` and `loads_ended_total`. Nothing else of a key is in a span than its
-//! [kind](crate::Key::kind), unless the program [asks for more](crate::ReadThroughLayer::trace_keys): then
+//! [kind](crate::Key::kind), unless the program [asks for more](crate::service::ReadThroughLayerBuilder::trace_keys): then
 //! the spans have the fields `key.digest` and `key.plain`, too.
 //!
 //! - **A load is a child of the request that opened it:** of its `cache.get`, or of the span in which
@@ -79,7 +79,7 @@ pub fn set_trace_context(context: impl TraceContext) -> Result<(), ConfigError> 
 static CONTEXT: OnceLock<Box<dyn TraceContext>> = OnceLock::new();
 
 /// How much of a key is in the spans and log messages of a layer: see
-/// [`ReadThroughLayer::trace_keys`](crate::ReadThroughLayer::trace_keys).
+/// [`ReadThroughLayerBuilder::trace_keys`](crate::service::ReadThroughLayerBuilder::trace_keys).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceKeys {

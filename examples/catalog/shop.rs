@@ -93,7 +93,7 @@ async fn products(store: Option<&str>) -> Result<(Products, Box<dyn Fn() + Send 
         let products = protected::cache(store.clone())?;
         return Ok((products, Box::new(move || metrics::publish("memory", &store.stats()))));
     };
-    let store = RedisOptions::new(url, "catalog")?.near(NEAR)?.connect().await;
+    let store = RedisOptions::new(url, "catalog")?.near(NEAR).connect().await;
     let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(url)))?;
     let products = protected::cache(store.clone())?;
     Ok((products, Box::new(move || metrics::publish("redis", &store.stats()))))

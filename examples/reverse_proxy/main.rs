@@ -62,13 +62,15 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let layer = match args.store.as_str() {
-        "memory" => HttpCacheLayer::new(MemoryStore::new(args.entries)),
+        "memory" => HttpCacheLayer::builder(MemoryStore::new(args.entries)),
         url => {
             let store = RedisStore::connect(url, "shop").await;
-            HttpCacheLayer::new(store.map_err(|fault| format!("--store {}: {fault}", shown(url)))?)
+            HttpCacheLayer::builder(
+                store.map_err(|fault| format!("--store {}: {fault}", shown(url)))?,
+            )
         }
     };
-    let layer = layer.stale_if_disconnected(STALE_IF_DISCONNECTED);
+    let layer = layer.stale_if_disconnected(STALE_IF_DISCONNECTED).build()?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.map_err(|fault| format!("--listen {}: {fault}", args.listen))?;
     println!("http://{}", listener.local_addr()?);

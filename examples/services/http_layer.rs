@@ -22,7 +22,7 @@ static QUERIES: AtomicU64 = AtomicU64::new(0);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let cache = HttpCacheLayer::new(MemoryStore::new(10_000)); // or a RedisStore
+    let cache = HttpCacheLayer::builder(MemoryStore::new(10_000)).build()?; // or a RedisStore
     let app =
         Router::new().route("/items/{id}", get(item)).route("/basket", get(basket)).layer(cache); // below what authenticates callers
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());

@@ -60,7 +60,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let calls = Arc::clone(&catalog.calls);
     // Without `ignoring_credentials`, a call with a token would bypass the cache.
     let product = CachedMethod::fresh_for(Duration::from_secs(60)).ignoring_credentials();
-    let cache = GrpcCacheLayer::new(MemoryStore::new(10_000)).method(PRODUCT, product)?;
+    let cache =
+        GrpcCacheLayer::builder(MemoryStore::new(10_000)).method(PRODUCT, product).build()?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let server = Server::builder().layer(cache).add_service(catalog);

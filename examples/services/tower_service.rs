@@ -58,12 +58,12 @@ impl Error for NoSuchItem {}
 async fn main() -> Result<(), BoxError> {
     let catalog = Catalog::default();
     let queries = Arc::clone(&catalog.queries);
-    let cache = ReadThroughLayer::new(MemoryStore::new(10_000), |request: &GetItem| {
+    let cache = ReadThroughLayer::builder(MemoryStore::new(10_000), |request: &GetItem| {
         Key::of("item").with(request.sku)
     });
     // Above the cache, a layer meets every request; below it, only the loads.
     let service = ServiceBuilder::new()
-        .layer(cache.ttl(Duration::from_secs(60)))
+        .layer(cache.ttl(Duration::from_secs(60)).build()?)
         .timeout(Duration::from_secs(2))
         .concurrency_limit(20)
         .service(catalog);

@@ -86,7 +86,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
 
     /// The tags of an answer that are known only after its load. Provided: none.
     ///
-    /// They are in addition to the [tags of the request](crate::ReadThroughLayer::tags). An answer
+    /// They are in addition to the [tags of the request](crate::service::ReadThroughLayerBuilder::tags). An answer
     /// with more than [`Tags::MOST`](crate::store::Tags::MOST) tags in all is shared by the waiters and not
     /// stored.
     fn tags(&self, _: &Self::Kept) -> Vec<Tag> {
@@ -129,7 +129,7 @@ pub enum Cacheability {
     /// It is stored with lifetimes of its own. The layer's jitter shortens its ttl.
     KeepFor(Lifetimes),
     /// It says that there is no such thing (negative caching). It is stored for the layer's
-    /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters
+    /// [`not_found_ttl`](crate::service::ReadThroughLayerBuilder::not_found_ttl), by default not at all: waiters
     /// share it.
     NotFound,
     /// It is private to its caller, and probably the next answers for this key are private, too. The
@@ -139,7 +139,7 @@ pub enum Cacheability {
     /// as many at once as there were such answers in a row. So a key whose answers are all private
     /// queues no caller after its first burst, and one private answer for a shared key causes no
     /// stampede. This ends with the first answer that can be shared, or when there was no private
-    /// one for [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
+    /// one for [`not_kept_for`](crate::service::ReadThroughLayerBuilder::not_kept_for).
     PrivateKey,
     /// It is private to its caller this once. The waiters load individually, later callers are
     /// coalesced as usual, and a stored entry stays.

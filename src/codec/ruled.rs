@@ -10,8 +10,8 @@ use crate::error::BoxError;
 use crate::status::CacheStatus;
 use crate::tag::Tag;
 
-/// A codec with functions of the program that [classify](crate::ReadThroughLayer::classify) values and
-/// give their [tags](crate::ReadThroughLayer::answer_tags). They are no part of its type.
+/// A codec with functions of the program that [classify](crate::service::ReadThroughLayerBuilder::classify) values and
+/// give their [tags](crate::service::ReadThroughLayerBuilder::answer_tags). They are no part of its type.
 pub struct RuledCodec<V, C> {
     codec: C,
     classify: Option<Arc<ClassifyValue<V>>>,

@@ -136,7 +136,7 @@ pub enum WhenAbandoned {
     /// again, and a client that gives up and retries would otherwise never get an answer.
     ///
     /// A layer runs as many of these loads as
-    /// [`max_abandoned_loads`](crate::ReadThroughLayer::max_abandoned_loads) says. The oldest one is
+    /// [`max_abandoned_loads`](crate::service::ReadThroughLayerBuilder::max_abandoned_loads) says. The oldest one is
     /// cancelled when there is one more, and before a caller gets
     /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full). A caller that joins one in time keeps
     /// it. A refresh in the background is not abandoned: it begins without a waiter. A load whose

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How long a caller waits for the load of another caller, and what it does then.
 ///
 /// The caller whose own load runs waits for it up to the
-/// [limit on one load](crate::ReadThroughLayer::load_timeout), unless the caller has a
+/// [limit on one load](crate::service::ReadThroughLayerBuilder::load_timeout), unless the caller has a
 /// [deadline](crate::service::Lookup::deadline). No caller waits when the value is there.
 ///
 /// ```
@@ -29,7 +29,7 @@ pub struct Wait {
 
 impl Wait {
     /// Waits for as long as a load may take: the [limit on one
-    /// load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more for the
+    /// load](crate::service::ReadThroughLayerBuilder::load_timeout), 30 s by default, and a second more for the
     /// outcome to arrive. If a load runs in this process by then, the caller waits for its end,
     /// which that limit bounds, unless there is a stale answer. The default.
     pub fn for_load() -> Self {

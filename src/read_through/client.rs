@@ -34,19 +34,9 @@ use crate::tag::Tags;
 pub struct CacheClient<C: ?Sized>(Arc<Core<C>>);
 
 impl<C> CacheClient<C> {
-    /// The cache of a layer, with the options that the layer has now.
+    /// The cache of a layer.
     pub fn new<K>(layer: &ReadThroughLayer<K, C>) -> Self {
-        Self(Arc::new(layer.core.clone()))
-    }
-
-    /// The same, for loaders whose answers have a head and a body.
-    /// [`load_timeout`](Self::load_timeout) then bounds the time until the head, and the body may
-    /// take `collect_within` longer. The loader enforces the first bound itself, with
-    /// [`LoadTimedOut`](super::load::LoadTimedOut).
-    pub fn with_bodies<K>(layer: &ReadThroughLayer<K, C>, collect_within: Duration) -> Self {
-        let mut core = layer.core.clone();
-        core.policy.collect_within = collect_within;
-        Self(Arc::new(core))
+        Self(Arc::clone(&layer.core))
     }
 
     /// How long a load may take: until the head of its answer, for answers that have one.
@@ -54,8 +44,8 @@ impl<C> CacheClient<C> {
         self.0.policy.load_timeout
     }
 
-    /// How much longer the body of an answer may take. Zero for a client made by
-    /// [`new`](Self::new).
+    /// How much longer the body of an answer may take:
+    /// [`collect_within`](crate::service::ReadThroughLayerBuilder::collect_within).
     pub fn collect_within(&self) -> Duration {
         self.0.policy.collect_within
     }
@@ -66,7 +56,7 @@ impl<C> CacheClient<C> {
     }
 
     /// For how long a private answer is remembered:
-    /// [`not_kept_for`](ReadThroughLayer::not_kept_for).
+    /// [`not_kept_for`](crate::service::ReadThroughLayerBuilder::not_kept_for).
     pub fn not_kept_for(&self) -> Duration {
         self.0.policy.freshness.marker_ttl
     }
@@ -234,7 +224,7 @@ impl<C: ?Sized> CacheClient<C> {
     }
 
     /// The same lifetimes, with a ttl that is shortened by the layer's
-    /// [jitter](ReadThroughLayer::jitter). An answer that is stored with them is fresh for just that
+    /// [jitter](crate::service::ReadThroughLayerBuilder::jitter). An answer that is stored with them is fresh for just that
     /// long.
     pub fn jittered(&self, lifetimes: Lifetimes) -> Lifetimes {
         self.0.policy.freshness.jittered(lifetimes, jitter())

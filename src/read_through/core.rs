@@ -42,20 +42,6 @@ pub(crate) struct Core<C: ?Sized> {
     pub(crate) statistics: Arc<Statistics>,
 }
 
-impl<C: ?Sized> Clone for Core<C> {
-    fn clone(&self) -> Self {
-        Self {
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            codec: Arc::clone(&self.codec),
-            errors: self.errors.clone(),
-            tags: self.tags.clone(),
-            loads: Arc::clone(&self.loads),
-            statistics: Arc::clone(&self.statistics),
-        }
-    }
-}
-
 impl<C: fmt::Debug + ?Sized> fmt::Debug for Core<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core")
@@ -99,18 +85,13 @@ impl Loads {
             private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),
         });
-        loads.show_in(statistics);
+        statistics.observe(&(Arc::clone(&loads) as Arc<dyn Activity>));
         loads
     }
 
     /// How many keys are under way.
     pub(crate) fn len(&self) -> usize {
         self.flights.len() + self.uncached.len() + self.forced.len()
-    }
-
-    /// Shows in these statistics what is under way from now on.
-    pub(crate) fn show_in(self: &Arc<Self>, statistics: &Statistics) {
-        statistics.observe(&(Arc::clone(self) as Arc<dyn Activity>));
     }
 
     /// A key has an answer that can be shared, so what is remembered against it is over.

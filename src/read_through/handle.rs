@@ -212,7 +212,7 @@ impl<S> Handle<S> {
             .map_err(|error| CacheError::tag(tag, &error))
     }
 
-    /// Removes all entries of [clearable](crate::ReadThroughLayer::clearable) layers over this store
+    /// Removes all entries of [clearable](crate::service::ReadThroughLayerBuilder::clearable) layers over this store
     /// (with `RedisStore`: of its namespace), as by [`invalidate_tag`](Self::invalidate_tag).
     ///
     /// # Errors

@@ -8,17 +8,16 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::core::{Core, Loads};
-use super::error_rules::ErrorRule;
+use super::error_rules::{ErrorRule, ErrorRules};
 use super::handle::Handle;
 use super::lookup::IntoLookup;
+use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
-use crate::config_error::{ConfigError, within};
+use crate::config_error::{ConfigError, FirstError, within};
 use crate::error::BoxError;
 use crate::error_class::ErrorClass;
-use crate::policy::{
-    ConcurrencyBounds, Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails,
-};
+use crate::policy::{Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::{InProcessStore, Store};
 use crate::tag::Tag;
@@ -26,520 +25,64 @@ use crate::trace::TraceKeys;
 
 /// Puts a cache in front of a loader. See [`service`](crate::service) for examples.
 ///
-/// A plain value: an option changes this layer, and not the services that it has made. The services
-/// of one layer and their clones share its loads: one per key in this process.
+/// Its services and their clones share its loads: one per key in this process.
 pub struct ReadThroughLayer<K, C = Json> {
-    key_of: K,
-    pub(super) core: Core<C>,
+    pub(super) key_of: K,
+    pub(super) core: Arc<Core<C>>,
 }
 
 impl<K> ReadThroughLayer<K> {
-    /// A layer over a store, by a function that makes a key of a request.
+    /// Begins a layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
     /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request. Everything on which the
     /// answer depends belongs in the key.
     ///
-    /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
-    pub fn new<S, Req, R>(store: S, key_of: K) -> Self
+    /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: concurrent callers share a load.
+    pub fn builder<S, Req, R>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
     where
         S: Store,
         K: Fn(&Req) -> R,
         R: IntoLookup,
     {
-        Self::over(store, key_of)
-    }
-
-    fn over<S: Store>(store: S, key_of: K) -> Self {
-        let policy = Policy::default();
-        let store = Arc::new(store);
-        let codec = Arc::new(Json);
-        let (errors, tags) = Default::default();
-        let statistics = Statistics::new(Statistics::UNNAMED, TraceKeys::default());
-        let loads = Loads::shown_in(&statistics, policy.bounds);
-        Self { key_of, core: Core { store, policy, codec, errors, tags, loads, statistics } }
+        ReadThroughLayerBuilder::new(store, key_of)
     }
 }
 
 impl<K> ReadThroughLayer<K, InProcess> {
-    /// A layer whose answers are never encoded, over a store of this process alone. They are any
-    /// `Clone` values, such as an `Arc`. As [`new`](Self::new) otherwise; see
+    /// Begins a layer whose answers are never encoded, over a store of this process alone. They are any
+    /// `Clone` values, such as an `Arc`. As [`builder`](Self::builder) otherwise; see
     /// [`Cache::in_process`](crate::Cache::in_process).
-    pub fn in_process<S, Req, R>(store: S, key_of: K) -> Self
+    pub fn in_process<S, Req, R>(store: S, key_of: K) -> ReadThroughLayerBuilder<K, InProcess>
     where
         S: InProcessStore,
         K: Fn(&Req) -> R,
         R: IntoLookup,
     {
-        ReadThroughLayer::new(store, key_of).codec(InProcess)
+        ReadThroughLayer::builder(store, key_of).codec(InProcess)
     }
 }
 
 impl ReadThroughLayer<()> {
-    /// A layer for an adapter that makes its keys itself: see [`adapter`](crate::adapter).
-    pub fn without_keys<S: Store>(store: S) -> Self {
-        Self::over(store, ())
+    /// Begins a layer for an adapter that makes its keys itself: see [`adapter`](crate::adapter).
+    pub fn without_keys<S: Store>(store: S) -> ReadThroughLayerBuilder<()> {
+        ReadThroughLayerBuilder::new(store, ())
     }
 }
 
 impl<K, C> ReadThroughLayer<K, C> {
-    /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
-    ///
-    /// Default: zero, which stores nothing: the callers of one process share a load, and processes
-    /// load one after another. How old an answer may be depends on your data, so no default could be
-    /// right.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.core.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
-        self
-    }
-
-    /// Stores no answer, on purpose: the callers of one process share a load, and processes load one after
-    /// another. Without this or a [`ttl`](Self::ttl), the same happens and a warning says so.
-    #[must_use]
-    pub fn coalesce_only(mut self) -> Self {
-        self.core.policy.freshness.coalesce_only = true;
-        self.ttl(Duration::ZERO)
-    }
-
-    /// Sets how long an answer that says "there is none" is stored (negative caching): see
-    /// [`Cacheability::NotFound`]. At most 366 days; more counts as that.
-    ///
-    /// Default: zero, which stores none: the callers of one process share it, and processes load one
-    /// after another. Data that is requested before it exists is wanted soon after.
-    #[must_use]
-    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.core.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
-        self
-    }
-
-    /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces
-    /// it in the background (RFC 5861, section 3). At most 366 days; more counts as that.
-    ///
-    /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of
-    /// rare keys get an older answer for it.
-    #[must_use]
-    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
-        self.core.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
-        self
-    }
-
-    /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails
-    /// or has failed a moment ago, if a wait runs out, or if a bound or a deadline leaves no load
-    /// (RFC 5861, section 4). At most 366 days; more counts as that.
-    ///
-    /// Default: zero: callers get errors.
-    #[must_use]
-    pub fn stale_if_error(mut self, stale: Duration) -> Self {
-        self.core.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
-        self
-    }
-
-    /// Sets how long a waiter waits at most if there is an answer in either stale window: then it
-    /// gets that one, and the load goes on. Each waiter counts from when it began to wait.
-    ///
-    /// Default: never.
-    #[must_use]
-    pub fn slow_load(mut self, after: Duration) -> Self {
-        self.core.policy.slow_load = Some(after);
-        self
-    }
-
-    /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the
-    /// nearer its end is and the longer it took to load, so that a hot key never expires. Only the
-    /// caller that gets the lease loads. `beta` above 1 is earlier, below 1 later (XFetch: Vattani
-    /// et al., PVLDB 8, 2015).
-    ///
-    /// Default: off. 1.0 is the value that the paper proves optimal.
-    ///
-    /// # Errors
-    /// If `beta` is not from 0.01 to 100.
-    pub fn refresh_early(mut self, beta: f64) -> Result<Self, ConfigError> {
-        self.core.policy.freshness.early = Some(within("beta", beta, 0.01, 100.0)?);
-        Ok(self)
-    }
-
-    /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together
-    /// do not expire together.
-    ///
-    /// Default: 0.1, which spreads a minute over six seconds.
-    ///
-    /// # Errors
-    /// If it is not from 0 to 1.
-    pub fn jitter(mut self, share: f64) -> Result<Self, ConfigError> {
-        self.core.policy.freshness.jitter = within("jitter", share, 0.0, 1.0)?;
-        Ok(self)
-    }
-
-    /// Sets how long a process remembers that the last answers for a key were private, counted from
-    /// the last of them: see [`Cacheability::PrivateKey`]. The first answer that can be shared ends
-    /// it at once. The store tells the waiters of other processes for as long that an answer was
-    /// not stored. At most 366 days; more counts as that.
-    ///
-    /// Default: 10 s, after which one burst finds out whether that has changed.
-    #[must_use]
-    pub fn not_kept_for(mut self, duration: Duration) -> Self {
-        self.core.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
-        self
-    }
-
-    /// Sets how many callers may wait for one key in this process. Further callers get a stale
-    /// answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
-    ///
-    /// Default: 10,000, which take about 10 MB.
-    ///
-    /// # Errors
-    /// If it is zero.
-    pub fn max_waiters(self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max waiters", most, 1, usize::MAX)?;
-        Ok(self.bounded(|bounds| bounds.waiters = most))
-    }
-
-    /// Sets how many keys this layer may look up and load at once in a process. Misses of further
-    /// keys get a stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full), unless a
-    /// load can be cancelled that [all callers have left](Self::max_abandoned_loads).
-    ///
-    /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
-    ///
-    /// # Errors
-    /// If it is zero.
-    pub fn max_flights(self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max flights", most, 1, usize::MAX)?;
-        Ok(self.bounded(|bounds| bounds.flights = most))
-    }
-
-    /// Sets how many uncached loads of this layer may run at once in a process: loads without a
-    /// lease, while the store fails and after waits that ran out. Further ones queue. When their
-    /// wait ends, callers get a stale answer or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
-    ///
-    /// Default: 64. While the store is down, this protects the database from all processes.
-    ///
-    /// # Errors
-    /// If it is zero, or more than 1,000,000.
-    pub fn max_uncached_loads(self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max uncached loads", most, 1, 1_000_000)?;
-        Ok(self.bounded(|bounds| bounds.uncached_loads = most))
-    }
-
-    /// Sets how many loads of this layer go on in a process after all their callers have left (see
-    /// [`WhenAbandoned::Finish`]). When there is one more, the oldest of them is cancelled.
-    ///
-    /// Default: 64. So clients that ask and leave do not keep the database busy.
-    ///
-    /// # Errors
-    /// If it is zero: see [`WhenAbandoned::Cancel`].
-    pub fn max_abandoned_loads(self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max abandoned loads", most, 1, usize::MAX)?;
-        Ok(self.bounded(|bounds| bounds.abandoned_loads = most))
-    }
-
-    /// Sets what a request does while another caller loads its key.
-    ///
-    /// Default: [`Wait::for_load`], then an error.
-    #[must_use]
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.core.policy.wait = wait;
-        self
-    }
-
-    /// Sets how long the lease of a key holds without renewal. The leader renews it every third of
-    /// that while the load runs. So it bounds how long a key stays blocked when its process dies,
-    /// and not how long a load may take.
-    ///
-    /// The first term is one second, or less if this is less. The first renewal, after a third of
-    /// it, extends it to the whole lease. So a lost reply blocks a key for one second at most.
-    ///
-    /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
-    /// counts as dead, and its value is stored only if there is nothing newer.
-    ///
-    /// # Errors
-    /// If it is not from 100 ms to 1 h.
-    pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = Policy::LEASES;
-        self.core.policy.lease = within("lease", lease, least, most)?;
-        Ok(self)
-    }
-
-    /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released,
-    /// and its waiters get an error.
-    ///
-    /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 24 h.
-    pub fn load_timeout(mut self, limit: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = Policy::LOAD_TIMEOUTS;
-        self.core.policy.load_timeout = within("load timeout", limit, least, most)?;
-        Ok(self)
-    }
-
-    /// Sets what becomes of an abandoned load: one whose callers have all left.
-    ///
-    /// Default: [`WhenAbandoned::Finish`], since a caller usually asks again.
-    #[must_use]
-    pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
-        self.core.policy.when_abandoned = when_abandoned;
-        self
-    }
-
-    /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored:
-    /// callers of its process share it, and each other process that waits makes an uncached load.
-    ///
-    /// Default: 1 MiB. Larger values cost a shared store more than they save.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 512 MiB, the most that Redis can hold in one value.
-    pub fn max_entry_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max entry bytes", most, 1, LARGEST)?;
-        self.core.policy.max_entry_bytes = most;
-        Ok(self)
-    }
-
-    /// Sets the codec: how an answer becomes bytes, and back.
-    ///
-    /// Default: [`Json`], for answers that can be cloned and serialised.
-    #[must_use]
-    pub fn codec<D>(self, codec: D) -> ReadThroughLayer<K, D> {
-        let Core { store, policy, errors, tags, loads, statistics, .. } = self.core;
-        let codec = Arc::new(codec);
-        let core = Core { store, policy, codec, errors, tags, loads, statistics };
-        ReadThroughLayer { key_of: self.key_of, core }
-    }
-
-    /// Sets a function that classifies answers: whether an answer is stored and for how long, says
-    /// "there is none", is private to its caller, or counts as a failure.
-    ///
-    /// Default: every answer is stored.
-    #[must_use]
-    pub fn classify<T, F>(self, classify: F) -> ReadThroughLayer<K, RuledCodec<T, C>>
-    where
-        C: Clone,
-        F: Fn(&T) -> Cacheability + Send + Sync + 'static,
-    {
-        let codec = C::clone(&self.core.codec);
-        self.codec(RuledCodec::new(codec).classify(classify))
-    }
-
-    /// Sets a function that gives the tags of a request, which its entry will have: names that
-    /// entries share, to [invalidate](crate::service::Handle::invalidate_tag) or [expire](crate::service::Handle::expire_tag) all of
-    /// them at once. At most [`Tags::MOST`](crate::store::Tags::MOST); a request with more fails with
-    /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
-    ///
-    /// The function must use only what is in the key. Otherwise two requests of one key have
-    /// different tags, and load it again and again: a request finds no entry that lacks one of its
-    /// tags, such as an entry from before the program had tags. These tags are known before the load,
-    /// which gives the strongest guarantee: see the [guide](crate::guide::tags). For tags that
-    /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
-    ///
-    /// Default: none. The function is not called for hits in this process.
-    #[must_use]
-    pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
-    where
-        K: Fn(&Req) -> L,
-        Req: 'static,
-        F: Fn(&Req) -> T + Send + Sync + 'static,
-        T: IntoIterator<Item = Tag>,
-    {
-        self.core.tags.set(tags_of);
-        self
-    }
-
-    /// Sets a function that gives the tags of an answer, in addition to those of its
-    /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::store::Tags::MOST) in all is
-    /// shared by the waiters and not stored, which is logged.
-    ///
-    /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
-    /// lookup learns of such tags from the entry, so it takes a second round trip.
-    ///
-    /// Default: none.
-    #[must_use]
-    pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayer<K, RuledCodec<A, C>>
-    where
-        C: Clone,
-        F: Fn(&A) -> T + Send + Sync + 'static,
-        T: IntoIterator<Item = Tag>,
-    {
-        let codec = C::clone(&self.core.codec);
-        self.codec(RuledCodec::new(codec).tags(tags_of))
-    }
-
-    /// Lets [`crate::service::Handle::clear`] remove all entries of this layer at once: they get a tag that all
-    /// clearable layers over the store share, and that does not count among their tags.
-    ///
-    /// Default: off. The tag costs what another tag costs.
-    #[must_use]
-    pub fn clearable(mut self) -> Self {
-        self.core.tags.is_clearable = true;
-        self
-    }
-
-    /// Names the layer in metrics and log messages. The layer begins new [statistics](Self::stats)
-    /// with it, so set it before you make services and handles.
-    ///
-    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
-    ///
-    /// Default: `unnamed`.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.core.statistics = Statistics::new(name, self.core.statistics.trace_keys());
-        self.core.loads.show_in(&self.core.statistics);
-        self
-    }
-
-    /// Sets how much of a key is in the [spans](crate::trace) and log messages of the layer. The layer
-    /// begins new [statistics](Self::stats) with it, so set it before you make services and handles.
-    ///
-    /// Default: [`TraceKeys::Kind`]. Keys may be personal data, and traces are read by many people.
-    #[must_use]
-    pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
-        self.core.statistics = Statistics::new(Arc::clone(self.core.statistics.name()), keys);
-        self.core.loads.show_in(&self.core.statistics);
-        self
-    }
-
-    /// Sets the length of the cooldown, in which the whole fleet shares a failure: `first` once it
-    /// is confirmed, twice as long after each further failure in a row, and never longer than
-    /// `longest`. In the cooldown, callers get a stale answer or the failure, at once. A `first` of
-    /// zero shares a failure with no later caller.
-    ///
-    /// A second failure in a row confirms the first. A load may fail because of its own request, so
-    /// only the caller with that request gets the first failure. Its waiters share one more load,
-    /// with the request of one of them. [`classify_error`](Self::classify_error) names errors that
-    /// need no confirmation, and errors that are no failures. A load that reaches [`load_timeout`](Self::load_timeout) is also
-    /// an error for the waiters that waited for all of it.
-    ///
-    /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds
-    /// ends it for the fleet.
-    ///
-    /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
-    ///
-    /// # Errors
-    /// If `longest` is shorter than `first`, or longer than an hour.
-    pub fn failure_windows(
-        mut self,
-        first: Duration,
-        longest: Duration,
-    ) -> Result<Self, ConfigError> {
-        let longest = within("longest failure window", longest, first, AN_HOUR)?;
-        self.core.policy.failures.windows = Doubling { first, longest };
-        Ok(self)
-    }
-
-    /// Sets the pause before a probe: how long a failing key is not loaded before one caller of the
-    /// fleet may probe it. The pause is `first` after the failure is confirmed, doubles after each
-    /// failed probe, and is never longer than `longest` or the [cooldown](Self::failure_windows).
-    /// No other caller waits for a probe. So in one pause the fleet loads a failing key at most
-    /// once, besides the load that confirms the failure.
-    ///
-    /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
-    /// one load. To have no probes, set it to the same durations as the
-    /// [cooldown](Self::failure_windows).
-    ///
-    /// # Errors
-    /// If `longest` is shorter than `first`, or longer than an hour.
-    pub fn failure_probes(
-        mut self,
-        first: Duration,
-        longest: Duration,
-    ) -> Result<Self, ConfigError> {
-        let longest = within("longest pause between probes", longest, first, AN_HOUR)?;
-        self.core.policy.failures.cooldowns = Doubling { first, longest };
-        Ok(self)
-    }
-
-    /// Sets a function that classifies the loader's errors: whether an error is a failure of the
-    /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
-    ///
-    /// The function gets the first `E` among the error and its [sources](std::error::Error::source), also
-    /// within a [`BoxError`] of middleware. If the first error has none, a warning names both types.
-    ///
-    /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
-    /// costs one more load to find out.
-    ///
-    /// ```
-    /// use std::io::{Error, ErrorKind};
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
-    ///
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
-    ///     .ttl(Duration::from_secs(60))
-    ///     .not_found_ttl(Duration::from_secs(5))
-    ///     .classify_error(|error: &Error| match error.kind() {
-    ///         ErrorKind::NotFound => ErrorClass::NotFound,
-    ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
-    ///         _ => ErrorClass::Failure,
-    ///     });
-    /// # let _ = layer;
-    /// ```
-    #[must_use]
-    pub fn classify_error<E, F>(mut self, classify: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
-    {
-        self.core.errors.classify = Some(ErrorRule::of(classify));
-        self
-    }
-
-    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every
-    /// reader of the store can see. Callers in this process that share a failure get the error
-    /// itself.
-    ///
-    /// Default: only that there was an error, since a message may hold personal data.
-    #[must_use]
-    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> String + Send + Sync + 'static,
-    {
-        self.core.errors.describe = Some(ErrorRule::of(describe));
-        self
-    }
-
-    /// As [`classify_error`](Self::classify_error), for errors of any type.
-    #[must_use]
-    pub fn classify_any_error(
-        mut self,
-        classify: impl Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static,
-    ) -> Self {
-        self.core.errors.classify = Some(ErrorRule::of_any(classify));
-        self
-    }
-
-    /// Sets what a request does when the store fails.
-    ///
-    /// Default: [`WhenStoreFails::Load`].
-    #[must_use]
-    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
-        self.core.policy.when_store_fails = when_store_fails;
-        self
-    }
-
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
         self.core.handle()
     }
 
-    /// What the services of this layer have done in this process, since the layer was made or
-    /// [named](Self::name). Clones of the layer share it.
+    /// What the services of this layer and its clones have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.core.statistics.read()
     }
 
-    pub(crate) fn statistics(&self) -> &Arc<Statistics> {
-        &self.core.statistics
-    }
-
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.core.policy
-    }
-
-    /// With these bounds, and loads of its own, whose activity the statistics show.
-    fn bounded(mut self, set: impl FnOnce(&mut ConcurrencyBounds)) -> Self {
-        set(&mut self.core.policy.bounds);
-        self.core.loads = Loads::shown_in(&self.core.statistics, self.core.policy.bounds);
-        self
+    pub(crate) fn core(&self) -> &Core<C> {
+        &self.core
     }
 }
 
@@ -566,13 +109,13 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
     type Service = ReadThrough<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ReadThrough::new(inner, self.key_of.clone(), Arc::new(self.core.clone()))
+        ReadThrough::new(inner, self.key_of.clone(), Arc::clone(&self.core))
     }
 }
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        Self { key_of: self.key_of.clone(), core: self.core.clone() }
+        Self { key_of: self.key_of.clone(), core: Arc::clone(&self.core) }
     }
 }
 
@@ -585,7 +128,471 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     }
 }
 
-/// The most bytes that Redis can hold in one value.
-const LARGEST: usize = 512 * 1024 * 1024;
+/// The options of a [`ReadThroughLayer`]. Made by [`ReadThroughLayer::builder`].
+///
+/// What is wrong with one of them is said by [`build`](Self::build).
+#[must_use]
+pub struct ReadThroughLayerBuilder<K, C = Json> {
+    key_of: K,
+    codec: C,
+    store: Arc<dyn Store>,
+    policy: Policy,
+    errors: ErrorRules,
+    tags: TagRules,
+    name: Arc<str>,
+    trace_keys: TraceKeys,
+    wrong: FirstError,
+}
+
+impl<K> ReadThroughLayerBuilder<K> {
+    fn new<S: Store>(store: S, key_of: K) -> Self {
+        Self {
+            key_of,
+            codec: Json,
+            store: Arc::new(store),
+            policy: Policy::default(),
+            errors: ErrorRules::default(),
+            tags: TagRules::default(),
+            name: Statistics::UNNAMED.into(),
+            trace_keys: TraceKeys::default(),
+            wrong: FirstError::default(),
+        }
+    }
+}
+
+impl<K, C> ReadThroughLayerBuilder<K, C> {
+    /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
+    ///
+    /// Default: zero, which stores nothing: the callers of one process share a load, and processes
+    /// load one after another. How old an answer may be depends on your data, so no default could be
+    /// right.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
+        self
+    }
+
+    /// Stores no answer, on purpose: the callers of one process share a load, and processes load one after
+    /// another. Without this or a [`ttl`](Self::ttl), the same happens and a warning says so.
+    pub fn coalesce_only(mut self) -> Self {
+        self.policy.freshness.coalesce_only = true;
+        self.ttl(Duration::ZERO)
+    }
+
+    /// Sets how long an answer that says "there is none" is stored (negative caching): see
+    /// [`Cacheability::NotFound`]. At most 366 days; more counts as that.
+    ///
+    /// Default: zero, which stores none: the callers of one process share it, and processes load one
+    /// after another. Data that is requested before it exists is wanted soon after.
+    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
+        self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
+        self
+    }
+
+    /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces
+    /// it in the background (RFC 5861, section 3). At most 366 days; more counts as that.
+    ///
+    /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of
+    /// rare keys get an older answer for it.
+    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
+        self
+    }
+
+    /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails
+    /// or has failed a moment ago, if a wait runs out, or if a bound or a deadline leaves no load
+    /// (RFC 5861, section 4). At most 366 days; more counts as that.
+    ///
+    /// Default: zero: callers get errors.
+    pub fn stale_if_error(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
+        self
+    }
+
+    /// Sets how long a waiter waits at most if there is an answer in either stale window: then it
+    /// gets that one, and the load goes on. Each waiter counts from when it began to wait.
+    ///
+    /// Default: never.
+    pub fn slow_load(mut self, after: Duration) -> Self {
+        self.policy.slow_load = Some(after);
+        self
+    }
+
+    /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the
+    /// nearer its end is and the longer it took to load, so that a hot key never expires. Only the
+    /// caller that gets the lease loads. `beta` above 1 is earlier, below 1 later (XFetch: Vattani et
+    /// al., PVLDB 8, 2015). [`build`](Self::build) fails if `beta` is not from 0.01 to 100.
+    ///
+    /// Default: off. 1.0 is the value that the paper proves optimal.
+    pub fn refresh_early(mut self, beta: f64) -> Self {
+        let early = within("beta", beta, 0.01, 100.0).map(Some);
+        self.wrong.set(&mut self.policy.freshness.early, early);
+        self
+    }
+
+    /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together
+    /// do not expire together. [`build`](Self::build) fails if it is not from 0 to 1.
+    ///
+    /// Default: 0.1, which spreads a minute over six seconds.
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.wrong.set(&mut self.policy.freshness.jitter, within("jitter", share, 0.0, 1.0));
+        self
+    }
+
+    /// Sets how long a process remembers that the last answers for a key were private, counted from
+    /// the last of them: see [`Cacheability::PrivateKey`]. The first answer that can be shared ends
+    /// it at once. The store tells the waiters of other processes for as long that an answer was
+    /// not stored. At most 366 days; more counts as that.
+    ///
+    /// Default: 10 s, after which one burst finds out whether that has changed.
+    pub fn not_kept_for(mut self, duration: Duration) -> Self {
+        self.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
+        self
+    }
+
+    /// Sets how many callers may wait for one key in this process. Further callers get a stale
+    /// answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full). [`build`](Self::build) fails
+    /// if it is zero.
+    ///
+    /// Default: 10,000, which take about 10 MB.
+    pub fn max_waiters(mut self, most: usize) -> Self {
+        let most = within("max waiters", most, 1, usize::MAX);
+        self.wrong.set(&mut self.policy.bounds.waiters, most);
+        self
+    }
+
+    /// Sets how many keys this layer may look up and load at once in a process. Misses of further
+    /// keys get a stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full), unless a
+    /// load can be cancelled that [all callers have left](Self::max_abandoned_loads).
+    /// [`build`](Self::build) fails if it is zero.
+    ///
+    /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
+    pub fn max_flights(mut self, most: usize) -> Self {
+        let most = within("max flights", most, 1, usize::MAX);
+        self.wrong.set(&mut self.policy.bounds.flights, most);
+        self
+    }
+
+    /// Sets how many uncached loads of this layer may run at once in a process: loads without a
+    /// lease, while the store fails and after waits that ran out. Further ones queue. When their wait
+    /// ends, callers get a stale answer or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// [`build`](Self::build) fails if it is zero, or more than 1,000,000.
+    ///
+    /// Default: 64. While the store is down, this protects the database from all processes.
+    pub fn max_uncached_loads(mut self, most: usize) -> Self {
+        let most = within("max uncached loads", most, 1, 1_000_000);
+        self.wrong.set(&mut self.policy.bounds.uncached_loads, most);
+        self
+    }
+
+    /// Sets how many loads of this layer go on in a process after all their callers have left (see
+    /// [`WhenAbandoned::Finish`]). When there is one more, the oldest of them is cancelled.
+    /// [`build`](Self::build) fails if it is zero: see [`WhenAbandoned::Cancel`].
+    ///
+    /// Default: 64. So clients that ask and leave do not keep the database busy.
+    pub fn max_abandoned_loads(mut self, most: usize) -> Self {
+        let most = within("max abandoned loads", most, 1, usize::MAX);
+        self.wrong.set(&mut self.policy.bounds.abandoned_loads, most);
+        self
+    }
+
+    /// Sets what a request does while another caller loads its key.
+    ///
+    /// Default: [`Wait::for_load`], then an error.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.policy.wait = wait;
+        self
+    }
+
+    /// Sets how long the lease of a key holds without renewal. The leader renews it every third of
+    /// that while the load runs. So it bounds how long a key stays blocked when its process dies,
+    /// and not how long a load may take.
+    ///
+    /// The first term is one second, or less if this is less. The first renewal, after a third of it,
+    /// extends it to the whole lease. So a lost reply blocks a key for one second at most.
+    /// [`build`](Self::build) fails if it is not from 100 ms to 1 h.
+    ///
+    /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
+    /// counts as dead, and its value is stored only if there is nothing newer.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        let [least, most] = Policy::LEASES;
+        self.wrong.set(&mut self.policy.lease, within("lease", lease, least, most));
+        self
+    }
+
+    /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released, and
+    /// its waiters get an error. [`build`](Self::build) fails if it is not from 1 ms to 24 h.
+    ///
+    /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
+    pub fn load_timeout(mut self, limit: Duration) -> Self {
+        let [least, most] = Policy::LOAD_TIMEOUTS;
+        self.wrong.set(&mut self.policy.load_timeout, within("load timeout", limit, least, most));
+        self
+    }
+
+    /// Sets what becomes of an abandoned load: one whose callers have all left.
+    ///
+    /// Default: [`WhenAbandoned::Finish`], since a caller usually asks again.
+    pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
+        self.policy.when_abandoned = when_abandoned;
+        self
+    }
+
+    /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored: callers
+    /// of its process share it, and each other process that waits makes an uncached load.
+    /// [`build`](Self::build) fails if it is not from 1 to 512 MiB, the most that Redis can hold in
+    /// one value.
+    ///
+    /// Default: 1 MiB. Larger values cost a shared store more than they save.
+    pub fn max_entry_bytes(mut self, most: usize) -> Self {
+        let most = within("max entry bytes", most, 1, 512 * 1024 * 1024);
+        self.wrong.set(&mut self.policy.max_entry_bytes, most);
+        self
+    }
+
+    /// Sets how much longer a load may take after the head of its answer, for [adapters](crate::adapter)
+    /// whose answers have a head and a body. [`load_timeout`](Self::load_timeout) is then the limit for the
+    /// head, which the loader enforces itself, with [`LoadTimedOut`](crate::adapter::LoadTimedOut).
+    ///
+    /// Default: zero: answers have no head.
+    pub fn collect_within(mut self, limit: Duration) -> Self {
+        self.policy.collect_within = limit;
+        self
+    }
+
+    /// Sets the codec: how an answer becomes bytes, and back.
+    ///
+    /// Default: [`Json`], for answers that can be cloned and serialised.
+    pub fn codec<D>(self, codec: D) -> ReadThroughLayerBuilder<K, D> {
+        self.map_codec(|_| codec)
+    }
+
+    /// Sets a function that classifies answers: whether an answer is stored and for how long, says
+    /// "there is none", is private to its caller, or counts as a failure.
+    ///
+    /// Default: every answer is stored.
+    pub fn classify<T, F>(self, classify: F) -> ReadThroughLayerBuilder<K, RuledCodec<T, C>>
+    where
+        F: Fn(&T) -> Cacheability + Send + Sync + 'static,
+    {
+        self.map_codec(|codec| RuledCodec::new(codec).classify(classify))
+    }
+
+    /// Sets a function that gives the tags of a request, which its entry will have: names that
+    /// entries share, to [invalidate](crate::service::Handle::invalidate_tag) or [expire](crate::service::Handle::expire_tag) all of
+    /// them at once. At most [`Tags::MOST`](crate::store::Tags::MOST); a request with more fails with
+    /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
+    ///
+    /// The function must use only what is in the key. Otherwise two requests of one key have
+    /// different tags, and load it again and again: a request finds no entry that lacks one of its
+    /// tags, such as an entry from before the program had tags. These tags are known before the load,
+    /// which gives the strongest guarantee: see the [guide](crate::guide::tags). For tags that
+    /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
+    ///
+    /// Default: none. The function is not called for hits in this process.
+    pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
+    where
+        K: Fn(&Req) -> L,
+        Req: 'static,
+        F: Fn(&Req) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        self.tags.set(tags_of);
+        self
+    }
+
+    /// Sets a function that gives the tags of an answer, in addition to those of its
+    /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::store::Tags::MOST) in all is
+    /// shared by the waiters and not stored, which is logged.
+    ///
+    /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
+    /// lookup learns of such tags from the entry, so it takes a second round trip.
+    ///
+    /// Default: none.
+    pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>>
+    where
+        F: Fn(&A) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        self.map_codec(|codec| RuledCodec::new(codec).tags(tags_of))
+    }
+
+    /// Lets [`crate::service::Handle::clear`] remove all entries of this layer at once: they get a tag that all
+    /// clearable layers over the store share, and that does not count among their tags.
+    ///
+    /// Default: off. The tag costs what another tag costs.
+    pub fn clearable(mut self) -> Self {
+        self.tags.is_clearable = true;
+        self
+    }
+
+    /// Names the layer in metrics and log messages.
+    ///
+    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
+    ///
+    /// Default: `unnamed`.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets how much of a key is in the [spans](crate::trace) and log messages of the layer.
+    ///
+    /// Default: [`TraceKeys::Kind`]. Keys may be personal data, and traces are read by many people.
+    pub fn trace_keys(mut self, keys: TraceKeys) -> Self {
+        self.trace_keys = keys;
+        self
+    }
+
+    /// Sets the length of the cooldown, in which the whole fleet shares a failure: `first` once it
+    /// is confirmed, twice as long after each further failure in a row, and never longer than
+    /// `longest`. In the cooldown, callers get a stale answer or the failure, at once. A `first` of
+    /// zero shares a failure with no later caller.
+    ///
+    /// A second failure in a row confirms the first. A load may fail because of its own request, so
+    /// only the caller with that request gets the first failure. Its waiters share one more load,
+    /// with the request of one of them. [`classify_error`](Self::classify_error) names errors that
+    /// need no confirmation, and errors that are no failures. A load that reaches [`load_timeout`](Self::load_timeout) is also
+    /// an error for the waiters that waited for all of it.
+    ///
+    /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds ends
+    /// it for the fleet. [`build`](Self::build) fails if `longest` is shorter than `first`, or longer
+    /// than an hour.
+    ///
+    /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
+    pub fn failure_windows(mut self, first: Duration, longest: Duration) -> Self {
+        let longest = within("longest failure window", longest, first, AN_HOUR);
+        let windows = longest.map(|longest| Doubling { first, longest });
+        self.wrong.set(&mut self.policy.failures.windows, windows);
+        self
+    }
+
+    /// Sets the pause before a probe: how long a failing key is not loaded before one caller of the
+    /// fleet may probe it. The pause is `first` after the failure is confirmed, doubles after each
+    /// failed probe, and is never longer than `longest` or the [cooldown](Self::failure_windows). No
+    /// other caller waits for a probe. So in one pause the fleet loads a failing key at most once,
+    /// besides the load that confirms the failure. [`build`](Self::build) fails if `longest` is
+    /// shorter than `first`, or longer than an hour.
+    ///
+    /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
+    /// one load. To have no probes, set it to the same durations as the
+    /// [cooldown](Self::failure_windows).
+    pub fn failure_probes(mut self, first: Duration, longest: Duration) -> Self {
+        let longest = within("longest pause between probes", longest, first, AN_HOUR);
+        let cooldowns = longest.map(|longest| Doubling { first, longest });
+        self.wrong.set(&mut self.policy.failures.cooldowns, cooldowns);
+        self
+    }
+
+    /// Sets a function that classifies the loader's errors: whether an error is a failure of the
+    /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
+    ///
+    /// The function gets the first `E` among the error and its [sources](std::error::Error::source), also
+    /// within a [`BoxError`] of middleware. If the first error has none, a warning names both types.
+    ///
+    /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
+    /// costs one more load to find out.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use std::time::Duration;
+    ///
+    /// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
+    ///
+    /// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .not_found_ttl(Duration::from_secs(5))
+    ///     .classify_error(|error: &Error| match error.kind() {
+    ///         ErrorKind::NotFound => ErrorClass::NotFound,
+    ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
+    ///         _ => ErrorClass::Failure,
+    ///     });
+    /// # let _ = layer;
+    /// ```
+    pub fn classify_error<E, F>(mut self, classify: F) -> Self
+    where
+        E: StdError + 'static,
+        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
+    {
+        self.errors.classify = Some(ErrorRule::of(classify));
+        self
+    }
+
+    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every
+    /// reader of the store can see. Callers in this process that share a failure get the error
+    /// itself.
+    ///
+    /// Default: only that there was an error, since a message may hold personal data.
+    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
+    where
+        E: StdError + 'static,
+        F: Fn(&E) -> String + Send + Sync + 'static,
+    {
+        self.errors.describe = Some(ErrorRule::of(describe));
+        self
+    }
+
+    /// As [`classify_error`](Self::classify_error), for errors of any type.
+    pub fn classify_any_error(
+        mut self,
+        classify: impl Fn(&(dyn StdError + 'static)) -> ErrorClass + Send + Sync + 'static,
+    ) -> Self {
+        self.errors.classify = Some(ErrorRule::of_any(classify));
+        self
+    }
+
+    /// Sets what a request does when the store fails.
+    ///
+    /// Default: [`WhenStoreFails::Load`].
+    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
+        self.policy.when_store_fails = when_store_fails;
+        self
+    }
+
+    /// Sets an option of an [adapter](crate::adapter) to a value that it has checked. If the value is
+    /// wrong, [`build`](Self::build) returns the error, unless an option before it is wrong too.
+    pub fn set_checked<T>(&mut self, option: &mut T, checked: Result<T, ConfigError>) {
+        self.wrong.set(option, checked);
+    }
+
+    pub(crate) fn map_codec<D>(self, map: impl FnOnce(C) -> D) -> ReadThroughLayerBuilder<K, D> {
+        let Self { key_of, codec, store, policy, errors, tags, name, trace_keys, wrong } = self;
+        let codec = map(codec);
+        ReadThroughLayerBuilder {
+            key_of,
+            codec,
+            store,
+            policy,
+            errors,
+            tags,
+            name,
+            trace_keys,
+            wrong,
+        }
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn build(self) -> Result<ReadThroughLayer<K, C>, ConfigError> {
+        self.wrong.result()?;
+        let Self { key_of, codec, store, policy, errors, tags, .. } = self;
+        let statistics = Statistics::new(self.name, self.trace_keys);
+        let loads = Loads::shown_in(&statistics, policy.bounds);
+        let codec = Arc::new(codec);
+        let core = Core { store, policy, codec, errors, tags, loads, statistics };
+        Ok(ReadThroughLayer { key_of, core: Arc::new(core) })
+    }
+}
+
+impl<K, C> fmt::Debug for ReadThroughLayerBuilder<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadThroughLayerBuilder")
+            .field("name", &self.name)
+            .field("store", &self.store)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
 
 const AN_HOUR: Duration = Duration::from_secs(60 * 60);

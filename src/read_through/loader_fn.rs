@@ -22,8 +22,9 @@ use tower::Service;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let pool = Pool;
-/// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
-///     .ttl(Duration::from_secs(60));
+/// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+///     .ttl(Duration::from_secs(60))
+///     .build()?;
 /// let catalog = layer.service(loader_fn(async move |sku: u64| query(&pool, sku).await));
 ///
 /// assert_eq!(catalog.oneshot(42).await?, "item 42");

@@ -132,7 +132,7 @@ impl RequestOptions {
         Self { is_forced: yes, ..self }
     }
 
-    /// Sets the tags of the request, in addition to those that the [layer](crate::ReadThroughLayer::tags)
+    /// Sets the tags of the request, in addition to those that the [layer](crate::service::ReadThroughLayerBuilder::tags)
     /// gives it.
     #[must_use]
     pub fn tagged(self, tags: Tags) -> Self {

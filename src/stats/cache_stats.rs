@@ -48,13 +48,13 @@ pub struct CacheStats {
 #[non_exhaustive]
 pub struct CurrentStats {
     /// Flights: keys that this process loads, or whose load in another process it waits for, at most
-    /// [`max_flights`](crate::ReadThroughLayer::max_flights) of each kind. Uncached loads and forced
+    /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights) of each kind. Uncached loads and forced
     /// refreshes have flights of their own.
     pub flights: u64,
     /// Callers that wait in these flights. A caller that opened one is among them.
     pub waiters: u64,
     /// Uncached loads that wait because
-    /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads) run.
+    /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads) run.
     pub queued_loads: u64,
     /// Keys whose last loads have failed, as far as this process remembers: callers share the failure
     /// or get a stale answer, and now and then one of them may load.
@@ -274,7 +274,7 @@ counters! {
         private: Private,
         /// With an error, or with an answer that counts as a failure.
         failed: Failed,
-        /// At the [limit](crate::ReadThroughLayer::load_timeout).
+        /// At the [limit](crate::service::ReadThroughLayerBuilder::load_timeout).
         timed_out: TimedOut,
         /// With a panic.
         panicked: Panicked,
@@ -354,11 +354,11 @@ counters! {
 counters! {
     /// Requests that a limit refused. Each of them failed, or got a stale answer.
     pub struct LimitStats counts pub(crate) LimitEvent {
-        /// [`max_waiters`](crate::ReadThroughLayer::max_waiters).
+        /// [`max_waiters`](crate::service::ReadThroughLayerBuilder::max_waiters).
         waiters: Waiters,
-        /// [`max_flights`](crate::ReadThroughLayer::max_flights).
+        /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights).
         flights: Flights,
-        /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads).
+        /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads).
         uncached_loads: UncachedLoads,
     }
 }

@@ -4,7 +4,7 @@
 //! gives a plain struct of counters. Counters only grow, and are never reset: the difference of
 //! two snapshots is what happened in between. What is under way at the moment is in
 //! [`CacheStats::current`]: these figures rise and fall. To tell layers apart, give each a
-//! [`name`](crate::ReadThroughLayer::name).
+//! [`name`](crate::service::ReadThroughLayerBuilder::name).
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,9 +14,10 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let layer = ReadThroughLayer::new(MemoryStore::new(100), |sku: &u64| Key::of("item").with(*sku))
+//! let layer = ReadThroughLayer::builder(MemoryStore::new(100), |sku: &u64| Key::of("item").with(*sku))
 //!     .ttl(Duration::from_secs(60))
-//!     .name("catalog");
+//!     .name("catalog")
+//!     .build()?;
 //! let cache = layer.handle();
 //! let mut catalog = layer.layer(service_fn(async |sku: u64| Ok::<_, std::io::Error>(sku)));
 //! for _ in 0..3 {

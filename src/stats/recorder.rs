@@ -74,10 +74,6 @@ impl Statistics {
         &self.name
     }
 
-    pub(crate) fn trace_keys(&self) -> TraceKeys {
-        self.trace_keys
-    }
-
     /// Notes in a span what it may have of a key.
     pub(crate) fn note_key(&self, span: &Span, key: &Key) {
         if self.trace_keys == TraceKeys::Kind || span.is_disabled() {

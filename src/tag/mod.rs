@@ -44,7 +44,7 @@ impl Tag {
     }
 
     /// The tag of all entries of clearable layers: see
-    /// [`clearable`](crate::ReadThroughLayer::clearable).
+    /// [`clearable`](crate::service::ReadThroughLayerBuilder::clearable).
     pub(crate) fn everything() -> Self {
         Self::of("bellwether.everything")
     }

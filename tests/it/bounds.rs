@@ -20,7 +20,7 @@ use crate::support::store::local;
 #[tokio::test(start_paused = true)]
 async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
     let loader = Loader::gated();
-    let cached = layer(MemoryStore::new(10)).max_waiters(3).unwrap().layer(loader.clone());
+    let cached = layer(MemoryStore::new(10)).max_waiters(3).build().unwrap().layer(loader.clone());
     let within = burst(&cached, 1, 3);
     loader.has_begun(1).await;
     let (shed, _) = ask(&cached, 1).await.unwrap();
@@ -37,7 +37,7 @@ async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
 #[tokio::test(start_paused = true)]
 async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
     let loader = Loader::gated();
-    let cached = layer(MemoryStore::new(10)).max_flights(2).unwrap().layer(loader.clone());
+    let cached = layer(MemoryStore::new(10)).max_flights(2).build().unwrap().layer(loader.clone());
     let within = vec![ask(&cached, 1), ask(&cached, 2), ask(&cached, 2)];
     loader.has_begun(2).await;
     let (shed, _) = ask(&cached, 3).await.unwrap();
@@ -63,8 +63,8 @@ fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
         UNHURRIED.. => Lookup::of(key(*item)),
         _ => Lookup::of(key(*item)).deadline(Instant::now() + DEADLINE),
     };
-    let layer = ReadThroughLayer::new(local(memory), ask_of).ttl(MINUTE);
-    layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
+    let layer = ReadThroughLayer::builder(local(memory), ask_of).ttl(MINUTE);
+    layer.wait(Wait::at_most(MINUTE)).build().unwrap().layer(loader.clone())
 }
 
 fn hurry(cached: &Asking, item: u64) -> JoinHandle<Answered> {

@@ -162,7 +162,8 @@ async fn the_span_of_a_load_ends_with_it_though_its_answer_is_still_to_be_stored
 async fn a_request_says_how_it_ended() {
     let (spans, _default) = begin(Level::DEBUG);
     let loader = Loader::taking(SECOND);
-    let cached = layer(remote(&MemoryStore::new(10))).name("catalog").layer(loader);
+    let cached =
+        layer(remote(&MemoryStore::new(10))).name("catalog").build().unwrap().layer(loader);
     let mut asked = ask_in_spans(&cached, 3);
     idle().await;
     let leaving = asked.remove(2);
@@ -199,7 +200,11 @@ async fn a_refresh_in_the_background_has_no_parent_and_follows_from_its_trigger(
         put_for(&memory, 1, "42", JSON, lifetimes).await;
         tokio::time::sleep(SECOND).await;
         let loader = Loader::gated();
-        let cached = layer(place(&memory)).stale_while_revalidate(MINUTE).layer(loader.clone());
+        let cached = layer(place(&memory))
+            .stale_while_revalidate(MINUTE)
+            .build()
+            .unwrap()
+            .layer(loader.clone());
         settled(ask_in_spans(&cached, callers)).await;
         loader.has_begun(1).await;
         let refresh = spans.only("cache.load");
@@ -219,7 +224,8 @@ async fn a_refresh_in_the_background_has_no_parent_and_follows_from_its_trigger(
 async fn a_load_past_the_cache_is_a_child_of_its_request() {
     let (spans, _default) = begin(Level::DEBUG);
     let key_of = |_: &u64| None::<Key>;
-    let layer = bellwether::ReadThroughLayer::new(MemoryStore::new(10), key_of);
+    let layer =
+        bellwether::ReadThroughLayer::builder(MemoryStore::new(10), key_of).build().unwrap();
     let mut cached = layer.layer(Loader::new());
     cached.call(1).instrument(info_span!("request")).await.unwrap();
     let load = spans.only("cache.load");

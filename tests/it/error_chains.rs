@@ -20,7 +20,8 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 #[tokio::test(start_paused = true)]
 async fn the_source_of_a_failed_load_is_the_error_of_the_loader() {
     let loader = service_fn(async |_: u64| Err::<usize, _>(Refusal(7)));
-    let error = layer(MemoryStore::new(10)).layer(loader).call(1).await.unwrap_err();
+    let error =
+        layer(MemoryStore::new(10)).build().unwrap().layer(loader).call(1).await.unwrap_err();
     assert_eq!(find_in_chain(&error), Some(&Refusal(7)));
     assert_eq!(error.load(), Some(&Refusal(7)));
 }
@@ -28,14 +29,16 @@ async fn the_source_of_a_failed_load_is_the_error_of_the_loader() {
 #[tokio::test(start_paused = true)]
 async fn the_chain_of_a_failed_load_goes_on_below_a_boxed_error() {
     let loader = ServiceBuilder::new().timeout(SECOND).service(Loader::gated());
-    let error = layer(MemoryStore::new(10)).layer(loader).oneshot(1).await.unwrap_err();
+    let error =
+        layer(MemoryStore::new(10)).build().unwrap().layer(loader).oneshot(1).await.unwrap_err();
     assert!(find_in_chain::<Elapsed>(&error).is_some(), "{error:?}");
 
     let loader = service_fn(async |_: u64| {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         Err::<usize, BoxError>(Box::new(Around(refused)))
     });
-    let error = layer(MemoryStore::new(10)).layer(loader).call(1).await.unwrap_err();
+    let error =
+        layer(MemoryStore::new(10)).build().unwrap().layer(loader).call(1).await.unwrap_err();
     let cause = find_in_chain::<io::Error>(&error).expect("the cause of the cause");
     assert_eq!(cause.kind(), io::ErrorKind::ConnectionRefused);
 }
@@ -43,7 +46,7 @@ async fn the_chain_of_a_failed_load_goes_on_below_a_boxed_error() {
 #[tokio::test(start_paused = true)]
 async fn the_chain_of_a_failed_batch_ends_with_the_error_of_its_loader() {
     let loader = service_fn(async |_: Vec<u64>| Err::<Vec<Result<usize, _>>, _>(Refusal(7)));
-    let cached = layer(MemoryStore::new(10)).layer(Batched::new(loader));
+    let cached = layer(MemoryStore::new(10)).build().unwrap().layer(Batched::new(loader));
     let error = cached.load_many([1]).await.remove(0).unwrap_err();
     assert_eq!(error.load(), Some(&Refusal(7)));
     assert_eq!(find_in_chain(&error), Some(&Refusal(7)));
@@ -56,7 +59,7 @@ async fn the_source_of_a_cache_error_is_the_error_of_the_store() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Acquire).fail(StoreErrorKind::Refused);
     store.on(Operation::Invalidate).fail(StoreErrorKind::TimedOut);
-    let layer = layer(store).when_store_fails(WhenStoreFails::Fail);
+    let layer = layer(store).when_store_fails(WhenStoreFails::Fail).build().unwrap();
     let error = layer.layer(Loader::new()).call(1).await.unwrap_err();
     let kind = |error| find_in_chain::<StoreError>(error).map(StoreError::kind);
     assert_eq!(kind(&error), Some(StoreErrorKind::Refused));

@@ -203,10 +203,12 @@ impl World {
             let store = remote(&memory);
             let running = Arc::default();
             let loader = Loader { history: Arc::clone(&history), gate: Arc::clone(&gate), running };
-            let layer = ReadThroughLayer::new(store.clone(), (|()| key(1)) as KeyOf)
+            let layer = ReadThroughLayer::builder(store.clone(), (|()| key(1)) as KeyOf)
                 .ttl(MINUTE * 60)
                 .wait(Wait::at_most(Duration::MAX))
-                .when_abandoned(policy);
+                .when_abandoned(policy)
+                .build()
+                .unwrap();
             Process { store, cached: layer.layer(loader) }
         });
         let processes = processes.collect();

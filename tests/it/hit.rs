@@ -21,7 +21,8 @@ use crate::support::store::{Operation, local, remote};
 async fn a_hit_does_not_poll_the_loader_for_readiness() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", JSON).await;
-    let mut untouchable: ReadThrough<Untouchable, KeyOf, Json> = layer(store).layer(Untouchable);
+    let mut untouchable: ReadThrough<Untouchable, KeyOf, Json> =
+        layer(store).build().unwrap().layer(Untouchable);
     assert_eq!(untouchable.call(1).await.unwrap(), 42);
 }
 
@@ -149,8 +150,8 @@ async fn what_this_process_loaded_is_never_decoded() {
     let store = MemoryStore::new(10);
     let text = Text::new(Faults::None);
     let [one, other] = [(); 2].map(|()| layer(store.clone()).codec(text.clone()));
-    answer(&one.layer(Loader::new()), 1).await;
-    answer(&other.layer(Loader::new()), 1).await;
+    answer(&one.build().unwrap().layer(Loader::new()), 1).await;
+    answer(&other.build().unwrap().layer(Loader::new()), 1).await;
     assert_eq!(text.decoded(), 0);
 }
 
@@ -159,7 +160,7 @@ async fn what_others_stored_is_decoded_once() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::None);
-    let cached = layer(store).codec(text.clone()).layer(Loader::new());
+    let cached = layer(store).codec(text.clone()).build().unwrap().layer(Loader::new());
     assert_eq!(answers(burst(&cached, 1, 100)).await, [42; 100]);
     assert_eq!(text.decoded(), 1);
 }

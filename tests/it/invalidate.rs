@@ -253,7 +253,7 @@ async fn expiring_removes_an_entry_without_a_stale_lifetime() {
 async fn expiring_keeps_an_entry_with_a_stale_lifetime_as_stale() {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
-    layer(store.clone()).handle().expire(&key(1)).await.unwrap();
+    layer(store.clone()).build().unwrap().handle().expire(&key(1)).await.unwrap();
     let entry = store.find(key(1)).await.unwrap().expect("it is there");
     assert!(!entry.is_fresh());
 }
@@ -320,7 +320,7 @@ async fn a_prefetch_of_what_is_kept_loads_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handle_made_before_the_service_prefetches_through_what_is_stacked_on_it() {
-    let layer = layer(MemoryStore::new(10));
+    let layer = layer(MemoryStore::new(10)).build().unwrap();
     let handle = layer.handle();
     let loader = Loader::new();
     let service =

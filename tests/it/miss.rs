@@ -127,7 +127,10 @@ fn a_status_is_written_in_the_words_of_rfc_9211() {
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_key_are_loaded_each_for_itself() {
     let loader = Loader::gated();
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None::<Key>).ttl(MINUTE);
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), |_: &u64| None::<Key>)
+        .ttl(MINUTE)
+        .build()
+        .unwrap();
     let mut cached = layer.layer(loader.clone());
     let mut requests = [(); 3].map(|()| tokio_test::task::spawn(cached.call(1)));
     assert!(requests.iter_mut().all(|request| request.poll().is_pending()));
@@ -136,7 +139,8 @@ async fn requests_without_a_key_are_loaded_each_for_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_says_that_a_request_without_a_key_bypassed_the_cache() {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None::<Key>);
+    let layer =
+        ReadThroughLayer::builder(MemoryStore::new(10), |_: &u64| None::<Key>).build().unwrap();
     let (answer, status) = layer.layer(Loader::new()).call(1).with_status().await;
     assert_eq!(answer.unwrap(), 1);
     assert_eq!(status, CacheStatus::Bypass(BypassReason::NoKey));
@@ -144,7 +148,7 @@ async fn the_status_says_that_a_request_without_a_key_bypassed_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_ttl_the_waiters_share_a_load() {
-    let layer = layer(MemoryStore::new(10)).ttl(NO_TIME);
+    let layer = layer(MemoryStore::new(10)).ttl(NO_TIME).build().unwrap();
     let cached = layer.layer(Loader::taking(SECOND));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
 }
@@ -152,7 +156,7 @@ async fn without_a_ttl_the_waiters_share_a_load() {
 #[tokio::test(start_paused = true)]
 async fn without_a_ttl_nothing_is_kept() {
     let store = MemoryStore::new(10);
-    let cached = layer(store.clone()).ttl(NO_TIME).layer(Loader::new());
+    let cached = layer(store.clone()).ttl(NO_TIME).build().unwrap().layer(Loader::new());
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
     assert!(store.is_empty());
@@ -162,7 +166,7 @@ async fn without_a_ttl_nothing_is_kept() {
 /// Answers that cannot be kept, for the reason given.
 fn not_keeping(faults: Faults, store: &MemoryStore, loader: &Loader) -> Cached<Text> {
     let layer = layer(store.clone()).codec(Text::new(faults));
-    layer.max_entry_bytes(100).expect("it makes sense").layer(loader.clone())
+    layer.max_entry_bytes(100).build().unwrap().layer(loader.clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,8 +211,9 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
 async fn a_load_slower_than_its_lease_keeps_it() {
     let loader = Loader::taking(SECOND * 10);
     let store = MemoryStore::new(10);
-    let lease = |store| layer(store).lease(SECOND).expect("it makes sense");
-    let [one, other] = [(); 2].map(|()| lease(store.clone()).layer(loader.clone()));
+    let lease = |store| layer(store).lease(SECOND);
+    let [one, other] =
+        [(); 2].map(|()| lease(store.clone()).build().unwrap().layer(loader.clone()));
     let first = ask(&one, 1);
     sleep(SECOND * 6).await;
     assert_eq!(answers(vec![first, ask(&other, 1)]).await, [1, 1]);
@@ -219,7 +224,7 @@ async fn a_load_slower_than_its_lease_keeps_it() {
 fn losing_its_lease(store: &MemoryStore, loader: &Loader) -> Cached {
     let store = local(store);
     store.on(Operation::Renew).fail(UNREACHABLE);
-    layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone())
+    layer(store).lease(SECOND).build().unwrap().layer(loader.clone())
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,8 @@ async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
         let memory = MemoryStore::new(10);
         let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(|_: &usize| Cacheability::PrivateKey);
-        let fleet: Vec<_> = (0..processes).map(|_| process().layer(loader.clone())).collect();
+        let fleet: Vec<_> =
+            (0..processes).map(|_| process().build().unwrap().layer(loader.clone())).collect();
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 100 / processes)).collect();
         assert!(are_all_different(answers(asked).await));
@@ -59,7 +60,7 @@ async fn after_a_while_a_key_of_private_answers_is_shared_again() {
             ..=20 => Cacheability::PrivateKey,
             _ => Cacheability::Keep,
         };
-        let cached = layer.classify(first_ones).layer(loader.clone());
+        let cached = layer.classify(first_ones).build().unwrap().layer(loader.clone());
         answers(burst(&cached, 1, 10)).await;
         sleep(SECOND - LOAD).await;
         assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
@@ -76,7 +77,7 @@ async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
             1 => Cacheability::PrivateOnce,
             _ => Cacheability::Keep,
         };
-        let layer = layer(place(&MemoryStore::new(10))).classify(first_only);
+        let layer = layer(place(&MemoryStore::new(10))).classify(first_only).build().unwrap();
         let cached = layer.layer(loader.clone());
         assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
         assert_eq!(answers(burst(&cached, 1, 10)).await, [11; 10]);
@@ -89,7 +90,7 @@ async fn a_private_answer_whose_caller_has_left_is_given_to_no_other() {
         let loader = Loader::gated();
         let layer =
             layer(place(&MemoryStore::new(10))).classify(|_: &usize| Cacheability::PrivateKey);
-        let cached = layer.layer(loader.clone());
+        let cached = layer.build().unwrap().layer(loader.clone());
         let leaver = ask(&cached, 1);
         loader.has_begun(1).await;
         let others = burst(&cached, 1, 10);
@@ -107,8 +108,8 @@ async fn is_shared_in_each_process_and_queues_no_process(faults: Faults) {
         let memory = MemoryStore::new(10);
         let loader = Loader::taking(LOAD);
         let process = || {
-            let layer = layer(place(&memory)).max_entry_bytes(1_000).expect("it makes sense");
-            layer.codec(Text::new(faults)).layer(loader.clone())
+            let layer = layer(place(&memory)).max_entry_bytes(1_000);
+            layer.codec(Text::new(faults)).build().unwrap().layer(loader.clone())
         };
         let fleet = [(); 5].map(|()| process());
         let began = Instant::now();
@@ -139,7 +140,8 @@ async fn that_there_is_none_is_shared_and_not_kept() {
     for place in PLACES {
         let memory = MemoryStore::new(10);
         let loader = Loader::taking(LOAD);
-        let layer = layer(place(&memory)).classify(|_: &usize| Cacheability::NotFound);
+        let layer =
+            layer(place(&memory)).classify(|_: &usize| Cacheability::NotFound).build().unwrap();
         let cached = layer.layer(loader.clone());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
         assert!(memory.is_empty());
@@ -153,7 +155,7 @@ async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
         let layer = layer(place(&MemoryStore::new(10))).not_found_ttl(SECOND);
         let layer =
             layer.stale_while_revalidate(MINUTE).classify(|_: &usize| Cacheability::NotFound);
-        let cached = layer.layer(Loader::new());
+        let cached = layer.build().unwrap().layer(Loader::new());
         assert_eq!(answer(&cached, 1).await, 1);
         sleep(SECOND - Duration::from_millis(1)).await;
         assert_eq!(answer(&cached, 1).await, 1);
@@ -168,7 +170,8 @@ async fn one_private_answer_does_not_end_the_sharing() {
         let memory = MemoryStore::new(10);
         let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(first_private);
-        let fleet: Vec<_> = (0..5).map(|_| process().layer(loader.clone())).collect();
+        let fleet: Vec<_> =
+            (0..5).map(|_| process().build().unwrap().layer(loader.clone())).collect();
         answer(&fleet[0], 1).await;
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 40)).collect();
         assert_eq!(answers(asked).await, [2; 200]);
@@ -190,7 +193,11 @@ async fn the_first_answer_for_all_ends_the_time_of_private_ones() {
             1..=10 => Cacheability::PrivateKey,
             _ => Cacheability::Keep,
         };
-        let cached = layer(place(&MemoryStore::new(10))).classify(first_ten).layer(loader.clone());
+        let cached = layer(place(&MemoryStore::new(10)))
+            .classify(first_ten)
+            .build()
+            .unwrap()
+            .layer(loader.clone());
         for _ in 0..10 {
             answer(&cached, 1).await;
         }
@@ -211,7 +218,8 @@ async fn private_answers_queue_no_process() {
         let memory = MemoryStore::new(10);
         let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(move |_: &usize| verdict);
-        let fleet: Vec<_> = (0..20).map(|_| process().layer(loader.clone())).collect();
+        let fleet: Vec<_> =
+            (0..20).map(|_| process().build().unwrap().layer(loader.clone())).collect();
         for _ in 0..3 {
             let began = Instant::now();
             let asked = fleet.iter().flat_map(|process| burst(process, 1, 2)).collect();
@@ -224,7 +232,7 @@ async fn private_answers_queue_no_process() {
 #[tokio::test(start_paused = true)]
 async fn one_answer_too_large_does_not_keep_the_next_from_being_kept() {
     for place in PLACES {
-        let layer = layer(place(&MemoryStore::new(10))).max_entry_bytes(9).expect("it makes sense");
+        let layer = layer(place(&MemoryStore::new(10))).max_entry_bytes(9).build().unwrap();
         let loads = Arc::new(AtomicUsize::new(0));
         let cached = layer.layer(service_fn(move |_: u64| {
             let load = loads.fetch_add(1, SeqCst);

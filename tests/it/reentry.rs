@@ -83,10 +83,10 @@ impl Codec<usize> for Asking {
 fn what_the_store_evicts_may_ask_the_store() {
     assert!(ends(|| {
         let store = MemoryStore::new(1);
-        let layer = ReadThroughLayer::new(store.clone(), (|item| key(*item)) as KeyOf);
+        let layer = ReadThroughLayer::builder(store.clone(), (|item| key(*item)) as KeyOf);
         let codec = Asking(store);
         let loader = service_fn(async |_: u64| Ok::<_, std::io::Error>(0));
-        let cached = layer.ttl(MINUTE).codec(codec).layer(loader);
+        let cached = layer.ttl(MINUTE).codec(codec).build().unwrap().layer(loader);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             for item in 0..3 {

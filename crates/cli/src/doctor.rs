@@ -69,7 +69,7 @@ async fn of_store(server: &ServerArgs) -> Result<Vec<Finding>, CliError> {
         true => (FINE, "waiters are woken at once"),
         false => (NOTE, "waiters poll: allow `&bw:* +subscribe +publish`"),
     };
-    let near = server.options()?.near(1 << 20)?.connect().await;
+    let near = server.options()?.near(1 << 20).connect().await;
     let tracking = match near.map(|store| store.is_tracking()) {
         Ok(true) => (FINE, "near copies are possible".to_owned()),
         Ok(false) => (NOTE, "refused, so near copies are not possible".to_owned()),

@@ -47,7 +47,7 @@ impl ServerArgs {
         let url = self.url.as_deref().ok_or("where is Redis? --url or BELLWETHER_REDIS_URL")?;
         let namespace = self.namespace.as_deref();
         let namespace = namespace.ok_or("which namespace? --namespace or BELLWETHER_NAMESPACE")?;
-        let mut options = RedisClientOptions::new(url, namespace)?.timeout(self.timeout)?;
+        let mut options = RedisClientOptions::new(url, namespace)?.timeout(self.timeout);
         if let Some(file) = &self.password_file {
             options = options.credentials(credentials(self.user.clone(), file.clone()));
         }
@@ -58,9 +58,9 @@ impl ServerArgs {
                 _ => RedisTls::default(),
             };
             options = options.tls(match &self.server_name {
-                Some(name) => tls.server_name(name)?,
+                Some(name) => tls.server_name(name),
                 None => tls,
-            })?;
+            });
         }
         Ok(options)
     }
@@ -72,12 +72,12 @@ impl ServerArgs {
 
     /// The store of the namespace.
     pub(crate) fn store(&self) -> Result<RedisStore, CliError> {
-        Ok(self.options()?.connect_lazily())
+        Ok(self.options()?.connect_lazily()?)
     }
 
     /// A client for commands to each node, which is connected.
     pub(crate) async fn client(&self, setup: ClientSetup) -> Result<RedisClient, CliError> {
-        let client = RedisClient::new(self.client_options()?, setup);
+        let client = RedisClient::new(self.client_options()?, setup)?;
         client.connecting(client.connect()).await?;
         Ok(client)
     }

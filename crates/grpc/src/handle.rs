@@ -132,7 +132,7 @@ impl GrpcHandle {
         self.handle.expire_tag(tag, spread).await
     }
 
-    /// Removes all answers of [clearable](super::GrpcCacheLayer::clearable) layers over this store,
+    /// Removes all answers of [clearable](super::GrpcCacheLayerBuilder::clearable) layers over this store,
     /// as [`Handle::clear`] does.
     ///
     /// # Errors

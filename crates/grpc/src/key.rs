@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn by_tenant() -> CachedMethod {
-        CachedMethod::fresh_for(Duration::from_secs(1)).metadata("x-tenant").unwrap()
+        CachedMethod::fresh_for(Duration::from_secs(1)).metadata("x-tenant")
     }
 
     #[test]

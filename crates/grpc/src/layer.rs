@@ -1,9 +1,10 @@
 //! `GrpcCacheLayer`: the options of the layer.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, within};
+use bellwether::service::ReadThroughLayerBuilder;
+use bellwether::stats::CacheStats;
 use bellwether::store::Store;
 use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::BodyBudget;
@@ -14,95 +15,46 @@ use super::answer::GrpcCodec;
 use super::error_status::is_of_source;
 use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::handle::GrpcHandle;
-use super::method::{CachedMethod, Methods, check};
-use super::service::GrpcCache;
+use super::method::{CachedMethod, check};
+use super::service::{GrpcCache, GrpcOptions};
 
 /// Puts a cache in front of tonic services. See the [module page](super) for examples.
 ///
-/// An option changes this value only, not the services that were made of it. Services of one layer
-/// and their clones share loads: there is one per key in this process.
-#[derive(Clone)]
+/// Its services and their clones share loads: there is one per key in this process.
+#[derive(Clone, Debug)]
 pub struct GrpcCacheLayer {
     layer: ReadThroughLayer<LookupOf, GrpcCodec>,
-    methods: Arc<Methods>,
-    max_request_bytes: usize,
-    collecting: BodyBudget,
-    shows_status: bool,
+    options: GrpcOptions,
 }
 
 impl GrpcCacheLayer {
-    /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.
-    pub fn new<S: Store>(store: S) -> Self {
-        Self {
-            layer: ReadThroughLayer::new(store, UnaryRequest::ask as LookupOf)
-                .codec(GrpcCodec)
-                .tags(UnaryRequest::tags)
-                .classify_error(|status: &Status| match is_of_source(status) {
-                    true => ErrorClass::SourceFailure,
-                    false => ErrorClass::Failure,
-                }),
+    /// Begins a layer over a store. Nothing is cached until a [`method`](GrpcCacheLayerBuilder::method) is
+    /// named.
+    pub fn builder<S: Store>(store: S) -> GrpcCacheLayerBuilder {
+        let layer = ReadThroughLayer::builder(store, UnaryRequest::ask as LookupOf)
+            .codec(GrpcCodec)
+            .tags(UnaryRequest::tags)
+            .classify_error(|status: &Status| match is_of_source(status) {
+                true => ErrorClass::SourceFailure,
+                false => ErrorClass::Failure,
+            });
+        let options = GrpcOptions {
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
             collecting: BodyBudget::new(COLLECTED_BYTES),
             shows_status: false,
-        }
+        };
+        GrpcCacheLayerBuilder { layer, options }
     }
 
-    /// Caches a method, by its path as in `/package.Service/Method`. It has to be unary, and must not
-    /// change anything. If a method is named twice, the last one counts.
-    ///
-    /// A server stream that is named by mistake passes through, but its head waits for its first
-    /// message. One of a single message cannot be told from a unary answer, and is stored.
-    ///
-    /// Default: none. Only the author of a method knows whether its answers may be shared.
-    ///
-    /// # Errors
-    /// If this is not the path of a method.
-    pub fn method(mut self, path: &str, mut method: CachedMethod) -> Result<Self, ConfigError> {
-        check(path)?;
-        method.calls = Arc::default();
-        Arc::make_mut(&mut self.methods).insert(path.to_owned(), Arc::new(method));
-        Ok(self)
-    }
-
-    /// Sets how many bytes of a request message are read to make its key. A request with a larger
-    /// message bypasses the cache.
-    ///
-    /// Default: 4 MiB, the limit of a tonic server by default.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 512 MiB.
-    pub fn max_request_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.max_request_bytes = within("max request bytes", most, 1, 128 * FOUR_MIB)?;
-        Ok(self)
-    }
-
-    /// Sets how many bytes all answers of this layer take together while they are read. Beyond that,
-    /// an answer passes through to its caller, as one that is too large.
-    ///
-    /// Default: 64 MiB. A load may go on after its client has left, so the number of clients is no
-    /// bound.
-    #[must_use]
-    pub fn max_collected_bytes(mut self, most: usize) -> Self {
-        self.collecting = BodyBudget::new(most);
-        self
-    }
-
-    /// Adds `cache-status` (RFC 9211) to the initial metadata of each answer of a cached method. It
-    /// says how the answer came about: see [`CacheStatus`](bellwether::CacheStatus).
-    ///
-    /// Default: off, so that answers are the same as without the layer, byte for byte.
-    #[must_use]
-    pub fn show_status(mut self) -> Self {
-        self.shows_status = true;
-        self
-    }
-
-    delegate_load_options!();
-
-    /// A handle to the stored answers of the methods that were named so far, by call and by tag.
+    /// A handle to the stored answers of the methods that were named, by call and by tag.
     pub fn handle(&self) -> GrpcHandle {
-        GrpcHandle::new(self.layer.handle(), Arc::clone(&self.methods))
+        GrpcHandle::new(self.layer.handle(), Arc::clone(&self.options.methods))
+    }
+
+    /// What the services of this layer and its clones have done in this process.
+    pub fn stats(&self) -> CacheStats {
+        self.layer.stats()
     }
 }
 
@@ -111,30 +63,79 @@ impl<S> Layer<S> for GrpcCacheLayer {
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
         let client = CacheClient::new(&self.layer);
-        let fetch = GrpcFetch {
-            inner,
-            most: client.max_entry_bytes(),
-            collecting: self.collecting.clone(),
-        };
+        let (most, collecting) = (client.max_entry_bytes(), self.options.collecting.clone());
         GrpcCache {
-            cache: self.layer.layer(fetch),
+            cache: self.layer.layer(GrpcFetch { inner, most, collecting }),
             client,
-            methods: Arc::clone(&self.methods),
+            options: self.options.clone(),
             others: Arc::default(),
-            max_request_bytes: self.max_request_bytes,
-            shows_status: self.shows_status,
         }
     }
 }
 
-impl fmt::Debug for GrpcCacheLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GrpcCacheLayer")
-            .field("layer", &self.layer)
-            .field("methods", &self.methods)
-            .field("max_request_bytes", &self.max_request_bytes)
-            .field("shows_status", &self.shows_status)
-            .finish()
+/// The options of a [`GrpcCacheLayer`]. Made by [`GrpcCacheLayer::builder`].
+///
+/// What is wrong with one of them is said by [`build`](Self::build).
+#[derive(Debug)]
+#[must_use]
+pub struct GrpcCacheLayerBuilder {
+    layer: ReadThroughLayerBuilder<LookupOf, GrpcCodec>,
+    options: GrpcOptions,
+}
+
+impl GrpcCacheLayerBuilder {
+    /// Caches a method, by its path as in `/package.Service/Method`. It has to be unary, and must not
+    /// change anything. If a method is named twice, the last one counts.
+    ///
+    /// A server stream that is named by mistake passes through, but its head waits for its first
+    /// message. One of a single message cannot be told from a unary answer, and is stored.
+    /// [`build`](Self::build) fails if this is not the path of a method.
+    ///
+    /// Default: none. Only the author of a method knows whether its answers may be shared.
+    pub fn method(mut self, path: &str, mut method: CachedMethod) -> Self {
+        self.layer.set_checked(&mut (), check(path).and(method.wrong.result()));
+        method.calls = Arc::default();
+        Arc::make_mut(&mut self.options.methods).insert(path.to_owned(), Arc::new(method));
+        self
+    }
+
+    /// Sets how many bytes of a request message are read to make its key. A request with a larger
+    /// message bypasses the cache. [`build`](Self::build) fails if it is not from 1 to 512 MiB.
+    ///
+    /// Default: 4 MiB, the limit of a tonic server by default.
+    pub fn max_request_bytes(mut self, most: usize) -> Self {
+        let most = within("max request bytes", most, 1, 128 * FOUR_MIB);
+        self.layer.set_checked(&mut self.options.max_request_bytes, most);
+        self
+    }
+
+    /// Sets how many bytes all answers of this layer take together while they are read. Beyond that,
+    /// an answer passes through to its caller, as one that is too large.
+    ///
+    /// Default: 64 MiB. A load may go on after its client has left, so the number of clients is no
+    /// bound.
+    pub fn max_collected_bytes(mut self, most: usize) -> Self {
+        self.options.collecting = BodyBudget::new(most);
+        self
+    }
+
+    /// Adds `cache-status` (RFC 9211) to the initial metadata of each answer of a cached method. It
+    /// says how the answer came about: see [`CacheStatus`](bellwether::CacheStatus).
+    ///
+    /// Default: off, so that answers are the same as without the layer, byte for byte.
+    pub fn show_status(mut self) -> Self {
+        self.options.shows_status = true;
+        self
+    }
+
+    delegate_load_options!();
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// If an option is wrong, or one of a method: the first one.
+    pub fn build(self) -> Result<GrpcCacheLayer, ConfigError> {
+        Ok(GrpcCacheLayer { layer: self.layer.build()?, options: self.options })
     }
 }
 

@@ -18,8 +18,9 @@
 //! # fn layer() -> Result<(), bellwether::ConfigError> {
 //! let product = CachedMethod::fresh_for(Duration::from_secs(60))
 //!     .ignoring_credentials(); // all permitted callers get the same answer
-//! let layer = GrpcCacheLayer::new(MemoryStore::new(10_000)) // or a RedisStore
-//!     .method("/catalog.Catalog/Product", product)?;
+//! let layer = GrpcCacheLayer::builder(MemoryStore::new(10_000)) // or a RedisStore
+//!     .method("/catalog.Catalog/Product", product)
+//!     .build()?;
 //! # let catalog = tonic::service::Routes::default();
 //!
 //! let server = tonic::transport::Server::builder().layer(layer); // below what authenticates callers
@@ -64,7 +65,7 @@ pub mod guide {}
 
 pub use error_status::IntoStatus;
 pub use handle::{GrpcCall, GrpcHandle};
-pub use layer::GrpcCacheLayer;
+pub use layer::{GrpcCacheLayer, GrpcCacheLayerBuilder};
 pub use method::CachedMethod;
 #[cfg(feature = "prost")]
 pub use prost_codec::Prost;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::adapter::FirstError;
 use bellwether::codec::Cacheability;
 use bellwether::{ConfigError, Lifetimes, Tag};
 use http::header::{
@@ -20,7 +21,7 @@ use super::message::{PREFIX, is_compressed};
 use super::method_use::MethodUse;
 
 /// How the answers of one method are cached, for
-/// [`GrpcCacheLayer::method`](super::GrpcCacheLayer::method).
+/// [`GrpcCacheLayerBuilder::method`](super::GrpcCacheLayerBuilder::method).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -48,6 +49,7 @@ pub struct CachedMethod {
     tags_of: Option<TagsOfMessage>,
     /// Of the method that was named last with these options.
     pub(super) calls: Arc<MethodUse>,
+    pub(super) wrong: FirstError,
 }
 
 /// The function that makes the tags of a request of its message.
@@ -74,10 +76,11 @@ impl CachedMethod {
             takes_compressed: false,
             tags_of: None,
             calls: Arc::default(),
+            wrong: FirstError::default(),
         }
     }
 
-    /// As [`ReadThroughLayer::stale_while_revalidate`](bellwether::ReadThroughLayer::stale_while_revalidate),
+    /// As [`ReadThroughLayerBuilder::stale_while_revalidate`](bellwether::service::ReadThroughLayerBuilder::stale_while_revalidate),
     /// with its default.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
@@ -85,7 +88,7 @@ impl CachedMethod {
         self
     }
 
-    /// As [`ReadThroughLayer::stale_if_error`](bellwether::ReadThroughLayer::stale_if_error), with its
+    /// As [`ReadThroughLayerBuilder::stale_if_error`](bellwether::service::ReadThroughLayerBuilder::stale_if_error), with its
     /// default. The statuses that count as errors are on the [guide](super::guide#statuses).
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
@@ -107,18 +110,19 @@ impl CachedMethod {
 
     /// Makes metadata of a request part of the key: all values of this name, or its absence.
     /// Everything on which the answer depends belongs into the key.
+    /// [`build`](super::GrpcCacheLayerBuilder::build) fails if this is not a valid name of metadata.
+    /// `host` is none: see [`authority`](Self::authority).
     ///
     /// Default: none. The key is the method, the message, and the encodings that the caller accepts.
-    ///
-    /// # Errors
-    /// If this is not a valid name of metadata. `host` is none: see [`authority`](Self::authority).
-    pub fn metadata(mut self, name: &str) -> Result<Self, ConfigError> {
-        let name = metadata_name(name)?;
-        if !self.metadata.contains(&name) {
-            self.metadata.push(name);
-            self.metadata.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    #[must_use]
+    pub fn metadata(mut self, name: &str) -> Self {
+        let mut names = metadata_name(name).map(|name| [&self.metadata[..], &[name]].concat());
+        if let Ok(names) = &mut names {
+            names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+            names.dedup();
         }
-        Ok(self)
+        self.wrong.set(&mut self.metadata, names);
+        self
     }
 
     /// Makes the authority of a request part of the key: its `:authority` (or `host`), in lower case
@@ -132,22 +136,18 @@ impl CachedMethod {
         self
     }
 
-    /// Metadata that counts as credentials too: a request that has it bypasses the cache, unless it is
-    /// [part of the key](Self::metadata).
+    /// Metadata that counts as credentials too: a request that has it bypasses the cache, unless it
+    /// is [part of the key](Self::metadata). [`build`](super::GrpcCacheLayerBuilder::build) fails if
+    /// one is not a valid name of metadata.
     ///
     /// Default: `authorization`, `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`.
     /// These always count, as the usual names.
-    ///
-    /// # Errors
-    /// If one is not a valid name of metadata.
-    pub fn credentials<'a>(
-        mut self,
-        names: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, ConfigError> {
-        for name in names {
-            self.credentials.push(metadata_name(name)?);
-        }
-        Ok(self)
+    #[must_use]
+    pub fn credentials<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let more: Result<Vec<_>, _> = names.into_iter().map(metadata_name).collect();
+        let all = more.map(|more| [&self.credentials[..], &more[..]].concat());
+        self.wrong.set(&mut self.credentials, all);
+        self
     }
 
     /// Caches requests with [credentials](Self::credentials) like any other. Use it only for methods

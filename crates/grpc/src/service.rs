@@ -10,7 +10,7 @@ use bellwether::adapter::CacheClient;
 use bellwether::service::{Lookup, ReadThrough};
 use bellwether::stats::RequestRecord;
 use bellwether::{BoxError, BypassReason, CacheStatus, Error, Tag};
-use bellwether_body::{CacheBody, CollectedBody};
+use bellwether_body::{BodyBudget, CacheBody, CollectedBody};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -41,9 +41,16 @@ pub struct GrpcCache<S> {
     pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
     /// Counts requests.
     pub(super) client: CacheClient<GrpcCodec>,
-    pub(super) methods: Arc<Methods>,
+    pub(super) options: GrpcOptions,
     pub(super) others: Arc<OtherCalls>,
+}
+
+/// The options of a layer that are not those of every cache.
+#[derive(Clone, Debug)]
+pub(super) struct GrpcOptions {
+    pub(super) methods: Arc<Methods>,
     pub(super) max_request_bytes: usize,
+    pub(super) collecting: BodyBudget,
     pub(super) shows_status: bool,
 }
 
@@ -83,9 +90,9 @@ where
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let record = self.client.begin();
         let path = request.uri().path();
-        let method = self.methods.get(path).cloned();
+        let method = self.options.methods.get(path).cloned();
         if method.is_none() {
-            let named = self.methods.iter().map(|(path, named)| (path, &*named.calls));
+            let named = self.options.methods.iter().map(|(path, named)| (path, &*named.calls));
             self.others.called(path, named);
         }
         let (parts, body) = request.into_parts();
@@ -129,7 +136,7 @@ where
     where
         R: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let body = match read(body, self.max_request_bytes, None).await.ok() {
+        let body = match read(body, self.options.max_request_bytes, None).await.ok() {
             Some(CollectedBody::Whole { data, trailers }) => {
                 let is_message = is_whole(&data) && unread.method.takes_message(&data);
                 if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
@@ -152,7 +159,7 @@ where
     /// Warns if all calls of a named method bypass the cache.
     fn note_bypass(&self, request: &Request<Body>) {
         let path = request.uri().path();
-        if let Some(method) = self.methods.get(path) {
+        if let Some(method) = self.options.methods.get(path) {
             method.calls.bypassed(path);
         }
     }
@@ -217,7 +224,7 @@ where
         mut response: Response<CacheBody<B>>,
         status: CacheStatus,
     ) -> Response<CacheBody<B>> {
-        let value = self.shows_status.then(|| HeaderValue::try_from(status.to_string()));
+        let value = self.options.shows_status.then(|| HeaderValue::try_from(status.to_string()));
         if let Some(Ok(value)) = value {
             response.headers_mut().append(CACHE_STATUS, value);
         }
@@ -235,7 +242,7 @@ impl<S: fmt::Debug> fmt::Debug for GrpcCache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GrpcCache")
             .field("cache", &self.cache)
-            .field("methods", &self.methods)
+            .field("methods", &self.options.methods)
             .finish_non_exhaustive()
     }
 }

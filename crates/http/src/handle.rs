@@ -146,7 +146,7 @@ impl HttpHandle {
         result_of_all(join_all(tags.iter().map(expired)).await)
     }
 
-    /// Removes all stored responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), of
+    /// Removes all stored responses with a [surrogate key](super::HttpCacheLayerBuilder::surrogate_keys), of
     /// all origins, as [`Handle::invalidate_tag`] does.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl HttpHandle {
         self.entries.expire_tag(&surrogate_tag(key), spread).await
     }
 
-    /// Removes all stored responses of [clearable](super::HttpCacheLayer::clearable) layers over this
+    /// Removes all stored responses of [clearable](super::HttpCacheLayerBuilder::clearable) layers over this
     /// store, as [`Handle::clear`] does.
     ///
     /// # Errors

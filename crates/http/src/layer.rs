@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, within};
-use bellwether::service::Handle;
+use bellwether::service::{Handle, ReadThroughLayerBuilder};
+use bellwether::stats::CacheStats;
 use bellwether::store::Store;
 use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
 use bellwether_body::{BodyBudget, is_unreachable};
@@ -17,7 +18,7 @@ use tower::Layer;
 
 use super::caching_rules::{KeyedRules, KeyedTerms, Rfc9111Rules, Rules};
 use super::codec::HttpCodec;
-use super::expiry::{ExpiryRuns, entries};
+use super::expiry::ExpiryRuns;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::purge::PurgeLayer;
@@ -30,29 +31,106 @@ use super::target_gates::TargetGates;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
 ///
-/// An option changes this value only, not the services that were made of it. Services of one layer
-/// and their clones share loads: there is one per target in this process.
-#[derive(Clone)]
+/// Its services and their clones share loads: there is one per target in this process.
+#[derive(Clone, Debug)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
-    layer: ReadThroughLayer<(), HttpCodec>,
-    collect_within: Duration,
+    shared: Arc<LayerState>,
+    is_by: PhantomData<fn() -> R>,
+}
+
+impl HttpCacheLayer {
+    /// Begins a layer over a store, for responses that state their freshness lifetime (RFC 9111).
+    pub fn builder<S: Store>(store: S) -> HttpCacheLayerBuilder {
+        HttpCacheLayerBuilder::by(Rules::default(), store)
+    }
+
+    /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
+    /// anywhere in the program.
+    pub fn handle(&self) -> HttpHandle {
+        HttpHandle::new(self.shared.entries())
+    }
+}
+
+impl HttpCacheLayer<KeyedRules> {
+    /// Begins a layer over a store, for handlers that say nothing about caching. The program makes the key.
+    ///
+    /// A response of status 2xx is stored for the [`ttl`](HttpCacheLayerBuilder::ttl), and 404 and 410 for the
+    /// [`not_found_ttl`](HttpCacheLayerBuilder::not_found_ttl). 5xx counts as a failure. Any other response is shared
+    /// with the waiters and not stored.
+    ///
+    /// Lifetimes in a response (`max-age`, `Expires`, `Age`) are ignored, and so is `Cache-Control`
+    /// in a request. Prohibitions in a response are respected: `no-store`, `private`, `no-cache`,
+    /// `Set-Cookie`, and a `Vary` that names cookies or credentials.
+    ///
+    /// Requests with credentials bypass the cache, unless the key has them or
+    /// [ignores them](RequestKey::ignoring_credentials). An unsafe request removes
+    /// [the response under its own key](RequestKey#changes).
+    pub fn keyed<S: Store>(store: S, key: RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
+        let checked = key.wrong.result();
+        let keyed = KeyedTerms { key, not_found_ttl: Duration::ZERO };
+        let rules = Rules { keyed: Some(keyed), ..Rules::default() };
+        let mut builder = HttpCacheLayerBuilder::by(rules, store);
+        builder.layer.set_checked(&mut (), checked);
+        builder
+    }
+
+    /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
+    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
+    ///
+    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
+    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
+    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
+    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
+    /// variant have failed, its cooldown goes on.
+    pub fn handle(&self) -> Handle {
+        self.shared.entries()
+    }
+}
+
+impl<R> HttpCacheLayer<R> {
+    /// What the services of this layer and its clones have done in this process.
+    pub fn stats(&self) -> CacheStats {
+        self.shared.client.stats()
+    }
+
+    /// A layer that answers authenticated `PURGE` requests, for the responses that this layer has
+    /// stored: see [`PurgeLayer`]. A client proves its right by `Authorization: Bearer` and this
+    /// token.
+    ///
+    /// # Errors
+    /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
+    /// visible ASCII. The error does not repeat it.
+    pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
+        PurgeLayer::new(token, &self.shared)
+    }
+}
+
+impl<S, R> Layer<S> for HttpCacheLayer<R> {
+    type Service = HttpCache<S>;
+
+    fn layer(&self, inner: S) -> HttpCache<S> {
+        HttpCache { fetch: OriginFetch { inner, shared: Arc::clone(&self.shared) } }
+    }
+}
+
+/// The options of an [`HttpCacheLayer`]. Made by [`HttpCacheLayer::builder`] and
+/// [`HttpCacheLayer::keyed`].
+///
+/// What is wrong with one of them is said by [`build`](Self::build).
+#[must_use]
+pub struct HttpCacheLayerBuilder<R = Rfc9111Rules> {
+    layer: ReadThroughLayerBuilder<(), HttpCodec>,
     rules: Rules,
     parts: LayerParts,
     is_by: PhantomData<fn() -> R>,
 }
 
-impl HttpCacheLayer {
-    /// A layer over a store, for responses that state their freshness lifetime (RFC 9111).
-    pub fn new<S: Store>(store: S) -> Self {
-        Self::by(Rules::default(), store)
-    }
-
+impl HttpCacheLayerBuilder {
     /// Sets how long a response is fresh that neither states a lifetime nor has a `Last-Modified` to
     /// guess one from (RFC 9111, section 4.2.2). Requests with a cookie never share such a response:
     /// see [`needs_public_with_cookies`](Self::needs_public_with_cookies).
     ///
     /// Default: none, so such responses are not stored.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.defaults.ttl = Some(ttl);
         self
@@ -64,7 +142,6 @@ impl HttpCacheLayer {
     ///
     /// Default: zero. A proxy may serve stale responses while it is disconnected (RFC 9111, section
     /// 4.2.4).
-    #[must_use]
     pub fn stale_if_disconnected(mut self, window: Duration) -> Self {
         self.rules.defaults.stale.if_disconnected = window;
         self
@@ -79,7 +156,6 @@ impl HttpCacheLayer {
     /// Default: false. Any shared cache may store a response that states a lifetime and does not say
     /// `private` (RFC 9111, section 3), and most browsers send some cookie with every request. Set
     /// this in front of an origin that states a lifetime for pages of single users.
-    #[must_use]
     pub fn needs_public_with_cookies(mut self, yes: bool) -> Self {
         self.rules.defaults.needs_public = yes;
         self
@@ -90,7 +166,6 @@ impl HttpCacheLayer {
     ///
     /// Default: off. An origin means the caches of a CDN by this field, which may have keys of their own,
     /// with the session for example. `private` and `no-store` hold always, in either field.
-    #[must_use]
     pub fn following_cdn_cache_control(mut self) -> Self {
         self.rules.defaults.follows_cdn = true;
         self
@@ -101,7 +176,6 @@ impl HttpCacheLayer {
     ///
     /// Default: the fields are followed (RFC 9111, section 5.2.1). `If-Match` and `If-Unmodified-Since`
     /// bypass the cache in any case.
-    #[must_use]
     pub fn ignoring_request_cache_control(mut self) -> Self {
         self.rules.defaults.ignores_request_cache_control = true;
         self
@@ -114,7 +188,6 @@ impl HttpCacheLayer {
     ///
     /// Default: the URI as the layer sees it, with [what `Router::nest` took
     /// off](super::guide#where-to-put-it). The layer cannot know what other services took off.
-    #[must_use]
     pub fn target_uri<F>(mut self, uri_of: F) -> Self
     where
         F: Fn(&Parts) -> Option<Uri> + Send + Sync + 'static,
@@ -122,37 +195,12 @@ impl HttpCacheLayer {
         self.parts.target = TargetUri::by(uri_of);
         self
     }
-
-    /// A handle that invalidates stored responses, by URI, group and surrogate key. It can be used
-    /// anywhere in the program.
-    pub fn handle(&self) -> HttpHandle {
-        HttpHandle::new(self.entries())
-    }
 }
 
-impl HttpCacheLayer<KeyedRules> {
-    /// A layer over a store, for handlers that say nothing about caching. The program makes the key.
-    ///
-    /// A response of status 2xx is stored for the [`ttl`](Self::ttl), and 404 and 410 for the
-    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Any other response is shared
-    /// with the waiters and not stored.
-    ///
-    /// Lifetimes in a response (`max-age`, `Expires`, `Age`) are ignored, and so is `Cache-Control`
-    /// in a request. Prohibitions in a response are respected: `no-store`, `private`, `no-cache`,
-    /// `Set-Cookie`, and a `Vary` that names cookies or credentials.
-    ///
-    /// Requests with credentials bypass the cache, unless the key has them or
-    /// [ignores them](RequestKey::ignoring_credentials). An unsafe request removes
-    /// [the response under its own key](RequestKey#changes).
-    pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
-        let keyed = KeyedTerms { key, not_found_ttl: Duration::ZERO };
-        Self::by(Rules { keyed: Some(keyed), ..Rules::default() }, store)
-    }
-
+impl HttpCacheLayerBuilder<KeyedRules> {
     /// Sets how long a response of status 2xx is fresh.
     ///
     /// Default: zero. Then nothing is stored, and concurrent requests share a response.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.defaults.ttl = Some(ttl);
         self
@@ -162,31 +210,20 @@ impl HttpCacheLayer<KeyedRules> {
     ///
     /// Default: zero, so none is stored. A resource is often requested shortly before it is created,
     /// and a stored 404 would hide it.
-    #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.rules.keyed.iter_mut().for_each(|keyed| keyed.not_found_ttl = ttl);
         self
     }
-
-    /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
-    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
-    ///
-    /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
-    /// each of them stale from that moment, by the clock of this process, or removes them in the cases
-    /// that [`HttpHandle::expire`](super::HttpHandle::expire) names. Unlike the value of another layer, a
-    /// variant whose load is under way is stored, as one from before the expiry. And if the last loads of a
-    /// variant have failed, its cooldown goes on.
-    pub fn handle(&self) -> Handle {
-        self.entries()
-    }
 }
 
-impl<R> HttpCacheLayer<R> {
+impl<R> HttpCacheLayerBuilder<R> {
     fn by<S: Store>(rules: Rules, store: S) -> Self {
         let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
-        let layer = layer.classify_any_error(|error| match is_unreachable(error) {
-            true => ErrorClass::SourceFailure,
-            false => ErrorClass::Failure,
+        let layer = layer.collect_within(COLLECT_WITHIN).classify_any_error(|error| {
+            match is_unreachable(error) {
+                true => ErrorClass::SourceFailure,
+                false => ErrorClass::Failure,
+            }
         });
         let parts = LayerParts {
             target: TargetUri::default(),
@@ -199,11 +236,7 @@ impl<R> HttpCacheLayer<R> {
             expiries: ExpiryRuns::default(),
             finishing: Arc::new(Semaphore::new(MOST_FINISHING)),
         };
-        Self { layer, collect_within: COLLECT_WITHIN, rules, parts, is_by: PhantomData }
-    }
-
-    fn entries(&self) -> Handle {
-        entries(&CacheClient::new(&self.layer), &self.parts.expiries)
+        Self { layer, rules, parts, is_by: PhantomData }
     }
 
     /// Sets by when the body of a response must be complete to be stored and shared, counted from
@@ -218,9 +251,8 @@ impl<R> HttpCacheLayer<R> {
     /// Default: 2 s. Nearly all responses that are worth storing are complete sooner, and a stream
     /// without an end delays its first byte by no more than that. Zero stores only responses that
     /// are complete together with their head.
-    #[must_use]
     pub fn collect_within(mut self, limit: Duration) -> Self {
-        self.collect_within = limit;
+        self.layer = self.layer.collect_within(limit);
         self
     }
 
@@ -229,7 +261,6 @@ impl<R> HttpCacheLayer<R> {
     ///
     /// Default: 64 MiB. A load may go on after its client has left, so the number of clients is no
     /// bound.
-    #[must_use]
     pub fn max_collected_bytes(mut self, most: usize) -> Self {
         self.parts.collecting = BodyBudget::new(most);
         self
@@ -239,17 +270,16 @@ impl<R> HttpCacheLayer<R> {
     /// private ones, errors, and those that are too large or too slow to be stored. Further ones wait
     /// in their order, for the [`load_timeout`](Self::load_timeout) at most, and then get a 503. A
     /// request counts until its response is complete, or until
-    /// [`collect_within`](Self::collect_within) after the head.
+    /// [`collect_within`](Self::collect_within) after the head. [`build`](Self::build) fails if it is
+    /// not from 1 to 1,000,000.
     ///
     /// Default: no bound. With one, users of a private page wait for each other: of 1,000 at once with
     /// a bound of 50, the last ones wait for 19 others.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 1,000,000.
-    pub fn max_unshared_per_target(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = within("max unshared requests per target", most, 1, 1_000_000)?;
-        self.parts.unshared = Some(Arc::new(TargetGates::new(most)));
-        Ok(self)
+    pub fn max_unshared_per_target(mut self, most: usize) -> Self {
+        let most = within("max unshared requests per target", most, 1, 1_000_000);
+        let gates = most.map(|most| Some(Arc::new(TargetGates::new(most))));
+        self.layer.set_checked(&mut self.parts.unshared, gates);
+        self
     }
 
     /// Ignores `Cache-Groups` and `Cache-Group-Invalidation` (RFC 9875). Use this if one origin serves
@@ -260,7 +290,6 @@ impl<R> HttpCacheLayer<R> {
     /// the response lists. If an unsafe request succeeds, the groups that `Cache-Group-Invalidation`
     /// of its response lists are invalidated, in the origin of that request. See the
     /// [guide](super::guide::invalidation#groups-of-responses).
-    #[must_use]
     pub fn ignoring_cache_groups(mut self) -> Self {
         self.parts.tag_fields.follows_groups = false;
         self
@@ -270,25 +299,24 @@ impl<R> HttpCacheLayer<R> {
     /// `cache-tag`, between spaces or commas. They are compared byte for byte. Unlike groups, they
     /// hold for all origins behind this layer.
     ///
-    /// A response with more than [`Tags::MOST`](bellwether::store::Tags::MOST) surrogate keys and groups in
-    /// all is not stored, since it could not be invalidated. That is logged.
+    /// A response with more than [`Tags::MOST`](bellwether::store::Tags::MOST) surrogate keys and
+    /// groups in all is not stored, since it could not be invalidated. That is logged.
+    /// [`build`](Self::build) fails if this is not a valid name of a header field, or the name of a
+    /// field of groups.
     ///
     /// Default: none, because the name of the field is not standardised. The layer removes the field
     /// from what it returns, because it is not meant for clients: see
     /// [`forwarding_surrogate_keys`](Self::forwarding_surrogate_keys).
-    ///
-    /// # Errors
-    /// If this is not a valid name of a header field, or the name of a field of groups.
-    pub fn surrogate_keys(mut self, field: &str) -> Result<Self, ConfigError> {
-        self.parts.tag_fields = self.parts.tag_fields.with_surrogate_keys(field)?;
-        Ok(self)
+    pub fn surrogate_keys(mut self, field: &str) -> Self {
+        let fields = self.parts.tag_fields.clone().with_surrogate_keys(field);
+        self.layer.set_checked(&mut self.parts.tag_fields, fields);
+        self
     }
 
     /// Leaves the field with the [surrogate keys](Self::surrogate_keys) in responses, for a CDN in
     /// front of this layer.
     ///
     /// Default: the layer removes it.
-    #[must_use]
     pub fn forwarding_surrogate_keys(mut self) -> Self {
         self.parts.tag_fields.forwards_surrogate_keys = true;
         self
@@ -300,20 +328,17 @@ impl<R> HttpCacheLayer<R> {
     /// `proxy-authorization`, `cookie`, `x-api-key` and `x-auth-token`. The
     /// [guide](super::guide#users-cookies-and-tokens) says how requests with credentials are answered.
     ///
-    /// # Errors
-    /// If one is not a valid name of a header field.
-    pub fn credentials<'a>(
-        mut self,
-        names: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, ConfigError> {
+    /// [`build`](Self::build) fails if one is not a valid name of a header field.
+    pub fn credentials<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let parsed = |name: &str| {
             let reason = "this is not a valid name of a header field";
             name.parse().map_err(|_| ConfigError::Key { given: name.to_owned(), reason })
         };
-        let names = names.into_iter().map(parsed).collect::<Result<Vec<HeaderName>, _>>()?;
+        let names = names.into_iter().map(parsed).collect::<Result<Vec<HeaderName>, _>>();
         let credentials = &mut self.rules.defaults.credentials;
-        *credentials = credentials.with(names);
-        Ok(self)
+        let more = names.map(|names| credentials.with(names));
+        self.layer.set_checked(credentials, more);
+        self
     }
 
     /// Sets how long a stale response is served while it is revalidated (RFC 5861, section 3), counted
@@ -323,7 +348,6 @@ impl<R> HttpCacheLayer<R> {
     /// forbids stale use (`must-revalidate`, for example) is never served stale.
     ///
     /// Default: zero.
-    #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
         self.rules.defaults.stale.while_revalidate = window;
         self
@@ -336,32 +360,19 @@ impl<R> HttpCacheLayer<R> {
     /// forbids stale use is never served stale.
     ///
     /// Default: zero.
-    #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.rules.defaults.stale.if_error = window;
         self
     }
 
-    /// A layer that answers authenticated `PURGE` requests, for the responses that this layer has
-    /// stored: see [`PurgeLayer`]. A client proves its right by `Authorization: Bearer` and this
-    /// token.
+    /// The layer.
     ///
     /// # Errors
-    /// If the token is shorter than 16 bytes or longer than 1,024, or has other characters than
-    /// visible ASCII. The error does not repeat it.
-    pub fn purge(&self, token: &str) -> Result<PurgeLayer, ConfigError> {
-        PurgeLayer::new(token, self.entries(), self.rules.clone(), &self.parts)
-    }
-}
-
-impl<S, R> Layer<S> for HttpCacheLayer<R> {
-    type Service = HttpCache<S>;
-
-    fn layer(&self, inner: S) -> HttpCache<S> {
-        let client = CacheClient::with_bodies(&self.layer, self.collect_within);
-        let (rules, parts) = (self.rules.clone(), self.parts.clone());
-        let shared = Arc::new(LayerState { client, rules, parts });
-        HttpCache { fetch: OriginFetch { inner, shared } }
+    /// If an option is wrong, or the key: the first one.
+    pub fn build(self) -> Result<HttpCacheLayer<R>, ConfigError> {
+        let Self { layer, rules, parts, is_by } = self;
+        let client = CacheClient::new(&layer.build()?);
+        Ok(HttpCacheLayer { shared: Arc::new(LayerState { client, rules, parts }), is_by })
     }
 }
 
@@ -377,9 +388,9 @@ const COLLECTED_BYTES: usize = 64 * 1024 * 1024;
 /// seldom more requests in flight, and an origin that fails for all gets few more requests than one.
 const MOST_AFTER_ERRORS: usize = 16;
 
-impl<R> fmt::Debug for HttpCacheLayer<R> {
+impl<R> fmt::Debug for HttpCacheLayerBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpCacheLayer")
+        f.debug_struct("HttpCacheLayerBuilder")
             .field("layer", &self.layer)
             .field("rules", &self.rules)
             .finish_non_exhaustive()

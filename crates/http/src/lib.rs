@@ -22,7 +22,7 @@
 //!     ([(CACHE_CONTROL, "max-age=60, stale-while-revalidate=600")], "nothing new")
 //! }
 //!
-//! let layer = HttpCacheLayer::new(MemoryStore::new(10_000)); // or a RedisStore
+//! let layer = HttpCacheLayer::builder(MemoryStore::new(10_000)).build()?; // or a RedisStore
 //! let app: Router = Router::new().route("/news", get(news)).layer(layer);
 //!
 //! # let ask = || Request::get("/news").body(Body::empty());
@@ -42,7 +42,7 @@
 //!
 //! - **Every response has `Cache-Status`** (RFC 9211), which says how it came about.
 //! - **A response with `max-age` is shared, also with requests that have cookies.** Send `private` for
-//!   pages of single users, or set [`HttpCacheLayer::needs_public_with_cookies`].
+//!   pages of single users, or set [`HttpCacheLayerBuilder::needs_public_with_cookies`].
 //! - **Authenticate requests above the layer.** A stored response goes to its callers without a call of
 //!   what is below.
 //!
@@ -90,7 +90,7 @@ pub mod guide {
 
 pub use caching_rules::{KeyedRules, Rfc9111Rules};
 pub use handle::HttpHandle;
-pub use layer::HttpCacheLayer;
+pub use layer::{HttpCacheLayer, HttpCacheLayerBuilder};
 pub use purge::{Purge, PurgeFuture, PurgeLayer};
 pub use request_key::RequestKey;
 #[cfg(feature = "axum")]

@@ -19,11 +19,8 @@ use pin_project::pin_project;
 use subtle::ConstantTimeEq;
 use tower::{Layer, Service};
 
-use super::caching_rules::Rules;
 use super::rules::{self, CACHE_GROUPS};
-use super::shared::LayerParts;
-use super::tag_fields::TagFields;
-use super::target::TargetUri;
+use super::shared::LayerState;
 
 /// Answers `PURGE` requests, and passes all others on. Made by
 /// [`HttpCacheLayer::purge`](super::HttpCacheLayer::purge), since without it there is no `PURGE`.
@@ -35,7 +32,7 @@ use super::target::TargetUri;
 /// |---|---|
 /// | `PURGE /item/7` | the response of this URI, with its variants; with keys of your own, the response under the key of this request |
 /// | the same with `Cache-Groups: "shelf-7"` | these groups of the origin of the URI, and not the URI |
-/// | the same with the field of [surrogate keys](super::HttpCacheLayer::surrogate_keys) | the responses with these keys, and not the URI |
+/// | the same with the field of [surrogate keys](super::HttpCacheLayerBuilder::surrogate_keys) | the responses with these keys, and not the URI |
 /// | any of these with `Soft-Purge: 1` | the responses become stale instead, variants too, as by [`HttpHandle::expire`](super::HttpHandle::expire) |
 ///
 /// Every `PURGE` needs `Authorization: Bearer <token>`. The token is compared in constant time, and
@@ -62,7 +59,9 @@ use super::target::TargetUri;
 /// # use http::{Request, StatusCode};
 /// # use tower::ServiceExt;
 ///
-/// let cache = HttpCacheLayer::new(MemoryStore::new(10_000)).surrogate_keys("surrogate-key")?;
+/// let cache = HttpCacheLayer::builder(MemoryStore::new(10_000))
+///     .surrogate_keys("surrogate-key")
+///     .build()?;
 /// # let token = "0123456789abcdef0123456789abcdef";
 /// let purge = cache.purge(token)?; // 32 random characters from your configuration
 /// let app: Router = Router::new().route("/news", get(async || "news")).layer(cache).layer(purge);
@@ -83,15 +82,10 @@ pub struct PurgeLayer {
 }
 
 impl PurgeLayer {
-    pub(super) fn new(
-        token: &str,
-        entries: Handle,
-        rules: Rules,
-        parts: &LayerParts,
-    ) -> Result<Self, ConfigError> {
+    pub(super) fn new(token: &str, shared: &Arc<LayerState>) -> Result<Self, ConfigError> {
         let token = BearerToken::new(token)?;
-        let (target, tag_fields) = (parts.target.clone(), parts.tag_fields.clone());
-        Ok(Self { purger: Arc::new(Purger { token, entries, rules, target, tag_fields }) })
+        let (entries, shared) = (shared.entries(), Arc::clone(shared));
+        Ok(Self { purger: Arc::new(Purger { token, entries, shared }) })
     }
 }
 
@@ -144,9 +138,7 @@ impl<S: fmt::Debug> fmt::Debug for Purge<S> {
 struct Purger {
     token: BearerToken,
     entries: Handle,
-    rules: Rules,
-    target: TargetUri,
-    tag_fields: TagFields,
+    shared: Arc<LayerState>,
 }
 
 /// The status of the response to a `PURGE` request, and its text.
@@ -179,7 +171,7 @@ impl Purger {
 
     /// The tags of the groups and of the surrogate keys that a request names.
     fn tags(&self, parts: &mut Parts) -> Result<Option<Vec<Tag>>, PurgeOutcome> {
-        let mut tags = self.tag_fields.surrogate_tags(&parts.headers);
+        let mut tags = self.shared.parts.tag_fields.surrogate_tags(&parts.headers);
         if parts.headers.contains_key(CACHE_GROUPS) {
             tags.get_or_insert_default().extend(self.group_tags(parts)?);
         }
@@ -190,20 +182,22 @@ impl Purger {
     }
 
     fn group_tags(&self, parts: &mut Parts) -> Result<Vec<Tag>, PurgeOutcome> {
-        if !self.tag_fields.follows_groups {
+        if !self.shared.parts.tag_fields.follows_groups {
             return refused("this cache ignores groups\n");
         }
         let Some(groups) = rules::listed(&parts.headers, &CACHE_GROUPS) else {
             return refused("Cache-Groups is not a list of strings, as in \"a\", \"b\"\n");
         };
-        let Some(target) = self.target.target_of(parts) else { return refused(NO_TARGET) };
+        let Some(target) = self.shared.parts.target.target_of(parts) else {
+            return refused(NO_TARGET);
+        };
         Ok(groups.iter().flat_map(|group| target.groups(group)).collect())
     }
 
     /// The keys under which a response to this request is stored.
     async fn keys(&self, mut parts: Parts) -> Result<Vec<Key>, PurgeOutcome> {
-        let Some(keyed) = &self.rules.keyed else {
-            let Some(target) = self.target.target_of(&mut parts) else {
+        let Some(keyed) = &self.shared.rules.keyed else {
+            let Some(target) = self.shared.parts.target.target_of(&mut parts) else {
                 return refused(NO_TARGET);
             };
             return Ok(target.keys().into_iter().collect());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use bellwether::adapter::FirstError;
 use bellwether::{CacheKey, ConfigError, Key};
 use http::request::Parts;
 use http::uri::Authority;
@@ -42,6 +43,7 @@ pub struct RequestKey {
     query: Vec<String>,
     headers: Vec<HeaderName>,
     ignores_credentials: bool,
+    pub(super) wrong: FirstError,
 }
 
 #[derive(Clone)]
@@ -105,6 +107,7 @@ impl RequestKey {
             query: Vec::new(),
             headers: Vec::new(),
             ignores_credentials: false,
+            wrong: FirstError::default(),
         }
     }
 
@@ -129,26 +132,29 @@ impl RequestKey {
     }
 
     /// Adds a header field of the request: by how many values it has, and by each value byte for
-    /// byte. If it is a [credential](super::HttpCacheLayer::credentials), requests with it no longer
+    /// byte. If it is a [credential](super::HttpCacheLayerBuilder::credentials), requests with it no longer
     /// bypass the cache.
     ///
     /// An unsafe request with another value of it [does not remove](Self#changes) the response.
     ///
-    /// # Errors
-    /// If this is not a valid name of a header field, or `host`: add the [`host`](Self::host).
-    pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
+    /// If this is not a valid name of a header field, or `host` (add the [`host`](Self::host)), what uses
+    /// this key fails: [`build`](super::HttpCacheLayerBuilder::build), [`of`](Self::of) or `fill`.
+    #[must_use]
+    pub fn header(mut self, name: &str) -> Self {
         let error = |reason| ConfigError::Key { given: name.to_owned(), reason };
-        let parsed = HeaderName::from_bytes(name.as_bytes());
-        let parsed = parsed.map_err(|_| error("this is not a valid name of a header field"))?;
-        if parsed == header::HOST {
-            return Err(error("over HTTP/2 there is no such field: use `RequestKey::host`"));
-        }
-        self.headers.push(parsed);
-        Ok(self)
+        let parsed = match HeaderName::from_bytes(name.as_bytes()) {
+            Ok(header::HOST) => {
+                Err(error("over HTTP/2 there is no such field: use `RequestKey::host`"))
+            }
+            Ok(parsed) => Ok([&self.headers[..], &[parsed]].concat()),
+            Err(_) => Err(error("this is not a valid name of a header field")),
+        };
+        self.wrong.set(&mut self.headers, parsed);
+        self
     }
 
     /// Says that the response does not depend on the caller, though requests may have
-    /// [credentials](super::HttpCacheLayer::credentials). Without this, and unless the field is [part of
+    /// [credentials](super::HttpCacheLayerBuilder::credentials). Without this, and unless the field is [part of
     /// the key](Self::header), a request with one of them bypasses the cache, since the response may be
     /// for its caller only.
     #[must_use]
@@ -164,7 +170,7 @@ impl RequestKey {
     /// use http::Request;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let pages = RequestKey::path().query(["page"]).header("accept-language")?;
+    /// let pages = RequestKey::path().query(["page"]).header("accept-language");
     ///
     /// let german = Request::get("/shelf/top%2010?page=2").header("accept-language", "de").body(())?;
     /// let key = pages.of(german)?;
@@ -176,8 +182,9 @@ impl RequestKey {
     /// ```
     ///
     /// # Errors
-    /// If a request like this has no key, or one that is too long, or if axum's router has a part in it.
+    /// If a [field](Self::header) is not valid, if a request like this has no key, or one that is too long, or if axum's router has a part in it.
     pub fn of<B>(&self, request: Request<B>) -> Result<Key, ConfigError> {
+        self.wrong.result()?;
         let mut parts = request.into_parts().0;
         self.certain(self.at_once(&mut parts).unwrap_or(Ok(None)))
     }
@@ -205,7 +212,7 @@ impl RequestKey {
     /// ```
     ///
     /// # Errors
-    /// If this is not a key of a template, if a parameter has no value or two, or if there is a value
+    /// If a [field](Self::header) is not valid, if this is not a key of a template, if a parameter has no value or two, or if there is a value
     /// for another parameter. The error names it.
     #[cfg(feature = "axum")]
     pub fn fill<B>(
@@ -213,6 +220,7 @@ impl RequestKey {
         values: &[(&str, &dyn fmt::Display)],
         request: Request<B>,
     ) -> Result<Key, ConfigError> {
+        self.wrong.result()?;
         let key = match &self.base {
             Base::RouteTemplate(template) => Some(template.fill(values)?),
             _ => None,

@@ -1,10 +1,12 @@
 //! `LayerState`: what all services of a layer share, and its operations on the store.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
+use bellwether::service::Handle;
 use bellwether::store::{Change, ChangeTarget, Entry, Peek};
 use bellwether::{CacheStatus, Key, StaleReason, Tag};
 use bellwether_body::{BodyBudget, BodyObserver, ObservedBody};
@@ -32,8 +34,16 @@ pub(super) struct LayerState {
     pub(super) parts: LayerParts,
 }
 
+impl fmt::Debug for LayerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerState")
+            .field("client", &self.client)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a layer and its services share, whatever its other options are.
-#[derive(Clone)]
 pub(super) struct LayerParts {
     pub(super) target: TargetUri,
     /// Targets with private responses. Requests for them are not coalesced.
@@ -124,6 +134,11 @@ impl<B> FoundAnswer<B> {
 }
 
 impl LayerState {
+    /// A handle to the entries by their keys. It expires the variants of a response with its index.
+    pub(super) fn entries(&self) -> Handle {
+        entries(&self.client, &self.parts.expiries)
+    }
+
     /// Whether a response to GET is stored, by its header fields and those of its request. Its lifetime
     /// is jittered here, so that all its readers read the same.
     pub(super) fn classify(
@@ -340,7 +355,7 @@ impl LayerState {
     pub(super) async fn expire_if_in_use(&self, keys: HashSet<Key>) {
         for key in keys {
             if self.client.is_in_use(&key).await
-                && let Err(error) = entries(&self.client, &self.parts.expiries).expire(&key).await
+                && let Err(error) = self.entries().expire(&key).await
             {
                 warn_throttled!(target: "bellwether::http", %error, "a response was perhaps not expired");
             }

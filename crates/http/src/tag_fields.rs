@@ -89,7 +89,7 @@ fn unreadable() -> Vec<String> {
     Vec::new()
 }
 
-/// The tag of the responses with a [surrogate key](super::HttpCacheLayer::surrogate_keys), for a
+/// The tag of the responses with a [surrogate key](super::HttpCacheLayerBuilder::surrogate_keys), for a
 /// [`Handle`](bellwether::service::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
 pub fn surrogate_tag(key: impl AsRef<[u8]>) -> Tag {
     Tag::of("http-surrogate-key").with(key.as_ref())

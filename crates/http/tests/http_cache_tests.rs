@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether_http::HttpCacheLayer;
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::RedisServer;
 use http::Uri;
@@ -20,14 +20,14 @@ use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_public_suite_is_passed_from_memory() {
-    check(&score(HttpCacheLayer::new(MemoryStore::new(10_000))).await);
+    check(&score(HttpCacheLayer::builder(MemoryStore::new(10_000))).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_public_suite_is_passed_from_redis() {
     let server = RedisServer::start();
     let store = RedisStore::connect(&server.url(), "test").await.expect("a store");
-    check(&score(HttpCacheLayer::new(store)).await);
+    check(&score(HttpCacheLayer::builder(store)).await);
 }
 
 /// The result of one test of the suite.
@@ -88,12 +88,12 @@ fn check(outcomes: &[Outcome]) {
     assert!(optimal >= OPTIMAL, "{optimal} of the 86 optimal tests are passed");
 }
 
-async fn score(layer: HttpCacheLayer) -> Vec<Outcome> {
+async fn score(layer: HttpCacheLayerBuilder) -> Vec<Outcome> {
     // Four required tests of what must not be given out stale count only where other things are. The
     // example proxy has the same window.
     let layer = layer.stale_if_disconnected(Duration::from_secs(60));
     // One required test leaves the end of a body to the end of its connection, which comes after 5 s.
-    let layer = layer.collect_within(Duration::from_secs(10));
+    let layer = layer.collect_within(Duration::from_secs(10)).build().expect("options");
     let (_origin, address) = origin().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));

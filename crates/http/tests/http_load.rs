@@ -17,6 +17,7 @@ use axum::routing::get;
 use axum::{Router, serve};
 use bellwether::{MemoryStore, Wait};
 use bellwether_http::HttpCacheLayer;
+use bellwether_http::HttpCacheLayerBuilder;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -66,8 +67,11 @@ async fn a_thousand_connections_to_a_proxy_cause_one_request_to_its_origin() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/item/42", listener.local_addr().unwrap());
     let address = origin.url.parse().unwrap();
-    let layer = patient(HttpCacheLayer::new(MemoryStore::new(100)));
-    let proxy = tokio::spawn(async move { proxy::serve(listener, &address, &layer).await });
+    let layer = patient(HttpCacheLayer::builder(MemoryStore::new(100)));
+    let proxy =
+        tokio::spawn(
+            async move { proxy::serve(listener, &address, &layer.build().unwrap()).await },
+        );
     let connections = CONNECTIONS.to_string();
     let said =
         run("h2load", &["-t", "2", "-c", &connections, "-n", &connections, "-m", "1", &url]).await;
@@ -104,7 +108,7 @@ impl Server {
                 ([(CACHE_CONTROL, "max-age=60")], "an item")
             }
         };
-        let layer = patient(HttpCacheLayer::new(MemoryStore::new(100)));
+        let layer = patient(HttpCacheLayer::builder(MemoryStore::new(100))).build().unwrap();
         let counting = from_fn(move |request: Request, next: Next| {
             arrive.send_modify(|arrived| *arrived += 1);
             next.run(request)
@@ -126,8 +130,8 @@ impl Server {
 }
 
 /// A wait limit for all connections, longer than they take to arrive.
-fn patient(layer: HttpCacheLayer) -> HttpCacheLayer {
-    layer.wait(Wait::at_most(PATIENCE)).load_timeout(PATIENCE).unwrap()
+fn patient(layer: HttpCacheLayerBuilder) -> HttpCacheLayerBuilder {
+    layer.wait(Wait::at_most(PATIENCE)).load_timeout(PATIENCE)
 }
 
 /// Each connection is two files here if there is a proxy; the programs that we start inherit this.

@@ -98,7 +98,7 @@ pub use layer::{LockLayer, Locked};
 pub use local::LocalLock;
 pub use local_queue::LocalQueues;
 pub use lock_wait::LockWait;
-pub use locks::Locks;
+pub use locks::{Locks, LocksBuilder};
 #[cfg(feature = "mysql")]
 pub use mysql::{MySqlLock, MySqlOptions, MySqlRowLock};
 pub use policy::WhenLost;

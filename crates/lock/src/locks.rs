@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::within;
+use bellwether::adapter::{FirstError, within};
 use bellwether::{ConfigError, Key};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
@@ -39,8 +39,8 @@ use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 /// # }
 /// ```
 ///
-/// A cheap handle: clones share the lock and what is under way. Each clone can have options of its
-/// own.
+/// A cheap handle: clones share the lock and what is under way. Each clone can wait in its own way, and
+/// have its own [owner](Self::owned_by). How keys are kept is said by a [`builder`](Self::builder).
 ///
 /// # How it waits
 /// Callers of one process wait for each other in a local queue, in the order of arrival. Only
@@ -58,7 +58,7 @@ use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 /// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold
 /// by a session gets one at once. The task renews the lease after each third of it, and verifies
 /// the hold when the lock reports a change of the key ([`Lock::verify`]). It ends when the lock is
-/// released, is lost, or has been held for [`max_hold`](Self::max_hold). A renewal that fails is
+/// released, is lost, or has been held for [`max_hold`](LocksBuilder::max_hold). A renewal that fails is
 /// repeated until the lease ends. A lease counts from before its request was sent.
 ///
 /// The task runs in the tokio runtime in which the lock was taken. When that runtime ends, its
@@ -73,6 +73,11 @@ pub struct Locks<L> {
 }
 
 impl<L: Lock> Locks<L> {
+    /// Begins locks whose keys are kept in another way than by default.
+    pub fn builder(lock: L) -> LocksBuilder<L> {
+        LocksBuilder { locks: Self::new(lock), wrong: FirstError::default() }
+    }
+
     /// Locks with the defaults: a lease of 30 s, held for 10 minutes at most, and a wait of 5 s at
     /// most.
     pub fn new(lock: L) -> Self {
@@ -90,32 +95,6 @@ impl<L: Lock> Locks<L> {
                 when_lost: WhenLost::default(),
             },
         }
-    }
-
-    /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
-    /// callers wait that long. It does not limit how long a key is held.
-    ///
-    /// Default: 30 s, so that a holder that is stopped for 20 s does not lose the key.
-    ///
-    /// # Errors
-    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 1 h.
-    pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-        self.policy.lease = within("lease", lease, least, most)?;
-        Ok(self)
-    }
-
-    /// Sets how long a key is held at most. Then the holder has lost it, and it is free after the
-    /// rest of its lease. Without a limit, a holder that hangs would keep the key for ever.
-    ///
-    /// Default: 10 min, longer than work under a lock should take.
-    ///
-    /// # Errors
-    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 7 days.
-    pub fn max_hold(mut self, max_hold: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(100), Duration::from_secs(7 * 24 * 60 * 60)];
-        self.policy.max_hold = within("max_hold", max_hold, least, most)?;
-        Ok(self)
     }
 
     /// Sets what [`lock`](Self::lock) does while another holder has the key.
@@ -137,27 +116,6 @@ impl<L: Lock> Locks<L> {
     {
         self.policy.owner = Some(owner);
         self
-    }
-
-    /// Sets after which time a waiter takes a key over from a holder that does not renew it.
-    ///
-    /// A waiter counts from the last renewal or change of holder that it saw, and for two thirds of
-    /// the lease at least: a healthy holder renews twice in that time. One waiter gets the key. The
-    /// old holder has lost it, and notices when it [verifies](Lock::verify) or renews its hold. All
-    /// processes that lock a key should use the same lease.
-    ///
-    /// Default: never.
-    ///
-    /// # Errors
-    /// [`ConfigError::OutOfRange`] unless it is from 100 ms to 1 day.
-    pub fn take_over_after(mut self, silence: Duration) -> Result<Self, ConfigError>
-    where
-        L: TakeOver,
-    {
-        let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
-        let after = within("take_over_after", silence, least, most)?;
-        self.policy.take_over = Some((after, L::take_over));
-        Ok(self)
     }
 
     /// Sets what happens to work that is [run](Self::run) under a lock that is lost meanwhile.
@@ -356,6 +314,69 @@ impl<L: Lock> Locks<L> {
         };
         // The lease may have ended before the work did.
         done.filter(|_| !guard.is_lost()).ok_or_else(|| LockError::lost(guard.key()))
+    }
+}
+
+/// The options by which [`Locks`] keep a key. Made by [`Locks::builder`].
+///
+/// What is wrong with one of them is said by [`build`](Self::build).
+#[derive(Debug)]
+#[must_use]
+pub struct LocksBuilder<L> {
+    locks: Locks<L>,
+    wrong: FirstError,
+}
+
+impl<L: Lock> LocksBuilder<L> {
+    /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
+    /// callers wait that long. It does not limit how long a key is held. [`build`](Self::build) fails
+    /// unless it is from 100 ms to 1 h.
+    ///
+    /// Default: 30 s, so that a holder that is stopped for 20 s does not lose the key.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
+        self.wrong.set(&mut self.locks.policy.lease, within("lease", lease, least, most));
+        self
+    }
+
+    /// Sets how long a key is held at most. Then the holder has lost it, and it is free after the
+    /// rest of its lease. Without a limit, a holder that hangs would keep the key for ever.
+    /// [`build`](Self::build) fails unless it is from 100 ms to 7 days.
+    ///
+    /// Default: 10 min, longer than work under a lock should take.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(7 * 24 * 60 * 60)];
+        let max_hold = within("max_hold", max_hold, least, most);
+        self.wrong.set(&mut self.locks.policy.max_hold, max_hold);
+        self
+    }
+
+    /// Sets after which time a waiter takes a key over from a holder that does not renew it.
+    ///
+    /// A waiter counts from the last renewal or change of holder that it saw, and for two thirds of
+    /// the lease at least: a healthy holder renews twice in that time. One waiter gets the key. The
+    /// old holder has lost it, and notices when it [verifies](Lock::verify) or renews its hold. All
+    /// processes that lock a key should use the same lease. [`build`](Self::build) fails unless it is
+    /// from 100 ms to 1 day.
+    ///
+    /// Default: never.
+    pub fn take_over_after(mut self, silence: Duration) -> Self
+    where
+        L: TakeOver,
+    {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
+        let after = within("take_over_after", silence, least, most);
+        let take_over = after.map(|after| Some((after, L::take_over as _)));
+        self.wrong.set(&mut self.locks.policy.take_over, take_over);
+        self
+    }
+
+    /// The locks.
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn build(self) -> Result<Locks<L>, ConfigError> {
+        self.wrong.result().map(|()| self.locks)
     }
 }
 

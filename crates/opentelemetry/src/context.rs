@@ -68,7 +68,7 @@ impl<R> InContext<R> {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let key = |request: &InContext<u64>| Key::of("item").with(*request.request());
 /// let layer =
-///     ReadThroughLayer::new(MemoryStore::new(10_000), key).ttl(Duration::from_secs(60));
+///     ReadThroughLayer::builder(MemoryStore::new(10_000), key).ttl(Duration::from_secs(60)).build()?;
 /// let load = loader_fn(async |sku: u64| Ok::<_, std::io::Error>(format!("item {sku}")));
 /// let catalog = layer.layer(ContextLoader::new(load));
 ///

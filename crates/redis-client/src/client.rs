@@ -22,9 +22,9 @@ use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;
 use super::value::RedisValue;
-use bellwether::StoreError;
 use bellwether::store::Digest;
 use bellwether::store::Watch;
+use bellwether::{ConfigError, StoreError};
 
 /// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
 /// scripts.
@@ -48,11 +48,15 @@ struct ClientState {
 
 impl RedisClient {
     /// A client that connects at its first use.
-    pub fn new(options: RedisClientOptions, setup: ClientSetup) -> Self {
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn new(options: RedisClientOptions, setup: ClientSetup) -> Result<Self, ConfigError> {
+        options.wrong.result()?;
         let parts = Arc::new(ClientParts::new(options, setup));
         let servers = ServerGroup::new(&parts);
         let subscriber = Subscriber::new(&parts, servers.clone());
-        Self(Arc::new(ClientState { parts, servers, subscriber }))
+        Ok(Self(Arc::new(ClientState { parts, servers, subscriber })))
     }
 
     /// Runs a request, and reads its reply with `read`.

@@ -143,7 +143,7 @@ mod tests {
     fn node() -> (NodeRecord, Arc<Told>) {
         let told = Arc::<Told>::default();
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
-        let options = options.connections(2).expect("two connections");
+        let options = options.connections(2);
         let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
         let parts = Arc::new(ClientParts::new(options, setup));
         (NodeRecord::new(parts, 0, Destination::Server(server(1))), told)

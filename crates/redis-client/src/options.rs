@@ -13,9 +13,10 @@ use super::login::Login;
 use super::tls::{RedisTls, TlsConnector};
 use super::url::RedisUrl;
 use bellwether::ConfigError;
-use bellwether::adapter::{namespace_of, within};
+use bellwether::adapter::{FirstError, namespace_of, within};
 
-/// The address of a Redis server, and how to connect to it and send to it.
+/// The address of a Redis server, and how to connect to it and send to it. What connects with them fails if
+/// one of them is wrong, by the error of the first.
 ///
 /// ```
 /// # fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,12 +24,13 @@ use bellwether::adapter::{namespace_of, within};
 /// use bellwether_redis_client::RedisClientOptions;
 ///
 /// let options = RedisClientOptions::new("redis://127.0.0.1:6379", "shop")?
-///     .timeout(Duration::from_millis(100))?;
+///     .timeout(Duration::from_millis(100));
 /// # let _ = options;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct RedisClientOptions {
     pub(super) servers: Servers,
     pub(super) dialer: Dialer,
@@ -45,6 +47,9 @@ pub struct RedisClientOptions {
     pub(super) probe_every: Duration,
     /// How many connections there are to each server, if it reports no changes.
     pub(super) connections: u32,
+    /// Of these options, and of those that have these as a part.
+    #[doc(hidden)]
+    pub wrong: FirstError,
 }
 
 impl RedisClientOptions {
@@ -92,70 +97,63 @@ impl RedisClientOptions {
             down_after: 5,
             probe_every: Duration::from_millis(250),
             connections: 1,
+            wrong: FirstError::default(),
         })
     }
 
     /// Connects to the servers of a simulation.
     #[cfg(feature = "simulated-network")]
     #[doc(hidden)]
-    #[must_use]
     pub fn network(mut self, network: super::simulated::SimulatedNetwork) -> Self {
         self.dialer.network = Some(network);
         self
     }
 
-    /// Sets what is trusted and presented by TLS.
+    /// Sets what is trusted and presented by TLS. `connect` fails if the address is not one of TLS,
+    /// because then nothing would be encrypted.
     ///
     /// Default: `RedisTls::default()`, which trusts the authorities of the system and presents nothing.
-    ///
-    /// # Errors
-    /// If the address is not one of TLS, because then nothing would be encrypted.
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: RedisTls) -> Result<Self, ConfigError> {
-        if self.dialer.tls.is_none() {
-            return Err(ConfigError::Tls { reason: "the address must begin with `rediss://`" });
-        }
-        self.dialer.tls = Some(Arc::new(TlsConnector::new(tls)));
-        Ok(self)
+    pub fn tls(mut self, tls: RedisTls) -> Self {
+        let reason = "the address must begin with `rediss://`";
+        let encrypts = self.dialer.tls.as_ref().ok_or(ConfigError::Tls { reason }).map(drop);
+        let checked = tls.wrong.result().and(encrypts);
+        let connector = checked.map(|()| Some(Arc::new(TlsConnector::new(tls))));
+        self.wrong.set(&mut self.dialer.tls, connector);
+        self
     }
 
     /// Sets where user and password come from, for those that change or must not be in an address.
     ///
     /// Default: those in the address, or none.
-    #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.dialer.login = Some(Login::new(provider));
         self
     }
 
-    /// Sets where user and password for the sentinels come from.
+    /// Sets where user and password for the sentinels come from. `connect` fails if the address is
+    /// not one of sentinels, because then it would have no effect.
     ///
     /// Default: those in the address, or none. Sentinels have users of their own.
-    ///
-    /// # Errors
-    /// If the address is not one of sentinels, because then it would have no effect.
-    pub fn sentinel_credentials(
-        mut self,
-        provider: impl CredentialsProvider,
-    ) -> Result<Self, ConfigError> {
-        if !matches!(self.servers.kind, ServersKind::Sentinel { .. }) {
-            let reason = "the address must begin with `redis+sentinel://`";
-            return Err(ConfigError::NoEffect { setting: "sentinel credentials", reason });
-        }
-        self.sentinel_login = Some(Login::new(provider));
-        Ok(self)
+    pub fn sentinel_credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        let has_sentinels = matches!(self.servers.kind, ServersKind::Sentinel { .. });
+        let reason = "the address must begin with `redis+sentinel://`";
+        let login = has_sentinels.then(|| Some(Login::new(provider)));
+        let setting = "sentinel credentials";
+        let login = login.ok_or(ConfigError::NoEffect { setting, reason });
+        self.wrong.set(&mut self.sentinel_login, login);
+        self
     }
 
-    /// Sets how long one request may take, including a wait for a connection.
+    /// Sets how long one request may take, including a wait for a connection. `connect` fails if it
+    /// is not from 1 ms to 60 s.
     ///
     /// Default: 250 ms. A healthy Redis answers within one millisecond, and a caller can bear a
     /// quarter of a second once.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let timeout = within("timeout of the store", timeout, SHORTEST, LONGEST)?;
-        Ok(Self { timeout, ..self })
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        let timeout = within("timeout of the store", timeout, SHORTEST, LONGEST);
+        self.wrong.set(&mut self.timeout, timeout);
+        self
     }
 
     /// Sets how long connecting may take: the connection itself, TLS, the login, the scripts, and the
@@ -163,16 +161,13 @@ impl RedisClientOptions {
     ///
     /// A request waits for a connection no longer than its [`timeout`](Self::timeout). The attempt to
     /// connect goes on, and a later request uses the connection. Meanwhile another attempt is made
-    /// once a second, because packets may be lost.
+    /// once a second, because packets may be lost. `connect` fails if it is not from 1 ms to 60 s.
     ///
     /// Default: 5 s. On a busy machine, a handshake takes much longer than a command.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        let setting = "time for connecting of the store";
-        let connect_timeout = within(setting, timeout, SHORTEST, LONGEST)?;
-        Ok(Self { connect_timeout, ..self })
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        let timeout = within("time for connecting of the store", timeout, SHORTEST, LONGEST);
+        self.wrong.set(&mut self.connect_timeout, timeout);
+        self
     }
 
     /// Sets after how many failures in a row the server is taken to be down (circuit breaker). Then
@@ -181,47 +176,41 @@ impl RedisClientOptions {
     ///
     /// A failure is no reply in time, no connection, or the reply of a server that is not ready
     /// (`LOADING`, `BUSY`, `MASTERDOWN`...). A refusal is no failure: a full server still serves
-    /// hits.
+    /// hits. `connect` fails if it is not from 1 to 1,000,000.
     ///
     /// Default: 5. One lost connection fails a few operations, a dead server fails all.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 1,000,000.
-    pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
-        let down_after = within("failures until the store is down", failures, 1, 1_000_000)?;
-        Ok(Self { down_after, ..self })
+    pub fn down_after(mut self, failures: u32) -> Self {
+        let failures = within("failures until the store is down", failures, 1, 1_000_000);
+        self.wrong.set(&mut self.down_after, failures);
+        self
     }
 
     /// Sets how often one operation is sent as a probe to a server that is taken to be down. If the
     /// server answers, all operations are sent again.
     ///
     /// Every store has its own interval, up to a fifth shorter or longer than this, so that the
-    /// processes of a fleet do not probe in step. The pauses between attempts to connect are at
-    /// most half of it.
+    /// processes of a fleet do not probe in step. The pauses between attempts to connect are at most
+    /// half of it. `connect` fails if it is not from 100 ms to 60 s.
     ///
     /// Default: 250 ms, so that a server that is back is in use within a second. Even for a fleet
     /// of hundreds of processes, one command per interval and process is a negligible load.
-    ///
-    /// # Errors
-    /// If it is not from 100 ms to 60 s.
-    pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
-        let probe_every = within("probe interval of the store", interval, least, most)?;
-        Ok(Self { probe_every, ..self })
+    pub fn probe_every(mut self, interval: Duration) -> Self {
+        let least = Duration::from_millis(100);
+        let interval = within("probe interval of the store", interval, least, LONGEST);
+        self.wrong.set(&mut self.probe_every, interval);
+        self
     }
 
-    /// Sets the number of connections to each server. The requests for a key share one, and no request
-    /// has a connection for itself. A near cache and locks use one, because the server reports changes to
-    /// the connection that has read.
+    /// Sets the number of connections to each server. The requests for a key share one, and no
+    /// request has a connection for itself. A near cache and locks use one, because the server
+    /// reports changes to the connection that has read. `connect` fails if it is not from 1 to 64.
     ///
     /// Default: 1, which carries hundreds of thousands of commands per second. More help if values of
     /// megabytes hold up short replies behind them.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 64.
-    pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        let connections = within("connections of the store", connections, 1, 64)?;
-        Ok(Self { connections, ..self })
+    pub fn connections(mut self, connections: u32) -> Self {
+        let connections = within("connections of the store", connections, 1, 64);
+        self.wrong.set(&mut self.connections, connections);
+        self
     }
 
     /// Uses RESP2, for servers and proxies that refuse RESP3. Then the server reports no changes: a near
@@ -229,7 +218,6 @@ impl RedisClientOptions {
     /// are. Those of a `Redlock` poll then.
     ///
     /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option.
-    #[must_use]
     pub fn resp2(self) -> Self {
         Self { is_resp3: false, ..self }
     }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use tokio_rustls::client::TlsStream;
 
 use super::connect_error::ConnectError;
-use bellwether::adapter::locked;
+use bellwether::adapter::{FirstError, locked};
 use bellwether::{ConfigError, warn_throttled};
 
 /// How `rediss://` connections are encrypted: which servers the client trusts, and what it presents
@@ -55,6 +55,7 @@ pub struct RedisTls {
     /// The authorities, if not those of the system, then the certificate chain and its key.
     files: Vec<PathBuf>,
     server_name: Option<ServerName<'static>>,
+    pub(super) wrong: FirstError,
 }
 
 impl RedisTls {
@@ -82,17 +83,18 @@ impl RedisTls {
         Self { files, ..Self::default() }
     }
 
-    /// Sets the name that certificates of servers must be for.
+    /// Sets the name that certificates of servers must be for. `connect` fails if it is neither a DNS
+    /// name nor an IP address.
     ///
     /// Default: the host of the address. Set it where servers are reached by another name, such as
     /// an IP address or a tunnel. It holds for all servers of the options.
-    ///
-    /// # Errors
-    /// If it is neither a DNS name nor an IP address.
-    pub fn server_name(self, name: &str) -> Result<Self, ConfigError> {
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| ConfigError::Tls { reason: "the server name is no DNS name" })?;
-        Ok(Self { server_name: Some(name), ..self })
+    #[must_use]
+    pub fn server_name(mut self, name: &str) -> Self {
+        let reason = "the server name is no DNS name";
+        let name = ServerName::try_from(name.to_owned());
+        let name = name.map(Some).map_err(|_| ConfigError::Tls { reason });
+        self.wrong.set(&mut self.server_name, name);
+        self
     }
 }
 

@@ -138,7 +138,7 @@ impl RedisStore {
     pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
         let client = RedisClientOptions::new(url, namespace)?;
         let name = client.namespace().into();
-        let parts = StoreParts::new(client, name, None, KeepingRules::default());
+        let parts = StoreParts::new(client, name, None, KeepingRules::default())?;
         Self(Arc::new(parts)).checked().await
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedisStore;
+use super::check;
 use super::outbox::ledger::KeepingRules;
 use super::store::StoreParts;
 use bellwether::adapter::within;
+use bellwether::delegate_options;
 use bellwether::{ConfigError, StoreError};
 #[cfg(feature = "tls")]
 use bellwether_redis_client::RedisTls;
@@ -20,7 +22,7 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 /// use bellwether_redis::RedisOptions;
 ///
 /// let store = RedisOptions::new("redis://127.0.0.1:6379", "shop")?
-///     .timeout(Duration::from_millis(100))?
+///     .timeout(Duration::from_millis(100))
 ///     .connect()
 ///     .await?;
 /// # let _ = store;
@@ -28,8 +30,10 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 /// # }
 /// ```
 ///
-/// The options of the client are those of [`RedisClientOptions`], with the same names.
+/// The options of the client are those of [`RedisClientOptions`], with the same names. What is wrong with one
+/// of them is said by [`connect`](Self::connect).
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct RedisOptions {
     pub(super) client: RedisClientOptions,
     pub(super) name: Option<Arc<str>>,
@@ -56,87 +60,22 @@ impl RedisOptions {
         RedisClientOptions::new(url, namespace).map(Self::from)
     }
 
-    /// Sets what is trusted and presented by TLS: see [`RedisClientOptions::tls`].
-    ///
-    /// # Errors
-    /// If the address is not one of TLS.
-    #[cfg(feature = "tls")]
-    pub fn tls(self, tls: RedisTls) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.tls(tls)?, ..self })
-    }
-
-    /// Sets where user and password come from: see [`RedisClientOptions::credentials`].
-    #[must_use]
-    pub fn credentials(self, provider: impl CredentialsProvider) -> Self {
-        Self { client: self.client.credentials(provider), ..self }
-    }
-
-    /// Sets where user and password for the sentinels come from: see
-    /// [`RedisClientOptions::sentinel_credentials`].
-    ///
-    /// # Errors
-    /// If the address is not one of sentinels.
-    pub fn sentinel_credentials(
-        self,
-        provider: impl CredentialsProvider,
-    ) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.sentinel_credentials(provider)?, ..self })
-    }
-
-    /// Sets how long one request may take, 250 ms by default: see [`RedisClientOptions::timeout`].
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.timeout(timeout)?, ..self })
-    }
-
-    /// Sets how long connecting may take, 5 s by default: see
-    /// [`RedisClientOptions::connect_timeout`].
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn connect_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.connect_timeout(timeout)?, ..self })
-    }
-
-    /// Sets after how many failures in a row the server is taken to be down, 5 by default: see
-    /// [`RedisClientOptions::down_after`].
-    ///
-    /// # Errors
-    /// If it is not from 1 to 1,000,000.
-    pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.down_after(failures)?, ..self })
-    }
-
-    /// Sets how often a server that is taken to be down is sent a probe, 250 ms by default: see
-    /// [`RedisClientOptions::probe_every`].
-    ///
-    /// # Errors
-    /// If it is not from 100 ms to 60 s.
-    pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.probe_every(interval)?, ..self })
-    }
-
-    /// Uses RESP2, for servers and proxies that refuse RESP3: see [`RedisClientOptions::resp2`].
-    #[must_use]
-    pub fn resp2(self) -> Self {
-        Self { client: self.client.resp2(), ..self }
-    }
-
-    /// Sets the number of connections to each server, 1 by default: see
-    /// [`RedisClientOptions::connections`].
-    ///
-    /// # Errors
-    /// If it is not from 1 to 64.
-    pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
-        Ok(Self { client: self.client.connections(connections)?, ..self })
+    delegate_options! { client: "RedisClientOptions";
+        #[cfg(feature = "tls")]
+        tls(tls: RedisTls);
+        credentials(provider: impl CredentialsProvider);
+        sentinel_credentials(provider: impl CredentialsProvider);
+        timeout(timeout: Duration);
+        connect_timeout(timeout: Duration);
+        down_after(failures: u32);
+        probe_every(interval: Duration);
+        resp2();
+        connections(connections: u32);
     }
 
     /// Names the store in metrics and log messages.
     ///
     /// Default: its namespace.
-    #[must_use]
     pub fn name(self, name: impl Into<Arc<str>>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
@@ -168,35 +107,33 @@ impl RedisOptions {
     /// In a cluster, each node reports the changes of its slots. The copies of a slot are dropped
     /// when it gets another owner, and when the connection to its owner breaks. Each node that owns
     /// slots is sent a script instead of the `PING`, because a node that was cut off from the others
-    /// still answers that.
+    /// still answers that. [`connect`](Self::connect) fails if it is not from 64 KiB to 1 TiB.
     ///
     /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,
     /// and it can lag behind.
-    ///
-    /// # Errors
-    /// If it is not from 64 KiB to 1 TiB.
-    pub fn near(mut self, bytes: usize) -> Result<Self, ConfigError> {
-        self.near = Some(within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR)?);
-        Ok(self)
+    pub fn near(mut self, bytes: usize) -> Self {
+        let bytes = within("bytes of the near tier", bytes, LEAST_NEAR, MOST_NEAR).map(Some);
+        self.client.wrong.set(&mut self.near, bytes);
+        self
     }
 
     /// Sets for how long a copy in the [`near`](Self::near) tier is served before the next lookup,
     /// even if the server has reported no change. A copy never outlives its entry.
+    /// [`connect`](Self::connect) fails if it is not from 1 ms to one hour, or if there is no near
+    /// tier yet: then it would have no effect.
     ///
     /// Default: 30 s. It bounds the age of an answer if all else fails. One lookup per key in half
     /// a minute costs very little.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to one hour, or if there is no near tier yet: then it would have no
-    /// effect.
-    pub fn near_ttl(mut self, ttl: Duration) -> Result<Self, ConfigError> {
+    pub fn near_ttl(mut self, ttl: Duration) -> Self {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let setting = "ttl of the near tier";
-        self.near_ttl = within(setting, ttl, least, most)?;
-        if self.near.is_none() {
-            return Err(ConfigError::NoEffect { setting, reason: "set `near` first" });
-        }
-        Ok(self)
+        let no_effect = ConfigError::NoEffect { setting, reason: "set `near` first" };
+        let ttl = within(setting, ttl, least, most).and_then(|ttl| match self.near {
+            Some(_) => Ok(ttl),
+            None => Err(no_effect),
+        });
+        self.client.wrong.set(&mut self.near_ttl, ttl);
+        self
     }
 
     /// Sets how many failed invalidations are kept in this process and repeated until they succeed:
@@ -211,15 +148,14 @@ impl RedisOptions {
     /// as absent in this process, and other processes are not told.
     ///
     /// With zero, nothing is re-asserted either, and after an error this process may serve what the
-    /// invalidation should have removed.
+    /// invalidation should have removed. [`connect`](Self::connect) fails if it is more than
+    /// 1,000,000.
     ///
     /// Default: 10,000. Each takes about 150 bytes while it is kept.
-    ///
-    /// # Errors
-    /// If it is more than 1,000,000.
-    pub fn kept_invalidations(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.keeping.most = within("kept invalidations of the store", most, 0, MOST_KEPT)?;
-        Ok(self)
+    pub fn kept_invalidations(mut self, most: usize) -> Self {
+        let most = within("kept invalidations of the store", most, 0, 1_000_000);
+        self.client.wrong.set(&mut self.keeping.most, most);
+        self
     }
 
     /// Sets from how long before the loss of a server the invalidations by this process are
@@ -232,37 +168,42 @@ impl RedisOptions {
     /// gets no reply in time, when a connection breaks, when sentinels name another primary, and when a
     /// slot of a cluster gets another owner.
     ///
-    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. To re-assert
-    /// the expiry of an HTTP response with variants removes the variants, also those that were loaded
-    /// since. That costs a load for each, and their stale windows are lost.
+    /// To re-assert an invalidation costs a load of its key, and of each entry with its tag. To
+    /// re-assert the expiry of an HTTP response with variants removes the variants, also those that
+    /// were loaded since. That costs a load for each, and their stale windows are lost.
+    /// [`connect`](Self::connect) fails if it is more than ten minutes.
     ///
     /// Default: 10 s, many times what a replica usually lags behind. Zero re-asserts none.
-    ///
-    /// # Errors
-    /// If it is more than ten minutes.
-    pub fn reassert_window(mut self, window: Duration) -> Result<Self, ConfigError> {
+    pub fn reassert_window(mut self, window: Duration) -> Self {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
-        self.keeping.window = within(setting, window, Duration::ZERO, longest)?;
-        Ok(self)
+        let window = within(setting, window, Duration::ZERO, longest);
+        self.client.wrong.set(&mut self.keeping.window, window);
+        self
     }
 
     /// Connects, and checks that the server answers and permits what the scripts need.
     ///
     /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not ready, if slots of the
+    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not ready, if slots of the
     /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
     /// lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        self.connect_lazily().checked().await
+        let store = self.connect_lazily()?;
+        let StoreParts { client, near, .. } = &*store.0;
+        client.connecting(check::prepare(client, near.is_some())).await?;
+        Ok(store)
     }
 
     /// A store that connects at its first use, for services that start before their Redis.
-    pub fn connect_lazily(self) -> RedisStore {
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn connect_lazily(self) -> Result<RedisStore, ConfigError> {
         let Self { client, name, near, near_ttl, keeping } = self;
         let name = name.unwrap_or_else(|| client.namespace().into());
         let near = near.map(|bytes| (bytes, near_ttl));
-        RedisStore(Arc::new(StoreParts::new(client, name, near, keeping)))
+        Ok(RedisStore(Arc::new(StoreParts::new(client, name, near, keeping)?)))
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
@@ -279,5 +220,3 @@ impl RedisOptions {
 
 const LEAST_NEAR: usize = 64 * 1024;
 const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
-
-const MOST_KEPT: usize = 1_000_000;

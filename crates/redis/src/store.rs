@@ -26,7 +26,7 @@ use bellwether::store::{
 };
 use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
-use bellwether::{Key, StoreError};
+use bellwether::{ConfigError, Key, StoreError};
 use bellwether_redis_client::{
     ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
 };
@@ -53,7 +53,7 @@ impl StoreParts {
         name: Arc<str>,
         near: Option<(usize, Duration)>,
         keeping: KeepingRules,
-    ) -> Self {
+    ) -> Result<Self, ConfigError> {
         let timeout = options.request_timeout();
         let owners = Arc::new(SlotOwners::new(options.is_cluster()));
         let near = near.map(|(bytes, near_ttl)| {
@@ -69,7 +69,7 @@ impl StoreParts {
             observer: Some(Arc::clone(&ledger) as _),
             owners: Some(owners),
         };
-        let client = RedisClient::new(options, setup);
+        let client = RedisClient::new(options, setup)?;
         let outbox = Outbox::new(client.clone(), ledger);
         let tags = TagReader {
             client: client.clone(),
@@ -80,7 +80,7 @@ impl StoreParts {
         };
         let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
-        Self { client, near, outbox, tags, heartbeat, operations }
+        let client = RedisClient::new(options, setup)?;
     }
 
     pub(super) fn stats(&self) -> RedisStats {

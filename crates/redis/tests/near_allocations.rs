@@ -17,9 +17,11 @@ const HITS: u64 = 100;
 async fn a_near_hit_allocates_its_key_and_its_answer() {
     let server = RedisServer::start();
     let options = RedisOptions::new(&server.url(), "test").expect("options");
-    let store = options.near(1024 * 1024).expect("enough").connect().await.expect("a store");
-    let mut catalog = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
+    let store = options.near(1024 * 1024).connect().await.expect("a store");
+    let mut catalog = ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku))
         .ttl(Duration::from_secs(60))
+        .build()
+        .unwrap()
         .layer(service_fn(|sku: u64| async move { Ok::<_, Infallible>(format!("item {sku}")) }));
     // Loads it, and then copies it.
     for _ in 0..2 {

@@ -151,8 +151,8 @@ impl World {
         let options = RedisClientOptions::new("redis://server", "sim").expect("an address");
         let options = RedisOptions::from(options.network(Arc::new(connect)));
         let is_near = self.plan.near[place];
-        let options = if is_near { options.near(1 << 20).expect("a size") } else { options };
-        let store = host.enter(|| options.connect_lazily());
+        let options = if is_near { options.near(1 << 20) } else { options };
+        let store = host.enter(|| options.connect_lazily().expect("options"));
         let caller = Caller {
             shared: Arc::clone(&self.shared),
             process: (place, times),

@@ -27,11 +27,11 @@ struct OfStore {
 impl Caches {
     pub(super) fn connect(url: &str) -> Result<Self, BoxError> {
         let options = RedisOptions::new(url, NAMESPACE)?;
-        let near = options.clone().near(NEAR_BYTES)?.name("near");
+        let near = options.clone().near(NEAR_BYTES).name("near");
         Ok(Self {
             by_store: [
-                OfStore::new(options.connect_lazily())?,
-                OfStore::new(near.connect_lazily())?,
+                OfStore::new(options.connect_lazily()?)?,
+                OfStore::new(near.connect_lazily()?)?,
             ],
         })
     }

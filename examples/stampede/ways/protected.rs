@@ -25,18 +25,19 @@ pub(super) fn in_memory(loader: Loader) -> Result<Catalog, Fault> {
 }
 
 pub(super) async fn in_redis(url: &str, namespace: &str, loader: Loader) -> Result<Catalog, Fault> {
-    let store = RedisOptions::new(url, namespace)?.near(NEAR)?.connect().await?;
+    let store = RedisOptions::new(url, namespace)?.near(NEAR).connect().await?;
     Ok(protect(store, loader)?)
 }
 
 fn protect(store: impl Store, loader: Loader) -> Result<Catalog, ConfigError> {
-    let layer = ReadThroughLayer::new(store, |ask: &Ask| Key::of("product").with(ask.sku))
+    let layer = ReadThroughLayer::builder(store, |ask: &Ask| Key::of("product").with(ask.sku))
         .ttl(TTL)
         .stale_while_revalidate(TTL)
         .stale_if_error(TTL * 10)
-        .refresh_early(1.0)?
+        .refresh_early(1.0)
         .wait(Wait::at_most(WAIT + loader.latency()))
-        .load_timeout(LOAD_TIMEOUT + loader.latency())?;
+        .load_timeout(LOAD_TIMEOUT + loader.latency())
+        .build()?;
     let load = service_fn(move |ask| {
         let loader = loader.clone();
         async move { loader.load(ask).await }

@@ -94,7 +94,7 @@ fn a_store_is_shown_without_user_and_password() {
         RedisOptions::new("redis://operator:hunter2@redis.internal:7000/3", "test").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
-    let shown = format!("{:?}", options.connect_lazily());
+    let shown = format!("{:?}", options.connect_lazily().expect("options"));
     assert!(!shown.contains(PASSWORD) && !shown.contains("operator"), "{shown}");
 }
 
@@ -106,8 +106,7 @@ fn nowhere() -> String {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_without_user_and_password() {
-    let options =
-        RedisOptions::new(&nowhere(), "test").unwrap().timeout(Duration::from_millis(20)).unwrap();
+    let options = RedisOptions::new(&nowhere(), "test").unwrap().timeout(Duration::from_millis(20));
     let error = options.connect().await.unwrap_err();
     let kinds = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable];
     assert!(kinds.contains(&error.kind()), "{error:?}");
@@ -127,6 +126,22 @@ const ADDRESS: &str = "redis://localhost";
 
 fn options() -> RedisOptions {
     RedisOptions::new(ADDRESS, "test").unwrap()
+}
+
+fn accepted(options: RedisOptions) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    options.connect_lazily().unwrap();
+}
+
+#[tokio::test]
+async fn the_first_of_two_wrong_options_is_the_error_of_connecting() {
+    let options = || options().near(1).timeout(Duration::MAX).near(65_536);
+    let message = options().connect_lazily().unwrap_err().to_string();
+    assert!(message.starts_with("bytes of the near tier must be"), "{message}");
+    let error = options().connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+    assert!(error.to_string().contains(&message), "{error}");
 }
 
 #[test]
@@ -158,9 +173,9 @@ fn a_namespace_of_letters_digits_and_three_signs_is_accepted() {
 #[test]
 fn a_timeout_out_of_range_is_refused_by_name() {
     for timeout in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
-        let message = options().timeout(timeout).unwrap_err().to_string();
+        let message = options().timeout(timeout).connect_lazily().unwrap_err().to_string();
         assert!(message.starts_with("timeout of the store must be from 1ms to 60s"), "{message}");
-        let message = options().connect_timeout(timeout).unwrap_err().to_string();
+        let message = options().connect_timeout(timeout).connect_lazily().unwrap_err().to_string();
         assert!(message.starts_with("time for connecting of the store must be from"), "{message}");
     }
 }
@@ -168,7 +183,7 @@ fn a_timeout_out_of_range_is_refused_by_name() {
 #[test]
 fn a_number_of_connections_out_of_range_is_refused_by_name() {
     for connections in [0, 65, u32::MAX] {
-        let message = options().connections(connections).unwrap_err().to_string();
+        let message = options().connections(connections).connect_lazily().unwrap_err().to_string();
         assert!(message.starts_with("connections of the store must be from 1 to 64"), "{message}");
     }
 }
@@ -176,7 +191,7 @@ fn a_number_of_connections_out_of_range_is_refused_by_name() {
 #[test]
 fn a_number_of_failures_out_of_range_is_refused_by_name() {
     for failures in [0, 1_000_001, u32::MAX] {
-        let message = options().down_after(failures).unwrap_err().to_string();
+        let message = options().down_after(failures).connect_lazily().unwrap_err().to_string();
         assert!(
             message.starts_with("failures until the store is down must be from 1"),
             "{message}"
@@ -187,7 +202,7 @@ fn a_number_of_failures_out_of_range_is_refused_by_name() {
 #[test]
 fn a_probe_interval_out_of_range_is_refused_by_name() {
     for interval in [Duration::ZERO, Duration::from_millis(99), Duration::MAX] {
-        let message = options().probe_every(interval).unwrap_err().to_string();
+        let message = options().probe_every(interval).connect_lazily().unwrap_err().to_string();
         let begin = "probe interval of the store must be from 100ms to 60s";
         assert!(message.starts_with(begin), "{message}");
     }
@@ -198,20 +213,20 @@ fn credentials_for_sentinels_without_sentinels_are_refused() {
     let login = || RedisCredentials::password("secret");
     for address in ["redis://localhost", "redis-cluster://a,b", "unix:///tmp/redis.sock"] {
         let options = RedisOptions::new(address, "test").unwrap();
-        let error = options.sentinel_credentials(login()).unwrap_err();
+        let error = options.sentinel_credentials(login()).connect_lazily().unwrap_err();
         assert!(matches!(error, ConfigError::NoEffect { .. }), "{error:?}");
         let message = error.to_string();
         assert!(message.starts_with("sentinel credentials would have no effect"), "{message}");
     }
     let options = RedisOptions::new("redis+sentinel://a,b,c/shop", "test").unwrap();
-    options.sentinel_credentials(login()).expect("it has sentinels");
+    accepted(options.sentinel_credentials(login()));
 }
 
 #[test]
 fn a_ttl_of_a_near_tier_that_is_off_is_refused() {
     let second = Duration::from_secs(1);
-    let error = options().near_ttl(second).unwrap_err();
+    let error = options().near_ttl(second).connect_lazily().unwrap_err();
     let message = error.to_string();
     assert!(message.starts_with("ttl of the near tier would have no effect"), "{message}");
-    options().near(65_536).unwrap().near_ttl(second).expect("there is a near tier");
+    accepted(options().near(65_536).near_ttl(second));
 }

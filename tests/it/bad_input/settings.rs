@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, ReadThroughLayer, Wait};
+use bellwether::{Cache, CacheErrorKind, CacheStatus, Key, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{
     Cached, MINUTE, SECOND, answer, answers, ask, cached, kind_of, layer, lease,
 };
@@ -25,7 +25,7 @@ const MILLI: Duration = Duration::from_millis(1);
 #[test]
 fn a_lease_out_of_range_is_refused_by_name() {
     for lease in [Duration::ZERO, MILLI * 99, MINUTE * 60 + MILLI, Duration::MAX] {
-        let message = refused(layer(MemoryStore::new(1)).lease(lease));
+        let message = refused(layer(MemoryStore::new(1)).lease(lease).build());
         assert!(message.starts_with("lease must be from 100ms to 3600s, not "), "{message}");
     }
 }
@@ -33,14 +33,14 @@ fn a_lease_out_of_range_is_refused_by_name() {
 #[test]
 fn a_lease_at_the_ends_of_its_range_is_accepted() {
     for lease in [MILLI * 100, MINUTE * 60] {
-        layer(MemoryStore::new(1)).lease(lease).expect("it is in range");
+        layer(MemoryStore::new(1)).lease(lease).build().unwrap();
     }
 }
 
 #[test]
 fn a_load_timeout_out_of_range_is_refused_by_name() {
     for limit in [Duration::ZERO, Duration::from_nanos(1), MINUTE * 1440 + MILLI, Duration::MAX] {
-        let message = refused(layer(MemoryStore::new(1)).load_timeout(limit));
+        let message = refused(layer(MemoryStore::new(1)).load_timeout(limit).build());
         assert!(message.starts_with("load timeout must be from 1ms to 86400s, not "), "{message}");
     }
 }
@@ -48,7 +48,7 @@ fn a_load_timeout_out_of_range_is_refused_by_name() {
 #[test]
 fn a_largest_entry_out_of_range_is_refused_by_name() {
     for most in [0, 512 * 1024 * 1024 + 1, usize::MAX] {
-        let message = refused(layer(MemoryStore::new(1)).max_entry_bytes(most));
+        let message = refused(layer(MemoryStore::new(1)).max_entry_bytes(most).build());
         assert!(message.starts_with("max entry bytes must be from 1 to 536870912"), "{message}");
     }
 }
@@ -56,10 +56,10 @@ fn a_largest_entry_out_of_range_is_refused_by_name() {
 #[test]
 fn bounds_of_nothing_are_refused_by_name() {
     let at_least_one = [
-        refused(layer(MemoryStore::new(1)).max_waiters(0)),
-        refused(layer(MemoryStore::new(1)).max_flights(0)),
-        refused(layer(MemoryStore::new(1)).max_uncached_loads(0)),
-        refused(layer(MemoryStore::new(1)).max_uncached_loads(1_000_001)),
+        refused(layer(MemoryStore::new(1)).max_waiters(0).build()),
+        refused(layer(MemoryStore::new(1)).max_flights(0).build()),
+        refused(layer(MemoryStore::new(1)).max_uncached_loads(0).build()),
+        refused(layer(MemoryStore::new(1)).max_uncached_loads(1_000_001).build()),
     ];
     let names = ["max waiters", "max flights", "max uncached loads", "max uncached loads"];
     for (message, name) in at_least_one.iter().zip(names) {
@@ -70,7 +70,7 @@ fn bounds_of_nothing_are_refused_by_name() {
 #[test]
 fn cooldowns_out_of_range_are_refused_by_name() {
     for (first, longest) in [(SECOND * 2, SECOND), (SECOND, MINUTE * 60 + MILLI)] {
-        let message = refused(layer(MemoryStore::new(1)).failure_windows(first, longest));
+        let message = refused(layer(MemoryStore::new(1)).failure_windows(first, longest).build());
         assert!(message.starts_with("longest failure window must be from "), "{message}");
     }
 }
@@ -78,18 +78,31 @@ fn cooldowns_out_of_range_are_refused_by_name() {
 #[test]
 fn shares_out_of_range_are_refused_by_name() {
     for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-        let message = refused(layer(MemoryStore::new(1)).jitter(share));
+        let message = refused(layer(MemoryStore::new(1)).jitter(share).build());
         assert!(message.starts_with("jitter must be from 0 to 1, not "), "{message}");
     }
     for beta in [0.0, 0.009, 100.1, -1.0, f64::NAN, f64::INFINITY] {
-        let message = refused(layer(MemoryStore::new(1)).refresh_early(beta));
+        let message = refused(layer(MemoryStore::new(1)).refresh_early(beta).build());
         assert!(message.starts_with("beta must be from 0.01 to 100, not "), "{message}");
     }
 }
 
+#[test]
+fn the_first_of_two_wrong_options_is_named() {
+    let layer = || layer(MemoryStore::new(1));
+    let message = refused(layer().jitter(2.0).lease(MILLI).jitter(0.5).build());
+    assert!(message.starts_with("jitter must be"), "{message}");
+    let message = refused(layer().lease(MILLI).ttl(MINUTE).jitter(2.0).build());
+    assert!(message.starts_with("lease must be"), "{message}");
+    let cache = Cache::<u64, u64>::builder("item", MemoryStore::new(1)).ttl(MINUTE);
+    let message = refused(cache.max_flights(0).max_waiters(0).build());
+    assert!(message.starts_with("max flights must be"), "{message}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_ttl_is_a_leap_year() {
-    let cached: Cached = layer(MemoryStore::new(1)).ttl(Duration::MAX).layer(Loader::new());
+    let cached: Cached =
+        layer(MemoryStore::new(1)).ttl(Duration::MAX).build().unwrap().layer(Loader::new());
     answer(&cached, 1).await;
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE * 60 * 24 * 366) });
@@ -97,7 +110,11 @@ async fn the_longest_ttl_is_a_leap_year() {
 
 #[tokio::test(start_paused = true)]
 async fn the_shortest_ttl_is_a_millisecond() {
-    let cached = layer(MemoryStore::new(1)).ttl(Duration::from_nanos(1)).layer(Loader::new());
+    let cached = layer(MemoryStore::new(1))
+        .ttl(Duration::from_nanos(1))
+        .build()
+        .unwrap()
+        .layer(Loader::new());
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: true });
     let (_, status) = ask(&cached, 1).await.unwrap();
@@ -111,7 +128,7 @@ async fn a_wait_without_end_ends_with_the_load() {
     for wait in waits.chain([Wait::at_most(Duration::MAX), Wait::tries(u32::MAX, Duration::MAX)]) {
         let store = MemoryStore::new(1);
         let _leads = ask(&cached(store.clone(), &Loader::taking(SECOND * 29)), 1);
-        let patient = layer(store).wait(wait).layer(Loader::new());
+        let patient = layer(store).wait(wait).build().unwrap().layer(Loader::new());
         assert_eq!(answers(vec![ask(&patient, 1)]).await, [1]);
     }
 }
@@ -123,7 +140,8 @@ async fn absurd_intervals_do_not_outlast_a_dead_leader() {
     let store = MemoryStore::new(1);
     drop(lease(&store, 1, SECOND * 2).await);
     let wait = Wait::tries(u32::MAX, Duration::MAX);
-    let patient = layer(remote(&store).without_push()).wait(wait).layer(Loader::new());
+    let patient =
+        layer(remote(&store).without_push()).wait(wait).build().unwrap().layer(Loader::new());
     let began = Instant::now();
     assert_eq!(answer(&patient, 1).await, 1);
     assert!(began.elapsed() <= SECOND * 2 + MILLI * 5, "{:?}", began.elapsed());
@@ -134,7 +152,8 @@ async fn no_tries_are_to_fail_fast() {
     for interval in [Duration::ZERO, SECOND, Duration::MAX] {
         let store = MemoryStore::new(1);
         let _held = lease(&store, 1, MINUTE).await;
-        let hasty = layer(store).wait(Wait::tries(0, interval)).layer(Loader::new());
+        let hasty =
+            layer(store).wait(Wait::tries(0, interval)).build().unwrap().layer(Loader::new());
         let (answer, _) = ask(&hasty, 1).await.unwrap();
         assert_eq!(kind_of(&answer), CacheErrorKind::Contended);
     }
@@ -144,7 +163,8 @@ async fn no_tries_are_to_fail_fast() {
 async fn an_interval_below_a_millisecond_counts_as_one() {
     let store = MemoryStore::new(1);
     let _held = lease(&store, 1, MINUTE).await;
-    let brisk = layer(store).wait(Wait::tries(3, Duration::ZERO)).layer(Loader::new());
+    let brisk =
+        layer(store).wait(Wait::tries(3, Duration::ZERO)).build().unwrap().layer(Loader::new());
     let began = Instant::now();
     let (answer, _) = ask(&brisk, 1).await.unwrap();
     assert_eq!((kind_of(&answer), began.elapsed()), (CacheErrorKind::WaitTimedOut, MILLI * 3));
@@ -158,7 +178,9 @@ fn key_of_bytes(bytes: usize) -> Key {
 
 fn uploads(loader: &Loader) -> impl Service<u64, Response = usize, Error = LoadError> {
     let layer =
-        ReadThroughLayer::new(MemoryStore::new(1), |bytes: &u64| key_of_bytes(*bytes as usize));
+        ReadThroughLayer::builder(MemoryStore::new(1), |bytes: &u64| key_of_bytes(*bytes as usize))
+            .build()
+            .unwrap();
     layer.layer(loader.clone())
 }
 

@@ -104,8 +104,11 @@ async fn a_value_counts_its_size_in_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_keeps_values_as_they_are_too() {
-    let layer = ReadThroughLayer::in_process(MemoryStore::new(10), |item: &u64| key(*item));
-    let service = layer.ttl(MINUTE).service(loader_fn(async |_: u64| compile().await));
+    let layer = ReadThroughLayer::in_process(MemoryStore::new(10), |item: &u64| key(*item))
+        .ttl(MINUTE)
+        .build()
+        .unwrap();
+    let service = layer.service(loader_fn(async |_: u64| compile().await));
     let loaded = service.clone().oneshot(1).await.unwrap();
     assert!(Arc::ptr_eq(&loaded, &service.oneshot(1).await.unwrap()));
 }

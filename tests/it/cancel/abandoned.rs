@@ -12,7 +12,7 @@ use crate::support::store::{Operation, local};
 
 /// As many abandoned loads go on.
 fn finishing(most: usize, loader: &Loader) -> Cached {
-    let layer = layer(MemoryStore::new(100)).max_abandoned_loads(most).expect("a number");
+    let layer = layer(MemoryStore::new(100)).max_abandoned_loads(most).build().unwrap();
     layer.layer(loader.clone())
 }
 
@@ -29,7 +29,7 @@ async fn abandon(cached: &Cached, item: u64, loader: &Loader) {
 async fn of_ten_thousand_abandoned_loads_so_many_go_on() {
     let loader = Loader::gated();
     let store = MemoryStore::new(20_000);
-    let cached = layer(store.clone()).layer(loader.clone());
+    let cached = layer(store.clone()).build().unwrap().layer(loader.clone());
     let asked: Vec<_> = (0..10_000).map(|item| ask(&cached, item)).collect();
     loader.has_begun(10_000).await;
     asked.iter().for_each(|asked| asked.abort());
@@ -63,7 +63,7 @@ async fn the_oldest_abandoned_load_is_cancelled_first() {
 #[tokio::test(start_paused = true)]
 async fn no_caller_is_refused_while_abandoned_loads_run() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(100)).max_flights(3).expect("a number");
+    let layer = layer(MemoryStore::new(100)).max_flights(3).build().unwrap();
     let cached = layer.layer(loader.clone());
     let asked: Vec<_> = (1..=3).map(|item| ask(&cached, item)).collect();
     loader.has_begun(3).await;
@@ -121,7 +121,7 @@ async fn a_load_that_begins_after_all_callers_have_left_is_abandoned() {
     let loader = Loader::gated();
     let store = local(&MemoryStore::new(100));
     let acquiring = store.on(Operation::Acquire).nth(1).do_it_and_hold();
-    let cached = layer(store).max_abandoned_loads(1).expect("a number").layer(loader.clone());
+    let cached = layer(store).max_abandoned_loads(1).build().unwrap().layer(loader.clone());
     let left = ask(&cached, 1);
     acquiring.reached().await;
     left.abort();
@@ -138,8 +138,9 @@ async fn a_load_without_a_lease_ends_with_its_last_caller() {
     let loader = Loader::gated();
     let store = MemoryStore::new(100);
     let _held = [lease(&store, 1, MINUTE).await, lease(&store, 2, MINUTE).await];
-    let layer = layer(store).wait(Wait::fail_fast().then_load()).max_uncached_loads(1);
-    let cached = layer.expect("a number").layer(loader.clone());
+    let layer =
+        layer(store).wait(Wait::fail_fast().then_load()).max_uncached_loads(1).build().unwrap();
+    let cached = layer.layer(loader.clone());
     let loads = ask(&cached, 1);
     loader.has_begun(1).await;
     let queues = ask(&cached, 2);
@@ -159,8 +160,9 @@ async fn a_load_without_a_lease_cancels_no_abandoned_load() {
     let loader = Loader::gated();
     let store = MemoryStore::new(100);
     let _held = lease(&store, 2, MINUTE).await;
-    let layer = layer(store).wait(Wait::fail_fast().then_load()).max_abandoned_loads(1);
-    let cached = layer.expect("a number").layer(loader.clone());
+    let layer =
+        layer(store).wait(Wait::fail_fast().then_load()).max_abandoned_loads(1).build().unwrap();
+    let cached = layer.layer(loader.clone());
     abandon(&cached, 1, &loader).await;
     abandon(&cached, 2, &loader).await;
     assert_eq!((loader.running(), loader.dropped()), (1, 1));

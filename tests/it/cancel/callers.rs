@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 use crate::support::store::{Operation, local, remote};
 
 fn cancelling(store: impl bellwether::store::Store, loader: &Loader) -> Cached {
-    layer(store).when_abandoned(WhenAbandoned::Cancel).layer(loader.clone())
+    layer(store).when_abandoned(WhenAbandoned::Cancel).build().unwrap().layer(loader.clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,8 @@ async fn an_uncached_load_is_dropped_too_if_the_policy_says_so() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let layer = layer(store).when_abandoned(WhenAbandoned::Cancel);
-    let asked = ask(&layer.wait(Wait::fail_fast().then_load()).layer(loader.clone()), 1);
+    let asked =
+        ask(&layer.wait(Wait::fail_fast().then_load()).build().unwrap().layer(loader.clone()), 1);
     loader.has_begun(1).await;
     asked.abort();
     idle().await;
@@ -179,7 +180,7 @@ async fn a_caller_that_began_an_uncached_load_and_is_not_polled_delays_no_other(
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();
-    let cached = layer(store).wait(wait).layer(Loader::taking(SECOND));
+    let cached = layer(store).wait(wait).build().unwrap().layer(Loader::taking(SECOND));
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
     tokio::time::sleep(SECOND).await;

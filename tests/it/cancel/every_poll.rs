@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Faulty, local, remote};
 
-type Layered = bellwether::ReadThroughLayer<KeyOf>;
+type Layered = bellwether::service::ReadThroughLayerBuilder<KeyOf>;
 
 /// The places where a store can be.
 const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
@@ -26,7 +26,7 @@ impl Scene {
     fn new(place: fn(&MemoryStore) -> Faulty, knobs: impl Fn(Layered) -> Layered) -> Self {
         let store = MemoryStore::new(10);
         let loader = Loader::pondering();
-        let cached = knobs(layer(place(&store))).layer(loader.clone());
+        let cached = knobs(layer(place(&store))).build().unwrap().layer(loader.clone());
         Self { store, loader, cached }
     }
 

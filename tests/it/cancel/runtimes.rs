@@ -51,7 +51,7 @@ fn to_give_up_outside_of_a_runtime_is_an_error() {
     let store = MemoryStore::new(10);
     let runtime = runtime();
     let wait = Wait::at_most(SECOND).then_load();
-    let mut cached = layer(store.clone()).wait(wait).layer(Loader::new());
+    let mut cached = layer(store.clone()).wait(wait).build().unwrap().layer(Loader::new());
     let mut request = spawn(cached.call(1));
     let _held = runtime.block_on(async {
         let held = lease(&store, 1, MINUTE).await;
@@ -97,7 +97,7 @@ fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
     let gone = runtime();
     let alive = runtime();
     let store = MemoryStore::new(10);
-    let cached = layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone());
+    let cached = layer(store).lease(SECOND).build().unwrap().layer(loader.clone());
     gone.block_on(async {
         let _leads = ask(&cached, 1);
         loader.has_begun(1).await;
@@ -116,7 +116,7 @@ fn a_runtime_that_goes_down_leaves_the_key_free_for_its_process() {
     let store = MemoryStore::new(10);
     let loader = Loader::gated();
     let gone = runtime();
-    let cached = layer(store).layer(loader.clone());
+    let cached = layer(store).build().unwrap().layer(loader.clone());
     gone.block_on(async {
         let _leads = ask(&cached, 1);
         loader.has_begun(1).await;

@@ -16,7 +16,7 @@ const ROUNDS: u64 = 300;
 fn fleet(loader: &Loader, policy: WhenAbandoned) -> [Cached; 2] {
     let store = MemoryStore::new(1_000);
     let stores = [local(&store), local(&store)];
-    stores.map(|store| layer(store).when_abandoned(policy).layer(loader.clone()))
+    stores.map(|store| layer(store).when_abandoned(policy).build().unwrap().layer(loader.clone()))
 }
 
 /// Three of four callers are dropped at any point; the others are answered.

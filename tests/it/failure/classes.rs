@@ -201,7 +201,8 @@ async fn a_class_is_found_through_the_error_of_middleware() {
     let loader = failing();
     let boxed = ServiceBuilder::new().timeout(MINUTE).service(loader.clone());
     let layer = remembering_layer(MemoryStore::new(10)).not_found_ttl(SECOND);
-    let service = layer.classify_error(|_: &Refusal| ErrorClass::NotFound).layer(boxed);
+    let service =
+        layer.classify_error(|_: &Refusal| ErrorClass::NotFound).build().unwrap().layer(boxed);
     for _ in 0..3 {
         assert!(service.clone().oneshot(1).await.unwrap_err().is_not_found());
     }

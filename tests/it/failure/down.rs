@@ -20,7 +20,7 @@ fn down() -> FaultyStore<MemoryStore> {
 #[tokio::test(start_paused = true)]
 async fn uncached_loads_are_bounded_and_the_other_callers_wait_for_a_permit() {
     let loader = Loader::taking(SECOND);
-    let cached = layer(down()).max_uncached_loads(4).unwrap().layer(loader.clone());
+    let cached = layer(down()).max_uncached_loads(4).build().unwrap().layer(loader.clone());
     let asked = (0..16).map(|item| ask(&cached, item)).collect();
     let began = Instant::now();
     let ended = settled(asked).await;
@@ -34,7 +34,7 @@ async fn uncached_loads_are_bounded_and_the_other_callers_wait_for_a_permit() {
 async fn a_caller_without_a_permit_before_its_wait_ends_is_told_which_bound_is_reached() {
     for (wait, seconds) in [(Wait::at_most(SECOND * 2), 2), (Wait::fail_fast(), 0)] {
         let loader = Loader::taking(SECOND * 9);
-        let layer = layer(down()).max_uncached_loads(1).unwrap().wait(wait);
+        let layer = layer(down()).max_uncached_loads(1).wait(wait).build().unwrap();
         let cached = layer.layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
@@ -52,7 +52,7 @@ async fn a_caller_without_a_permit_before_its_wait_ends_is_told_which_bound_is_r
 #[tokio::test(start_paused = true)]
 async fn where_it_must_not_fail_a_store_that_is_down_is_an_error_at_once() {
     let loader = Loader::new();
-    let layer = layer(down()).when_store_fails(WhenStoreFails::Fail);
+    let layer = layer(down()).when_store_fails(WhenStoreFails::Fail).build().unwrap();
     let cached = layer.layer(loader.clone());
     let began = Instant::now();
     for (answer, _) in settled(burst(&cached, 1, 100)).await {
@@ -65,7 +65,7 @@ async fn where_it_must_not_fail_a_store_that_is_down_is_an_error_at_once() {
 async fn a_load_that_fails_while_the_store_is_down_backs_off_in_its_process() {
     let loader = Loader::new();
     loader.ends_by(End::Fail);
-    let cached = unprobed(remembering_layer(down())).layer(loader.clone());
+    let cached = unprobed(remembering_layer(down())).build().unwrap().layer(loader.clone());
     let mut began = Vec::new();
     for tenth in 0..160 {
         let before = loader.loads();
@@ -85,7 +85,7 @@ async fn a_failure_that_cannot_be_stored_for_the_fleet_is_still_an_error_of_the_
     store.on(Operation::Fail).fail(StoreErrorKind::Refused);
     let loader = Loader::new();
     loader.ends_by(End::Fail);
-    let cached = remembering_layer(store).layer(loader.clone());
+    let cached = remembering_layer(store).build().unwrap().layer(loader.clone());
     let ended = settled(burst(&cached, 1, 10)).await;
     assert!(ended.iter().all(|(answer, _)| answer.as_ref().unwrap_err().load().is_some()));
     idle().await;
@@ -95,7 +95,7 @@ async fn a_failure_that_cannot_be_stored_for_the_fleet_is_still_an_error_of_the_
 #[tokio::test(start_paused = true)]
 async fn when_the_store_recovers_loads_are_kept_again() {
     let store = down();
-    let cached = layer(store.clone()).layer(Loader::new());
+    let cached = layer(store.clone()).build().unwrap().layer(Loader::new());
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
     store.heal();
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);

@@ -49,7 +49,7 @@ async fn a_fleet_whose_load_fails_tries_once_per_cooldown() {
         let loader = Loader::taking(SECOND);
         loader.ends_by(End::Fail);
         let process = || unprobed(remembering_layer(place(&memory)));
-        let fleet = [(); 4].map(|()| process().layer(loader.clone()));
+        let fleet = [(); 4].map(|()| process().build().unwrap().layer(loader.clone()));
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
         assert!(settled(asked).await.iter().all(|(answer, _)| answer.is_err()));
@@ -71,8 +71,9 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
     for place in PLACES {
         let memory = MemoryStore::new(10);
         let loader = failing();
-        let here = unprobed(remembering_layer(place(&memory))).layer(loader.clone());
-        let there = remembering_layer(place(&memory)).layer(loader.clone());
+        let here =
+            unprobed(remembering_layer(place(&memory))).build().unwrap().layer(loader.clone());
+        let there = remembering_layer(place(&memory)).build().unwrap().layer(loader.clone());
         assert!(ask(&here, 1).await.unwrap().0.is_err());
         let (first, _) = ask(&here, 1).await.unwrap();
         sleep(SECOND / 2).await;
@@ -97,11 +98,11 @@ async fn other_processes_get_the_layers_message_of_an_error() {
         let layer = remembering_layer(remote(&memory));
         layer.describe_failures(|Refusal(number): &Refusal| format!("tried {number} times"))
     };
-    let here = process().layer(failing());
+    let here = process().build().unwrap().layer(failing());
     for _ in 0..2 {
         assert!(ask(&here, 1).await.unwrap().0.is_err());
     }
-    let (elsewhere, _) = ask(&process().layer(failing()), 1).await.unwrap();
+    let (elsewhere, _) = ask(&process().build().unwrap().layer(failing()), 1).await.unwrap();
     let message = elsewhere.unwrap_err().to_string();
     assert!(message.contains("tried 2 times") && message.contains("item#"), "{message}");
 }
@@ -109,7 +110,10 @@ async fn other_processes_get_the_layers_message_of_an_error() {
 #[tokio::test(start_paused = true)]
 async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
     let long = MemoryStore::new(10);
-    let layer = remembering_layer(long.clone()).describe_failures(|_: &Refusal| "ü".repeat(1_000));
+    let layer = remembering_layer(long.clone())
+        .describe_failures(|_: &Refusal| "ü".repeat(1_000))
+        .build()
+        .unwrap();
     for _ in 0..2 {
         assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.is_err());
     }
@@ -117,7 +121,9 @@ async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
     assert_eq!(remembered(&long).await.expect("a failure").message().len(), 256);
     let broken = MemoryStore::new(10);
     let layer = remembering_layer(broken.clone())
-        .describe_failures(|_: &Refusal| -> String { panic!("scripted") });
+        .describe_failures(|_: &Refusal| -> String { panic!("scripted") })
+        .build()
+        .unwrap();
     for _ in 0..2 {
         assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.unwrap_err().load().is_some());
     }
@@ -132,7 +138,7 @@ async fn the_text_of_a_panic_is_never_stored() {
     loader.ends_by(End::Panic);
     let process = || {
         let layer = remembering_layer(remote(&memory));
-        layer.describe_failures(|_: &Refusal| "said".into()).layer(loader.clone())
+        layer.describe_failures(|_: &Refusal| "said".into()).build().unwrap().layer(loader.clone())
     };
     for _ in 0..3 {
         let message = ask(&process(), 1).await.unwrap().0.unwrap_err().to_string();
@@ -145,8 +151,8 @@ async fn the_text_of_a_panic_is_never_stored() {
 async fn cooldowns_double_until_a_load_succeeds() {
     let memory = MemoryStore::new(10);
     let loader = failing();
-    let layer = unprobed(remembering_layer(remote(&memory)).ttl(MILLI));
-    let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
+    let layer = || unprobed(remembering_layer(remote(&memory)).ttl(MILLI).max_waiters(9));
+    let fleet = [(); 2].map(|()| layer().build().unwrap().layer(loader.clone()));
     assert!(ask(&fleet[1], 1).await.unwrap().0.is_err());
     for (turn, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
         assert!(ask(&fleet[turn % 2], 1).await.unwrap().0.is_err());
@@ -178,7 +184,7 @@ async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
 async fn a_flight_stays_in_cooldown_for_a_second_at_most_and_leaves_nothing() {
     for place in PLACES {
         let layer = remembering_layer(losing_push(place(&MemoryStore::new(10))));
-        let cached = layer.failure_windows(MINUTE, MINUTE).unwrap().layer(failing());
+        let cached = layer.failure_windows(MINUTE, MINUTE).build().unwrap().layer(failing());
         let before = tasks();
         settled(burst(&cached, 1, 10)).await;
         settled(burst(&cached, 1, 10)).await;
@@ -195,8 +201,8 @@ async fn an_answer_that_counts_as_a_failure_is_given_to_its_waiters_and_not_trie
         let loader = Loader::taking(SECOND);
         let process =
             || remembering_layer(place(&memory)).classify(|_: &usize| Cacheability::Failure);
-        let here = process().layer(loader.clone());
-        let there = process().layer(loader.clone());
+        let here = process().build().unwrap().layer(loader.clone());
+        let there = process().build().unwrap().layer(loader.clone());
         let ended = settled(burst(&here, 1, 10)).await;
         let mut answers: Vec<_> = ended.into_iter().map(|(answer, _)| answer.unwrap()).collect();
         answers.sort_unstable();
@@ -217,7 +223,7 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
     loader.ends_by(End::Fail);
     let store = remote(&memory);
     store.on(Operation::Renew).fail(UNREACHABLE);
-    let late = remembering_layer(store).lease(SECOND).unwrap().layer(loader.clone());
+    let late = remembering_layer(store).lease(SECOND).build().unwrap().layer(loader.clone());
     let asked = ask(&late, 1);
     loader.has_begun(1).await;
     sleep(SECOND * 2).await;
@@ -235,7 +241,7 @@ async fn an_undecodable_entry_is_replaced_by_one_load_in_the_fleet() {
         let loader = Loader::taking(SECOND);
         put(&memory, 1, "not a number", Text::CODEC).await;
         let process = || remembering_layer(place(&memory)).codec(Text::new(Faults::None));
-        let fleet = [(); 4].map(|()| process().layer(loader.clone()));
+        let fleet = [(); 4].map(|()| process().build().unwrap().layer(loader.clone()));
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
         assert!(settled(asked).await.iter().all(|(answer, _)| *answer.as_ref().unwrap() == 1));
         assert_eq!(loader.loads(), 1);
@@ -248,7 +254,8 @@ async fn a_failed_load_without_a_ttl_is_not_tried_again_within_the_cooldown() {
     for place in PLACES {
         let loader = Loader::new();
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));
-        let cached = layer.codec(Text::new(Faults::FailsToEncode)).layer(loader.clone());
+        let cached =
+            layer.codec(Text::new(Faults::FailsToEncode)).build().unwrap().layer(loader.clone());
         answer(&cached, 1).await;
         loader.ends_by(End::Fail);
         for _ in 0..9 {

@@ -66,7 +66,7 @@ async fn a_failure_leaves_the_key_free_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_without_a_key_is_an_error_of_the_loader() {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None);
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), |_: &u64| None).build().unwrap();
     let loader = failing(End::Fail);
     let ended = layer.layer(loader).call(1).await;
     assert_eq!(ended.unwrap_err().load(), Some(&Refusal(1)));
@@ -102,9 +102,9 @@ async fn a_panic_of_a_load_past_the_cache_is_an_error_of_its_caller() {
     for end in [End::Panic, End::PanicInCall, End::PanicInPollReady] {
         let loader = Loader::new();
         let key_of = |item: &u64| (*item < KEYLESS).then(|| key(*item));
-        let layer = ReadThroughLayer::new(MemoryStore::new(10), key_of);
+        let layer = ReadThroughLayer::builder(MemoryStore::new(10), key_of);
         let layer = layer.classify(|_: &usize| Cacheability::PrivateKey);
-        let cached = layer.layer(loader.clone());
+        let cached = layer.build().unwrap().layer(loader.clone());
         let ask = |item| tokio::spawn(cached.clone().call(item).with_status());
         // After two private answers in a row, callers bypass the cache.
         answers(vec![ask(1)]).await;
@@ -147,9 +147,10 @@ async fn a_panic_of_the_loader_is_no_convoy() {
 async fn a_panicking_codec_is_survived(faults: Faults) {
     let loader = Loader::taking(SECOND);
     let store = MemoryStore::new(10);
-    let broken = layer(store.clone()).codec(Text::new(faults)).layer(loader.clone());
+    let broken =
+        layer(store.clone()).codec(Text::new(faults)).build().unwrap().layer(loader.clone());
     is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
-    answer(&layer(store).codec(Text::new(Faults::None)).layer(loader), 1).await;
+    answer(&layer(store).codec(Text::new(Faults::None)).build().unwrap().layer(loader), 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +170,7 @@ async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::PanicsInDecode);
-    let cached = layer(remote(&memory)).codec(text.clone()).layer(Loader::new());
+    let cached = layer(remote(&memory)).codec(text.clone()).build().unwrap().layer(Loader::new());
     futures_util::future::join_all(burst(&cached, 1, 10)).await;
     idle().await;
     assert!(text.decoded() <= 11, "{} times for 10 callers", text.decoded());
@@ -177,7 +178,7 @@ async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
 }
 
 fn hurried(store: &MemoryStore, loader: &Loader) -> Cached {
-    let layer = layer(store.clone()).load_timeout(SECOND * 2).expect("it makes sense");
+    let layer = layer(store.clone()).load_timeout(SECOND * 2).build().unwrap();
     layer.layer(loader.clone())
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND};
 use futures_util::future::BoxFuture;
@@ -89,13 +90,15 @@ impl Source {
         &self,
         store: Faulty,
         ttl: Duration,
-        with: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
+        with: impl Fn(
+            ReadThroughLayerBuilder<fn(&Request) -> Key>,
+        ) -> ReadThroughLayerBuilder<fn(&Request) -> Key>,
     ) -> Caching {
         let source = self.clone();
         let key_of: fn(&Request) -> Key = |_| Key::of("item");
-        let layer = ReadThroughLayer::new(store, key_of).ttl(ttl).wait(Wait::at_most(MINUTE));
+        let layer = ReadThroughLayer::builder(store, key_of).ttl(ttl).wait(Wait::at_most(MINUTE));
         let load = service_fn(move |request| source.load(request));
-        BoxCloneSyncService::new(with(layer).layer(load))
+        BoxCloneSyncService::new(with(layer).build().unwrap().layer(load))
     }
 }
 
@@ -174,7 +177,7 @@ async fn a_forced_load_that_fails_is_given_to_none_of_its_waiters() {
         service_fn(move |request| source.load(request))
     };
     let forced = |_: &Request| bellwether::service::Lookup::of(Key::of("item")).force_refresh();
-    let process = ReadThroughLayer::new(memory, forced).layer(load);
+    let process = ReadThroughLayer::builder(memory, forced).build().unwrap().layer(load);
     let ask = |request| {
         let mut process = process.clone();
         tokio::spawn(async move { process.call(request).await })
@@ -338,7 +341,7 @@ async fn a_failure_of_the_source_itself_needs_no_second_witness() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         source.is_down(true);
-        let settings = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
+        let settings = |layer: ReadThroughLayerBuilder<fn(&Request) -> Key>| {
             layer.classify_any_error(|error| super::class_of(&error.to_string()))
         };
         let fleet = [(); 2].map(|()| source.process_with(place(&memory), MINUTE, settings));

@@ -135,7 +135,7 @@ async fn a_lease_that_could_not_be_given_up_lapses() {
     store.on(Operation::Abandon).fail(UNREACHABLE);
     let loader = Loader::new();
     loader.ends_by(End::Fail);
-    let failing = layer(store).lease(SECOND).expect("it makes sense").layer(loader);
+    let failing = layer(store).lease(SECOND).build().unwrap().layer(loader);
     settled(vec![ask(&failing, 1)]).await;
     idle().await;
     assert!(is_leased(&memory, 1).await, "or there is nothing to see here");
@@ -149,7 +149,7 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
     let store = local(&memory);
     // The first request is for the lease, the second renews it.
     store.on_any().nth(2).fail(UNREACHABLE);
-    let layer = layer(store.clone()).lease(SECOND).expect("it makes sense");
+    let layer = layer(store.clone()).lease(SECOND).build().unwrap();
     let _leads = ask(&layer.layer(Loader::taking(SECOND * 10)), 1);
     sleep(SECOND * 5).await;
     assert!(store.calls(Operation::Renew) > 2);
@@ -172,7 +172,7 @@ async fn a_waiter_whose_request_fails_loads_without_a_lease() {
 async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_text() {
     let store = local(&MemoryStore::new(10));
     store.on_any().fail(UNREACHABLE);
-    let handle = layer(store).handle();
+    let handle = layer(store).build().unwrap().handle();
     for ended in [handle.invalidate(&key(4711)).await, handle.expire(&key(4711)).await] {
         let error = ended.unwrap_err();
         assert_eq!(error.kind(), CacheErrorKind::Store(StoreErrorKind::Unreachable));
@@ -194,7 +194,7 @@ async fn a_store_that_hangs_does_not_hang_callers_with_a_wait_limit() {
 async fn a_renewal_that_hangs_does_not_hang_the_load() {
     let store = local(&MemoryStore::new(10));
     let _never_opened = store.on(Operation::Renew).nth(1).hold();
-    let layer = layer(store).lease(Duration::from_millis(300)).expect("it makes sense");
+    let layer = layer(store).lease(Duration::from_millis(300)).build().unwrap();
     let cached = layer.layer(Loader::taking(SECOND * 4));
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
 }
@@ -207,7 +207,7 @@ async fn a_load_that_always_outlives_its_lease_is_stored_all_the_same() {
     let fleet = [(); 4].map(|()| {
         let store = local(&memory);
         store.on(Operation::Renew).fail(UNREACHABLE);
-        let layer = layer(store).lease(SECOND / 4).expect("it makes sense");
+        let layer = layer(store).lease(SECOND / 4).build().unwrap();
         layer.layer(loader.clone())
     });
     let mut asked = Vec::new();

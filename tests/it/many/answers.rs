@@ -63,7 +63,7 @@ async fn no_requests_are_no_call() {
 async fn each_is_answered_by_what_is_there_of_it() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
+    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, [1, 2])).await;
     advance(MINUTE + SECOND).await;
@@ -158,7 +158,8 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_for_a_key_of_private_answers_is_counted_as_one() {
     let query = Query::new();
-    let layer = layer(MemoryStore::new(10)).classify(|_: &u64| Cacheability::PrivateKey);
+    let layer =
+        layer(MemoryStore::new(10)).classify(|_: &u64| Cacheability::PrivateKey).build().unwrap();
     let catalog = layer.layer(Batched::new(query.clone()));
     for _ in 0..2 {
         catalog.load_many([1]).await;
@@ -189,7 +190,7 @@ async fn answers_by_key_belong_to_the_item_they_name_and_a_missing_one_is_none()
         let known = items.into_iter().rev().filter(|item| item % 2 == 0).chain([8]);
         Ok::<_, Infallible>(known.map(|item| (item, item * 10)).collect::<HashMap<_, _>>())
     });
-    let page = layer(MemoryStore::new(10)).layer(Batched::new(by_hash));
+    let page = layer(MemoryStore::new(10)).build().unwrap().layer(Batched::new(by_hash));
     let page: Vec<_> = page.load_many([2, 1, KEYLESS, 4, KEYLESS]).await;
     let page: Vec<_> = page.into_iter().map(|answer| answer.expect("an answer")).collect();
     let keyless = Some(KEYLESS * 10);
@@ -198,7 +199,13 @@ async fn answers_by_key_belong_to_the_item_they_name_and_a_missing_one_is_none()
         Ok::<_, Infallible>(items.into_iter().map(|item| (item, 1)).collect::<BTreeMap<_, _>>())
     });
     assert_eq!(
-        layer(MemoryStore::new(10)).layer(Batched::new(in_tree)).load(7).await.ok(),
+        layer(MemoryStore::new(10))
+            .build()
+            .unwrap()
+            .layer(Batched::new(in_tree))
+            .load(7)
+            .await
+            .ok(),
         Some(Some(1))
     );
 }

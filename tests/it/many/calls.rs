@@ -26,7 +26,7 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
     let query = Query::new();
     let memory = MemoryStore::new(2_000);
     let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
-    let catalog = layer(remote(&memory)).layer(batched);
+    let catalog = layer(remote(&memory)).build().unwrap().layer(batched);
     let page = answers(ask_many(&catalog, 0..1_000)).await;
     assert_eq!(page, (0..1_000).map(|item| item * 10).collect::<Vec<_>>());
     assert_eq!(query.calls().iter().map(Vec::len).collect::<Vec<_>>(), [100; 10]);
@@ -38,7 +38,7 @@ async fn a_full_call_does_not_wait_for_undecided_items() {
     let query = Query::new();
     let store = remote(&MemoryStore::new(10));
     let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
-    let catalog = layer(store.clone()).layer(batched);
+    let catalog = layer(store.clone()).build().unwrap().layer(batched);
     let gate = store.on(Operation::Lookup).nth(1).hold();
     let page = ask_many(&catalog, [1, 2, 3, 4]);
     idle().await;
@@ -117,7 +117,7 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
     }
-    let layer = layer(remote(&memory)).wait(Wait::at_most(SECOND).then_load());
+    let layer = layer(remote(&memory)).wait(Wait::at_most(SECOND).then_load()).build().unwrap();
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;
     assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>()]);
@@ -127,7 +127,7 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
 async fn stale_items_are_loaded_again_by_one_call() {
     let query = Query::new();
     let memory = MemoryStore::new(100);
-    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
+    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;
     for item in 0..20 {

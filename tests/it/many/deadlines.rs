@@ -25,7 +25,11 @@ fn hurried(store: impl Store, query: &Query) -> Hurried {
         let ask = if *item < KEYLESS { Lookup::of(key(*item)) } else { Lookup::none() };
         ask.deadline(Instant::now() + DEADLINE)
     };
-    ReadThroughLayer::new(store, ask_of).ttl(MINUTE).layer(Batched::new(query.clone()))
+    ReadThroughLayer::builder(store, ask_of)
+        .ttl(MINUTE)
+        .build()
+        .unwrap()
+        .layer(Batched::new(query.clone()))
 }
 
 /// A batch whose requests all end by their deadline, without an answer.

@@ -13,7 +13,7 @@ use super::{Catalog, KEYLESS, answers, ask, ask_many, catalog, ended, layer};
 use crate::support::store::{AtMoment as _, Faulty, Moment, Operation, remote};
 
 fn cancelling(store: &Faulty, query: &Query) -> Catalog {
-    let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel);
+    let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel).build().unwrap();
     layer.layer(Batched::new(query.clone()))
 }
 

@@ -9,6 +9,7 @@ mod query;
 
 use bellwether::batch::Batched;
 use bellwether::service::ReadThrough;
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::store::Store;
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, SharedError};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
@@ -28,15 +29,15 @@ type Answered = (Result<u64, Fault>, CacheStatus);
 const KEYLESS: u64 = 1_000_000;
 
 /// A layer that keeps answers for a minute, and remembers no failures.
-fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+fn layer(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
     let key_of: KeyOf = |item| (*item < KEYLESS).then(|| key(*item));
-    let layer = ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
-    layer.failure_windows(NO_TIME, NO_TIME).expect("windows")
+    let layer = ReadThroughLayer::builder(store, key_of).ttl(MINUTE).jitter(0.0);
+    layer.failure_windows(NO_TIME, NO_TIME)
 }
 
 /// What a process of the fleet has: a layer of its own, over the store that all share.
 fn catalog(store: impl Store, query: &Query) -> Catalog {
-    layer(store).layer(Batched::new(query.clone()))
+    layer(store).build().unwrap().layer(Batched::new(query.clone()))
 }
 
 /// A batch that is under way from now on.

@@ -26,7 +26,7 @@ async fn an_early_refresh_delays_no_caller_and_is_one_load_in_the_fleet() {
 #[tokio::test(start_paused = true)]
 async fn a_key_in_demand_never_runs_out() {
     for place in PLACES {
-        let early = layer(place(&MemoryStore::new(10))).refresh_early(1.0).expect("it makes sense");
+        let early = layer(place(&MemoryStore::new(10))).refresh_early(1.0).build().unwrap();
         let cached = early.layer(Loader::taking(SECOND));
         answer(&cached, 1).await;
         for _ in 0..MINUTE.as_secs() * 100 {
@@ -41,7 +41,7 @@ async fn a_key_in_demand_never_runs_out() {
 async fn nothing_is_loaded_early_unless_it_is_asked_for() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 10);
-        let cached = layer(place(&MemoryStore::new(10))).layer(loader.clone());
+        let cached = layer(place(&MemoryStore::new(10))).build().unwrap().layer(loader.clone());
         answer(&cached, 1).await;
         for _ in 0..59 {
             sleep(SECOND).await;
@@ -56,7 +56,8 @@ async fn while_early_refreshes_fail_fresh_entries_are_served_and_refreshes_back_
     for place in PLACES {
         let loader = Loader::taking(SECOND * 10);
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));
-        let cached = layer.ttl(MINUTE * 10).refresh_early(AT_ONCE).unwrap().layer(loader.clone());
+        let cached =
+            layer.ttl(MINUTE * 10).refresh_early(AT_ONCE).build().unwrap().layer(loader.clone());
         answer(&cached, 1).await;
         loader.ends_by(End::Fail);
         while loader.loads() < 3 || loader.running() > 0 {

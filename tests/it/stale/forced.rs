@@ -23,7 +23,11 @@ fn asking(store: impl Store, loader: &Loader) -> Asking {
         Some(item) => Lookup::of(key(item)).force_refresh(),
         None => Lookup::of(key(*item)),
     };
-    let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
+    let layer = ReadThroughLayer::builder(store, ask_of)
+        .ttl(MINUTE)
+        .jitter(0.0)
+        .build()
+        .expect("no jitter");
     layer.layer(loader.clone())
 }
 

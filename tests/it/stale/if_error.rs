@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use bellwether::codec::Cacheability;
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::store::{Accept, Acquire, Claim, Lease, Store};
-use bellwether::{
-    CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer, StaleReason, Wait, WhenStoreFails,
-};
+use bellwether::{CacheErrorKind, CacheStatus, MemoryStore, StaleReason, Wait, WhenStoreFails};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{
     Cached, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, idle, kind_of, remembering_layer,
@@ -51,8 +50,9 @@ async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
     {
         let loader = Loader::taking(SECOND);
         loader.ends_by(end);
-        let layer: ReadThroughLayer<KeyOf> = remembering_layer(place(&stale_if_error().await));
-        let cached = layer.layer(loader.clone());
+        let layer: ReadThroughLayerBuilder<KeyOf> =
+            remembering_layer(place(&stale_if_error().await));
+        let cached = layer.build().unwrap().layer(loader.clone());
         a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, &format!("{end:?}"))
             .await;
         assert_eq!(loader.loads(), 2);
@@ -63,9 +63,9 @@ async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
 async fn a_load_that_takes_too_long_is_no_error_for_any_caller() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
-        let layer = layer.load_timeout(SECOND).expect("it makes sense");
+        let layer = layer.load_timeout(SECOND);
         // Callers that came during the load wait for another one, and perhaps for one more.
-        let cached = layer.wait(Wait::at_most(SECOND * 5)).layer(Loader::gated());
+        let cached = layer.wait(Wait::at_most(SECOND * 5)).build().unwrap().layer(Loader::gated());
         a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, "too long").await;
     }
 }
@@ -76,7 +76,8 @@ async fn a_fleet_whose_load_fails_has_no_error() {
         let memory = stale_if_error().await;
         let loader = Loader::taking(SECOND);
         loader.ends_by(End::Fail);
-        let fleet = [(); 4].map(|()| remembering_layer(place(&memory)).layer(loader.clone()));
+        let fleet = [(); 4]
+            .map(|()| remembering_layer(place(&memory)).build().unwrap().layer(loader.clone()));
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
         let began = Instant::now();
         assert!(settled(asked).await.iter().all(|ended| why(ended) == StaleReason::LoadFailed));
@@ -92,7 +93,8 @@ async fn a_stale_answer_is_served_within_its_stale_lifetime_only() {
     for place in PLACES {
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let cached = remembering_layer(place(&stale_if_error().await)).layer(loader);
+        let cached =
+            remembering_layer(place(&stale_if_error().await)).build().unwrap().layer(loader);
         sleep(MINUTE - SECOND / 10).await;
         assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         sleep(SECOND / 10).await;
@@ -107,7 +109,11 @@ async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answ
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
         let _held = leased_by_another_process(&memory).await;
-        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
+        let cached = surviving(place(&memory))
+            .wait(Wait::at_most(SECOND * 5))
+            .build()
+            .unwrap()
+            .layer(Loader::new());
         for (answer, _) in settled(burst(&cached, 1, callers)).await {
             assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
         }
@@ -119,7 +125,11 @@ async fn a_caller_whose_wait_ends_is_told_how_stale_the_answer_is_by_then() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_if_error().await;
         let _held = leased_by_another_process(&memory).await;
-        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
+        let cached = surviving(place(&memory))
+            .wait(Wait::at_most(SECOND * 5))
+            .build()
+            .unwrap()
+            .layer(Loader::new());
         for (_, status) in settled(burst(&cached, 1, callers)).await {
             let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
             assert_eq!((why, stale_for.as_secs()), (StaleReason::WaitRanOut, 5));
@@ -132,7 +142,11 @@ async fn a_caller_whose_wait_for_another_process_ends_is_given_the_stale_answer(
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_by_another_process(&memory).await;
-        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
+        let cached = surviving(place(&memory))
+            .wait(Wait::at_most(SECOND * 5))
+            .build()
+            .unwrap()
+            .layer(Loader::new());
         let mut asked = burst(&cached, 1, 10);
         sleep(SECOND).await;
         asked.extend(burst(&cached, 1, 10));
@@ -146,7 +160,10 @@ async fn a_caller_whose_wait_for_another_process_ends_is_given_the_stale_answer(
 async fn a_caller_whose_wait_for_a_load_here_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let loader = Loader::gated();
-        let layer = surviving(place(&stale_if_error().await)).wait(Wait::at_most(SECOND * 5));
+        let layer = surviving(place(&stale_if_error().await))
+            .wait(Wait::at_most(SECOND * 5))
+            .build()
+            .unwrap();
         let cached = layer.layer(loader.clone());
         let _leads = burst(&cached, 1, 2);
         loader.has_begun(1).await;
@@ -161,7 +178,7 @@ async fn a_caller_that_does_not_wait_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_by_another_process(&memory).await;
-        let layer = surviving(place(&memory)).wait(Wait::fail_fast());
+        let layer = surviving(place(&memory)).wait(Wait::fail_fast()).build().unwrap();
         let ended = settled(burst(&layer.layer(Loader::new()), 1, 10)).await;
         assert!(ended.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
     }
@@ -172,7 +189,7 @@ async fn when_a_caller_is_shed_a_stale_answer_is_served() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = surviving(place(&stale_if_error().await));
-        let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
+        let cached = layer.max_flights(1).build().unwrap().layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
         assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::NoRoom);
@@ -183,7 +200,7 @@ async fn when_a_caller_is_shed_a_stale_answer_is_served() {
 async fn with_too_many_waiters_a_stale_answer_is_served() {
     let loader = Loader::gated();
     let layer = surviving(local(&stale_if_error().await));
-    let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
+    let cached = layer.max_waiters(2).build().unwrap().layer(loader.clone());
     let _fill = burst(&cached, 1, 2);
     loader.has_begun(1).await;
     assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::NoRoom);
@@ -195,7 +212,7 @@ async fn a_stale_answer_is_served_when_a_required_store_fails() {
         let store = place(&stale_if_error().await);
         store.on(Operation::Acquire).fail(UNREACHABLE);
         let loader = Loader::new();
-        let layer = surviving(store).when_store_fails(WhenStoreFails::Fail);
+        let layer = surviving(store).when_store_fails(WhenStoreFails::Fail).build().unwrap();
         let ended = ask(&layer.layer(loader.clone()), 1).await.unwrap();
         assert_eq!((why(&ended), loader.loads()), (StaleReason::LoadFailed, 0));
     }
@@ -208,7 +225,7 @@ async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
         store.on(Operation::Acquire).fail(UNREACHABLE);
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let ended = ask(&surviving(store).layer(loader), 1).await.unwrap();
+        let ended = ask(&surviving(store).build().unwrap().layer(loader), 1).await.unwrap();
         assert_eq!(why(&ended), StaleReason::LoadFailed);
     }
 }
@@ -217,7 +234,7 @@ async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
 async fn a_stale_answer_is_served_instead_of_one_that_counts_as_a_failure() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
-        let layer = layer.classify(|_: &usize| Cacheability::Failure);
+        let layer = layer.classify(|_: &usize| Cacheability::Failure).build().unwrap();
         let ended = settled(burst(&layer.layer(Loader::taking(SECOND)), 1, 10)).await;
         assert!(ended.iter().all(|ended| why(ended) == StaleReason::LoadFailed));
     }
@@ -226,7 +243,10 @@ async fn a_stale_answer_is_served_instead_of_one_that_counts_as_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_load_that_succeeds_is_worth_waiting_for_though_something_is_stale() {
     for place in PLACES {
-        let cached = surviving(place(&stale_if_error().await)).layer(Loader::taking(SECOND));
+        let cached = surviving(place(&stale_if_error().await))
+            .build()
+            .unwrap()
+            .layer(Loader::taking(SECOND));
         let mut asked = burst(&cached, 1, 10);
         sleep(Duration::from_millis(500)).await;
         asked.extend(burst(&cached, 1, 10));
@@ -239,7 +259,10 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
     for place in PLACES {
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let cached = remembering_layer(place(&stale_if_error().await)).layer(loader.clone());
+        let cached = remembering_layer(place(&stale_if_error().await))
+            .build()
+            .unwrap()
+            .layer(loader.clone());
         assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         loader.ends_by(End::Answer);
@@ -261,7 +284,7 @@ async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback()
         let store = losing_push(place(&memory));
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let cached = surviving(store.clone()).layer(loader.clone());
+        let cached = surviving(store.clone()).build().unwrap().layer(loader.clone());
         let earlier = ask(&cached, 1);
         idle().await;
         assert_eq!(store.calls(Operation::Acquire), 1);

@@ -7,8 +7,9 @@ mod if_error;
 mod revalidate;
 mod slow;
 
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::store::Store;
-use bellwether::{CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, StaleReason};
 use bellwether_testkit::caches::{Answered, JSON, KeyOf, MINUTE, layer, put_for};
 use tokio::time::sleep;
 
@@ -20,13 +21,13 @@ type Place = fn(&MemoryStore) -> Faulty;
 const PLACES: [Place; 2] = [local, remote];
 
 /// An answer is fresh for a minute, and is served stale for another one while it is loaded again.
-fn revalidating(store: impl Store) -> ReadThroughLayer<KeyOf> {
+fn revalidating(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
     layer(store).stale_while_revalidate(MINUTE)
 }
 
 /// An answer is fresh for a minute, and is served stale for another one if it cannot be loaded
 /// again.
-fn surviving(store: impl Store) -> ReadThroughLayer<KeyOf> {
+fn surviving(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
     layer(store).stale_if_error(MINUTE)
 }
 

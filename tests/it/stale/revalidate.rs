@@ -19,8 +19,10 @@ use crate::support::store::{Operation, UNREACHABLE, processes, remote};
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_served_at_once_and_loaded_again_in_the_background() {
     for place in PLACES {
-        let cached =
-            revalidating(place(&stale_while_revalidating().await)).layer(Loader::taking(SECOND));
+        let cached = revalidating(place(&stale_while_revalidating().await))
+            .build()
+            .unwrap()
+            .layer(Loader::taking(SECOND));
         sleep(SECOND).await;
         let began = Instant::now();
         let (answer, status) = ask(&cached, 1).await.unwrap();
@@ -47,7 +49,10 @@ async fn a_fleet_loads_a_stale_answer_again_once() {
 async fn no_caller_is_delayed_during_a_load_in_the_background() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let loader = Loader::gated();
-        let cached = revalidating(place(&stale_while_revalidating().await)).layer(loader.clone());
+        let cached = revalidating(place(&stale_while_revalidating().await))
+            .build()
+            .unwrap()
+            .layer(loader.clone());
         answers(burst(&cached, 1, callers)).await;
         loader.has_begun(1).await;
         let began = Instant::now();
@@ -63,7 +68,7 @@ async fn no_caller_is_delayed_while_the_lease_is_asked_for() {
     let store = remote(&stale_while_revalidating().await);
     let asking = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let loader = Loader::gated();
-    let cached = revalidating(store.clone()).layer(loader.clone());
+    let cached = revalidating(store.clone()).build().unwrap().layer(loader.clone());
     let mut asked = burst(&cached, 1, 2);
     asking.reached().await;
     asked.extend(burst(&cached, 1, 1_000));
@@ -83,7 +88,7 @@ async fn no_caller_is_delayed_while_another_process_refreshes() {
         let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await.unwrap();
         let Acquire::Lead { lease, .. } = acquired else { panic!("{acquired:?}") };
         let loader = Loader::new();
-        let cached = revalidating(place(&memory)).layer(loader.clone());
+        let cached = revalidating(place(&memory)).build().unwrap().layer(loader.clone());
         for _ in 0..3 {
             let began = Instant::now();
             assert_eq!(answers(burst(&cached, 1, 100)).await, [42; 100]);
@@ -102,7 +107,9 @@ async fn a_load_in_the_background_goes_on_without_waiters() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 100].map(|n| (place, n))) {
         let loader = Loader::taking(SECOND);
         let layer = revalidating(place(&stale_while_revalidating().await))
-            .when_abandoned(WhenAbandoned::Cancel);
+            .when_abandoned(WhenAbandoned::Cancel)
+            .build()
+            .unwrap();
         let cached = layer.layer(loader.clone());
         answers(burst(&cached, 1, callers)).await;
         loader.has_begun(1).await;
@@ -117,7 +124,7 @@ async fn after_its_stale_lifetime_a_stale_answer_is_a_miss() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
         sleep(MINUTE).await;
-        let cached = revalidating(place(&memory)).layer(Loader::new());
+        let cached = revalidating(place(&memory)).build().unwrap().layer(Loader::new());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     }
 }
@@ -125,7 +132,8 @@ async fn after_its_stale_lifetime_a_stale_answer_is_a_miss() {
 #[tokio::test(start_paused = true)]
 async fn an_entry_with_both_stale_lifetimes_is_fresh_for_exactly_its_ttl() {
     for place in PLACES {
-        let layer = revalidating(place(&MemoryStore::new(10))).stale_if_error(MINUTE * 5);
+        let layer =
+            revalidating(place(&MemoryStore::new(10))).stale_if_error(MINUTE * 5).build().unwrap();
         let cached = layer.layer(Loader::new());
         answer(&cached, 1).await;
         sleep(MINUTE - Duration::from_millis(1)).await;
@@ -145,7 +153,7 @@ async fn a_refresh_that_ends_badly_is_survived(end: End) {
         let memory = stale_while_revalidating().await;
         let loader = Loader::new();
         loader.ends_by(end);
-        let cached = revalidating(place(&memory)).layer(loader.clone());
+        let cached = revalidating(place(&memory)).build().unwrap().layer(loader.clone());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [42; 10]);
         sleep(SECOND).await;
         assert!(!is_leased(&memory, 1).await);
@@ -176,7 +184,7 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_the_cool
         let loader = Loader::new();
         loader.ends_by(End::Fail);
         let process = || unprobed(remembering_layer(place(&memory)));
-        let fleet = [(); 4].map(|()| process().layer(loader.clone()));
+        let fleet = [(); 4].map(|()| process().build().unwrap().layer(loader.clone()));
         for _ in 0..9 {
             let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
             for ended in settled(asked).await {
@@ -199,7 +207,7 @@ async fn a_late_load_in_the_background_replaces_nothing_newer() {
         let store = place(&memory);
         let slow = Loader::gated();
         store.on(Operation::Renew).fail(UNREACHABLE);
-        let layer = revalidating(store).lease(SECOND).expect("it makes sense");
+        let layer = revalidating(store).lease(SECOND).build().unwrap();
         let late = layer.layer(slow.clone());
         assert_eq!(answer(&late, 1).await, 42);
         sleep(SECOND * 2).await;
@@ -214,7 +222,10 @@ async fn a_late_load_in_the_background_replaces_nothing_newer() {
 async fn what_was_invalidated_during_a_load_in_the_background_is_not_stored() {
     for place in PLACES {
         let loader = Loader::gated();
-        let cached = revalidating(place(&stale_while_revalidating().await)).layer(loader.clone());
+        let cached = revalidating(place(&stale_while_revalidating().await))
+            .build()
+            .unwrap()
+            .layer(loader.clone());
         assert_eq!(answer(&cached, 1).await, 42);
         loader.has_begun(1).await;
         cached.handle().invalidate(&key(1)).await.unwrap();
@@ -229,7 +240,10 @@ async fn what_was_invalidated_during_a_load_in_the_background_is_not_stored() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_entry_is_served_while_it_is_loaded_again() {
     for place in PLACES {
-        let cached = revalidating(place(&MemoryStore::new(10))).layer(Loader::taking(SECOND));
+        let cached = revalidating(place(&MemoryStore::new(10)))
+            .build()
+            .unwrap()
+            .layer(Loader::taking(SECOND));
         answer(&cached, 1).await;
         cached.handle().expire(&key(1)).await.unwrap();
         let (answered, status) = ask(&cached, 1).await.unwrap();
@@ -248,7 +262,7 @@ async fn when_a_load_is_shed_a_stale_answer_is_served_without_it() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = revalidating(place(&stale_while_revalidating().await));
-        let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
+        let cached = layer.max_flights(1).build().unwrap().layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
         assert_eq!((answer(&cached, 1).await, loader.loads()), (42, 1));
@@ -261,7 +275,7 @@ async fn a_refresh_that_gets_no_answer_from_the_store_does_not_load() {
     let store = remote(&stale_while_revalidating().await);
     store.on(Operation::Acquire).fail(UNREACHABLE);
     let loader = Loader::new();
-    let cached = revalidating(store.clone()).layer(loader.clone());
+    let cached = revalidating(store.clone()).build().unwrap().layer(loader.clone());
     assert_eq!(answer(&cached, 1).await, 42);
     sleep(SECOND).await;
     assert_eq!((store.calls(Operation::Acquire), loader.loads(), cached.in_flight()), (1, 0, 0));

@@ -11,7 +11,7 @@ use super::{PLACES, Place, stale_if_error, surviving, why};
 /// A load is slow after a second, and takes four.
 async fn slow(place: Place) -> (Cached, Loader) {
     let loader = Loader::taking(SECOND * 4);
-    let layer = surviving(place(&stale_if_error().await)).slow_load(SECOND);
+    let layer = surviving(place(&stale_if_error().await)).slow_load(SECOND).build().unwrap();
     (layer.layer(loader.clone()), loader)
 }
 
@@ -52,7 +52,7 @@ async fn a_slow_load_goes_on_and_is_stored() {
     {
         let loader = Loader::taking(SECOND * 4);
         let layer = surviving(place(&stale_if_error().await)).slow_load(SECOND);
-        let cached = layer.when_abandoned(when_abandoned).layer(loader.clone());
+        let cached = layer.when_abandoned(when_abandoned).build().unwrap().layer(loader.clone());
         settled(burst(&cached, 1, 10)).await;
         sleep(SECOND * 4).await;
         assert_eq!((answer(&cached, 1).await, loader.loads()), (1, 1));
@@ -62,7 +62,7 @@ async fn a_slow_load_goes_on_and_is_stored() {
 #[tokio::test(start_paused = true)]
 async fn a_load_that_is_not_slow_is_waited_for() {
     for place in PLACES {
-        let layer = surviving(place(&stale_if_error().await)).slow_load(SECOND);
+        let layer = surviving(place(&stale_if_error().await)).slow_load(SECOND).build().unwrap();
         let cached = layer.layer(Loader::taking(SECOND / 2));
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     }
@@ -71,7 +71,7 @@ async fn a_load_that_is_not_slow_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_load_is_waited_for_where_nothing_is_stale() {
     for place in PLACES {
-        let layer = surviving(place(&MemoryStore::new(10))).slow_load(SECOND);
+        let layer = surviving(place(&MemoryStore::new(10))).slow_load(SECOND).build().unwrap();
         let cached = layer.layer(Loader::taking(SECOND * 4));
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     }

@@ -14,7 +14,7 @@ use crate::support::store::{UNREACHABLE, local};
 #[tokio::test(start_paused = true)]
 async fn flights_and_waiters_are_there_until_they_are_answered() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10));
+    let layer = layer(MemoryStore::new(10)).build().unwrap();
     let cached = layer.layer(loader.clone());
     let all = [burst(&cached, 1, 10), burst(&cached, 2, 5)].into_iter().flatten().collect();
     loader.has_begun(2).await;
@@ -45,7 +45,7 @@ async fn uncached_loads_queue_for_a_permit_and_leave_the_queue() {
     let broken = local(&MemoryStore::new(10));
     broken.on_any().fail(UNREACHABLE);
     let loader = Loader::gated();
-    let bounded = layer(broken).max_uncached_loads(1).unwrap().wait(Wait::at_most(SECOND));
+    let bounded = layer(broken).max_uncached_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
     let cached = bounded.layer(loader.clone());
     let first = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -62,7 +62,7 @@ async fn uncached_loads_queue_for_a_permit_and_leave_the_queue() {
 #[tokio::test(start_paused = true)]
 async fn a_key_fails_until_it_is_loaded_or_its_window_is_over() {
     let loader = Loader::new();
-    let cached = remembering_layer(MemoryStore::new(10)).layer(loader.clone());
+    let cached = remembering_layer(MemoryStore::new(10)).build().unwrap().layer(loader.clone());
     loader.ends_by(End::Fail);
     for key in [1, 2, 2] {
         settled(vec![ask(&cached, key)]).await;

@@ -20,7 +20,7 @@ async fn a_wake_by_a_push_and_one_by_a_pause_are_told_apart() {
         let other = lease(&memory, 1, MINUTE).await;
         let store = remote(&memory);
         let store = if is_told { store } else { store.without_push() };
-        let cached = layer(store).wait(Wait::at_most(MINUTE)).layer(Loader::new());
+        let cached = layer(store).wait(Wait::at_most(MINUTE)).build().unwrap().layer(Loader::new());
         let asked = burst(&cached, 1, 10);
         idle().await;
         commit(&memory, other, "42").await;
@@ -46,7 +46,7 @@ async fn a_wait_that_no_caller_is_left_for_is_abandoned() {
 #[tokio::test(start_paused = true)]
 async fn leases_are_counted_when_granted_renewed_and_lost() {
     let memory = MemoryStore::new(10);
-    let cached = layer(memory.clone()).layer(Loader::taking(SECOND * 3));
+    let cached = layer(memory.clone()).build().unwrap().layer(Loader::taking(SECOND * 3));
     let asked = ask(&cached, 1);
     sleep(SECOND * 2).await;
     let leases = cached.stats().leases;
@@ -80,7 +80,7 @@ async fn a_failing_refresh_is_counted_though_no_caller_notices() {
         sleep(SECOND).await;
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
+        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
         let cached = layer.layer(loader.clone());
         let mut stale = answers(burst(&cached, 1, callers)).await;
         idle().await;
@@ -97,7 +97,7 @@ async fn a_failing_refresh_is_counted_though_no_caller_notices() {
 #[tokio::test(start_paused = true)]
 async fn each_limit_counts_the_callers_that_it_refuses() {
     let loader = Loader::gated();
-    let bounded = layer(MemoryStore::new(10)).max_waiters(3).unwrap().max_flights(1).unwrap();
+    let bounded = layer(MemoryStore::new(10)).max_waiters(3).max_flights(1).build().unwrap();
     let cached = bounded.layer(loader.clone());
     let within = burst(&cached, 1, 3);
     loader.has_begun(1).await;
@@ -111,7 +111,7 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
     let broken = local(&MemoryStore::new(10));
     broken.on_any().fail(UNREACHABLE);
     let loader = Loader::gated();
-    let bounded = layer(broken).max_uncached_loads(1).unwrap().wait(Wait::at_most(SECOND));
+    let bounded = layer(broken).max_uncached_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
     let cached = bounded.layer(loader.clone());
     let first = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -124,7 +124,7 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
 #[tokio::test(start_paused = true)]
 async fn changes_are_counted_by_their_result() {
     let store = local(&MemoryStore::new(10));
-    let layer = layer(store.clone());
+    let layer = layer(store.clone()).build().unwrap();
     let handle = layer.handle();
     for _ in 0..2 {
         handle.invalidate(&key(1)).await.unwrap();
@@ -138,7 +138,7 @@ async fn changes_are_counted_by_their_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_layer_its_services_and_its_handles_share_their_statistics() {
-    let named = layer(MemoryStore::new(10)).name("catalog");
+    let named = layer(MemoryStore::new(10)).name("catalog").build().unwrap();
     assert!(format!("{named:?}").contains("\"catalog\""), "{named:?}");
     let service = named.layer(Loader::new());
     let over_service = service.handle();
@@ -147,7 +147,7 @@ async fn a_layer_its_services_and_its_handles_share_their_statistics() {
     for stats in all.into_iter().chain([over_service.stats()]) {
         assert_eq!((stats, stats.requests.total()), (all[0], 1));
     }
-    assert_eq!(named.name("other").stats().requests.total(), 0, "another name, another layer");
+    assert_eq!(named.stats().requests.total(), 0, "another name, another layer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ fn bound_of(stats: &HistogramStats) -> f64 {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_load_is_counted_by_its_result() {
     let loader = Loader::taking(Duration::from_millis(700));
-    let cached = layer(MemoryStore::new(10)).layer(loader.clone());
+    let cached = layer(MemoryStore::new(10)).build().unwrap().layer(loader.clone());
     settled(vec![ask(&cached, 1)]).await;
     loader.ends_by(End::Fail);
     settled(vec![ask(&cached, 2)]).await;
@@ -45,7 +45,8 @@ async fn the_time_of_a_load_is_counted_by_its_result() {
 #[tokio::test(start_paused = true)]
 async fn each_load_and_each_collapsed_caller_has_one_time() {
     for place in PLACES {
-        let cached = layer(place(&MemoryStore::new(10))).layer(Loader::taking(SECOND));
+        let cached =
+            layer(place(&MemoryStore::new(10))).build().unwrap().layer(Loader::taking(SECOND));
         for item in 0..3 {
             answers(burst(&cached, item, 20)).await;
         }
@@ -78,7 +79,7 @@ async fn what_waiters_of_another_process_lose_is_counted_once_per_flight() {
         let other = lease(&memory, 1, MINUTE).await;
         let store = remote(&memory);
         let store = if is_told { store } else { store.without_push() };
-        let cached = layer(store).wait(Wait::at_most(MINUTE)).layer(Loader::new());
+        let cached = layer(store).wait(Wait::at_most(MINUTE)).build().unwrap().layer(Loader::new());
         let asked = burst(&cached, 1, 10);
         sleep(SECOND * 20).await;
         commit(&memory, other, "42").await;

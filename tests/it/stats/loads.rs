@@ -56,7 +56,7 @@ async fn answers_are_counted_by_their_class() {
         (Cacheability::Failure, "failed"),
     ];
     for (class, result) in classes {
-        let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class);
+        let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class).build().unwrap();
         let cached = layer.layer(Loader::new());
         settled(vec![ask(&cached, 1)]).await;
         assert_eq!(counted(&cached.stats().loads), one("miss", result));
@@ -65,7 +65,7 @@ async fn answers_are_counted_by_their_class() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_over_the_limit_has_timed_out() {
-    let layer = layer(MemoryStore::new(10)).load_timeout(SECOND).unwrap();
+    let layer = layer(MemoryStore::new(10)).load_timeout(SECOND).build().unwrap();
     let cached = layer.layer(Loader::gated());
     settled(vec![ask(&cached, 1)]).await;
     assert_eq!(counted(&cached.stats().loads), one("miss", "timed_out"));
@@ -74,7 +74,7 @@ async fn a_load_over_the_limit_has_timed_out() {
 #[tokio::test(start_paused = true)]
 async fn a_load_runs_until_it_ends_or_is_cancelled() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
+    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel).build().unwrap();
     let cached = layer.layer(loader.clone());
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -92,7 +92,7 @@ async fn a_load_that_replaces_a_stale_answer_is_a_revalidation() {
         let lifetimes = Lifetimes::fresh_for(SECOND).stale_while_revalidate(MINUTE);
         put_for(&memory, 1, "42", JSON, lifetimes).await;
         sleep(SECOND).await;
-        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
+        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
         let cached = layer.layer(Loader::new());
         settled((0..callers).map(|_| ask(&cached, 1)).collect()).await;
         idle().await;
@@ -102,16 +102,18 @@ async fn a_load_that_replaces_a_stale_answer_is_a_revalidation() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_before_the_end_is_early_and_a_forced_one_is_forced() {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |item: &u64| match item {
-        0 => Lookup::of(key(0)).force_refresh(),
-        _ => Lookup::of(key(*item)),
-    });
-    let layer = layer.ttl(MINUTE).refresh_early(100.0).unwrap();
-    let mut forced = layer.clone().name("forced").layer(Loader::new());
+    let layer = || {
+        let layer = ReadThroughLayer::builder(MemoryStore::new(10), |item: &u64| match item {
+            0 => Lookup::of(key(0)).force_refresh(),
+            _ => Lookup::of(key(*item)),
+        });
+        layer.ttl(MINUTE).refresh_early(100.0)
+    };
+    let mut forced = layer().name("forced").build().unwrap().layer(Loader::new());
     forced.call(0).await.unwrap();
     assert_eq!(counted(&forced.stats().loads), one("forced", "succeeded"));
 
-    let mut early = layer.layer(Loader::taking(SECOND * 10));
+    let mut early = layer().build().unwrap().layer(Loader::taking(SECOND * 10));
     early.call(1).await.unwrap();
     sleep(SECOND * 49).await;
     while early.stats().loads.started.early == 0 {
@@ -125,20 +127,22 @@ async fn a_load_before_the_end_is_early_and_a_forced_one_is_forced() {
 async fn loads_without_a_lease_are_counted_by_their_reason() {
     let broken = local(&MemoryStore::new(10));
     broken.on_any().fail(UNREACHABLE);
-    let cached = layer(broken).layer(Loader::new());
+    let cached = layer(broken).build().unwrap().layer(Loader::new());
     answer(&cached, 1).await;
     assert_eq!(counted(&cached.stats().loads), one("store_failed", "succeeded"));
 
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
-    let impatient = layer(memory).wait(Wait::at_most(SECOND).then_load()).layer(Loader::new());
+    let impatient =
+        layer(memory).wait(Wait::at_most(SECOND).then_load()).build().unwrap().layer(Loader::new());
     answer(&impatient, 1).await;
     assert_eq!(counted(&impatient.stats().loads), one("wait_ran_out", "succeeded"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn loads_past_the_cache_are_counted_from_their_first_poll_on() {
-    let unkeyed = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| Lookup::none());
+    let unkeyed =
+        ReadThroughLayer::builder(MemoryStore::new(10), |_: &u64| Lookup::none()).build().unwrap();
     let mut service = unkeyed.layer(service_fn(async |_: u64| Ok::<_, Infallible>(7)));
     drop(service.call(1));
     assert_eq!(unkeyed.stats().loads.started.total(), 0);
@@ -146,7 +150,7 @@ async fn loads_past_the_cache_are_counted_from_their_first_poll_on() {
     assert_eq!(counted(&unkeyed.stats().loads), one("no_key", "succeeded"));
 
     let private = layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey);
-    let cached = private.layer(Loader::new());
+    let cached = private.build().unwrap().layer(Loader::new());
     answers(burst(&cached, 1, 10)).await;
     let expected = (vec![("miss", 1), ("not_kept", 9)], vec![("succeeded", 9), ("private", 1)]);
     assert_eq!(counted(&cached.stats().loads), expected);

@@ -92,7 +92,8 @@ async fn a_message_shows_as_much_of_a_key_as_the_program_lets_out() {
     let plain = format!("{}/1", key(1).kind());
     for (keys, shown) in [(TraceKeys::Digest, key(1).to_string()), (TraceKeys::Plain, plain)] {
         let (lines, _logged) = Lines::begin();
-        let layer = layer(MemoryStore::new(10)).ttl(Duration::ZERO).trace_keys(keys);
+        let layer =
+            layer(MemoryStore::new(10)).ttl(Duration::ZERO).trace_keys(keys).build().unwrap();
         answers(vec![ask(&layer.layer(Loader::new()), 1)]).await;
         let said = lines.with("answers are not stored");
         assert_eq!(said.len(), 1);
@@ -110,7 +111,7 @@ async fn a_failing_refresh_is_warned_of_once_per_layer_with_its_error() {
         sleep(SECOND).await;
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let layer = layer(memory).stale_while_revalidate(MINUTE).name(cache);
+        let layer = layer(memory).stale_while_revalidate(MINUTE).name(cache).build().unwrap();
         let cached = layer.layer(loader);
         for _ in 0..3 {
             answers(vec![ask(&cached, 1)]).await;
@@ -131,7 +132,7 @@ async fn a_failing_refresh_is_warned_of_once_per_layer_with_its_error() {
 async fn callers_that_a_limit_refuses_are_warned_of() {
     let (lines, _logged) = Lines::begin();
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10)).max_waiters(1).unwrap().name("small");
+    let layer = layer(MemoryStore::new(10)).max_waiters(1).name("small").build().unwrap();
     let cached = layer.layer(loader.clone());
     let first = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -148,7 +149,8 @@ async fn callers_that_a_limit_refuses_are_warned_of() {
 async fn a_lost_lease_and_a_refused_answer_are_told_at_level_debug() {
     let (lines, _logged) = Lines::begin();
     let memory = MemoryStore::new(10);
-    let cached = layer(memory.clone()).name("slow").layer(Loader::taking(SECOND * 3));
+    let cached =
+        layer(memory.clone()).name("slow").build().unwrap().layer(Loader::taking(SECOND * 3));
     let asked = ask(&cached, 1);
     sleep(SECOND).await;
     memory.invalidate(key(1)).await.unwrap();

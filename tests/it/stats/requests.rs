@@ -29,7 +29,7 @@ fn counted(stats: &RequestStats) -> Vec<(String, u64)> {
 async fn of_a_burst_one_led_and_the_others_were_collapsed() {
     for place in PLACES {
         let loader = Loader::gated();
-        let cached = layer(place(&MemoryStore::new(10))).layer(loader.clone());
+        let cached = layer(place(&MemoryStore::new(10))).build().unwrap().layer(loader.clone());
         let asked = burst(&cached, 1, 100);
         loader.has_begun(1).await;
         loader.let_go(1);
@@ -98,7 +98,7 @@ async fn stale_answers_are_counted_by_their_reason() {
     sleep(SECOND).await;
     let loader = Loader::new();
     loader.ends_by(End::Fail);
-    let cached = layer(memory).stale_if_error(MINUTE).layer(loader);
+    let cached = layer(memory).stale_if_error(MINUTE).build().unwrap().layer(loader);
     answer(&cached, 1).await;
     assert_eq!(counted(&cached.stats().requests), only(&[("stale_load_failed", 1)]));
 }
@@ -124,7 +124,7 @@ async fn a_wait_that_runs_out_is_counted() {
         (Wait::fail_fast(), "failed_contended"),
     ];
     for (wait, name) in waits {
-        let cached = layer(remote(&memory)).wait(wait).layer(Loader::new());
+        let cached = layer(remote(&memory)).wait(wait).build().unwrap().layer(Loader::new());
         settled(vec![ask(&cached, 1)]).await;
         assert_eq!(counted(&cached.stats().requests), only(&[(name, 1)]));
     }
@@ -140,7 +140,7 @@ async fn requests_past_the_cache_and_too_late_are_counted() {
         2 => Lookup::of(Key::of("x".repeat(Key::MAX_BYTES).leak()).with(1)),
         _ => Lookup::of(key(*item)).deadline(late),
     };
-    let layer = ReadThroughLayer::new(local(&MemoryStore::new(10)), lookup_of);
+    let layer = ReadThroughLayer::builder(local(&MemoryStore::new(10)), lookup_of).build().unwrap();
     let mut cached = layer.layer(Loader::new());
     for item in 0..4 {
         _ = cached.call(item).await;

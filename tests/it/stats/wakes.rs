@@ -13,7 +13,8 @@ use crate::support::store::{Faulty, losing_push, remote};
 async fn wakes_of_a_long_load(process: impl FnOnce(&MemoryStore) -> Faulty) -> WakeStats {
     let memory = MemoryStore::new(10);
     let other = lease(&memory, 1, MINUTE).await;
-    let cached = layer(process(&memory)).wait(Wait::at_most(MINUTE)).layer(Loader::new());
+    let cached =
+        layer(process(&memory)).wait(Wait::at_most(MINUTE)).build().unwrap().layer(Loader::new());
     let asked = burst(&cached, 1, 10);
     idle().await;
     sleep(SECOND * 3).await;
@@ -47,7 +48,7 @@ async fn a_store_that_never_reports_changes_misses_none() {
 async fn a_lease_that_has_lapsed_is_no_missed_push() {
     let memory = MemoryStore::new(10);
     let _dead = lease(&memory, 1, SECOND).await;
-    let cached = layer(losing_push(remote(&memory))).layer(Loader::new());
+    let cached = layer(losing_push(remote(&memory))).build().unwrap().layer(Loader::new());
     answers(burst(&cached, 1, 10)).await;
     let stats = cached.stats();
     assert_eq!((stats.wakes.missed_push, stats.requests.led_stored), (0, 1), "{:?}", stats.wakes);

@@ -27,6 +27,8 @@ async fn a_request_with_too_many_tags_is_refused_with_their_number() {
     let loader = Loader::new();
     let cached = layer(MemoryStore::new(10))
         .tags(|item: &u64| numbered(Tags::MOST + *item as usize))
+        .build()
+        .unwrap()
         .layer(loader.clone());
     assert_eq!(answer(&cached, 0).await, 1);
     let (refused, status) = ask(&cached, 1).await.expect("no panic");
@@ -41,9 +43,11 @@ async fn an_answer_with_too_many_tags_is_shared_and_not_stored() {
     let cached = layer(store.clone())
         .tags(|_: &u64| numbered(20))
         .answer_tags(|_: &usize| (0..13).map(|number| Tag::of("of the answer").with(number)))
+        .build()
+        .unwrap()
         .layer(Loader::new());
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
-    let too_many = layer(store.clone()).answer_tags(|_: &usize| numbered(33));
+    let too_many = layer(store.clone()).answer_tags(|_: &usize| numbered(33)).build().unwrap();
     assert_eq!(answer(&too_many.layer(Loader::new()), 2).await, 1);
     assert_eq!(answer(&cached, 1).await, 2);
 }
@@ -51,8 +55,8 @@ async fn an_answer_with_too_many_tags_is_shared_and_not_stored() {
 #[tokio::test(start_paused = true)]
 async fn clearing_removes_all_entries_of_clearable_layers_and_no_others() {
     let (store, loader) = (MemoryStore::new(10), Loader::new());
-    let clearable = layer(store.clone()).clearable().tags(|item: &u64| [shelf(*item)]);
-    let [one, other] = [clearable.clone(), clearable].map(|layer| layer.layer(loader.clone()));
+    let clearable = || layer(store.clone()).clearable().tags(|item: &u64| [shelf(*item)]);
+    let [one, other] = [(); 2].map(|()| clearable().build().unwrap().layer(loader.clone()));
     let unclearable = cached(store, &loader);
     answer(&one, 1).await;
     answer(&other, 2).await;
@@ -68,10 +72,13 @@ async fn clearing_removes_all_entries_of_clearable_layers_and_no_others() {
 async fn hits_in_this_process_do_not_ask_for_tags() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let cached = layer(MemoryStore::new(10)).tags(move |item: &u64| {
-        count.fetch_add(1, Ordering::SeqCst);
-        [shelf(*item)]
-    });
+    let cached = layer(MemoryStore::new(10))
+        .tags(move |item: &u64| {
+            count.fetch_add(1, Ordering::SeqCst);
+            [shelf(*item)]
+        })
+        .build()
+        .unwrap();
     let cached = cached.layer(Loader::new());
     for _ in 0..10 {
         answer(&cached, 1).await;

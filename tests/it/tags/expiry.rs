@@ -11,7 +11,7 @@ use tower::Layer;
 use super::{shelf, tagged, tagging};
 
 fn stale_while_revalidate(loader: &Loader) -> Cached {
-    let layer = tagging(MemoryStore::new(1_000)).stale_while_revalidate(MINUTE);
+    let layer = tagging(MemoryStore::new(1_000)).stale_while_revalidate(MINUTE).build().unwrap();
     layer.layer(loader.clone())
 }
 

@@ -16,8 +16,8 @@ const TAGGED: u64 = 100;
 /// Only some requests for an item name its tag.
 fn mixed(store: impl Store, loader: &Loader) -> Cached {
     let key_of: KeyOf = |item| key(item % TAGGED);
-    let layer = ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
-    layer.tags(|item: &u64| (*item >= TAGGED).then(tag)).layer(loader.clone())
+    let layer = ReadThroughLayer::builder(store, key_of).ttl(MINUTE).jitter(0.0);
+    layer.tags(|item: &u64| (*item >= TAGGED).then(tag)).build().unwrap().layer(loader.clone())
 }
 
 fn tag() -> Tag {

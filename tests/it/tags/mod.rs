@@ -7,8 +7,9 @@ mod bounds;
 mod expiry;
 mod joining;
 
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::store::Store;
-use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Tag};
+use bellwether::{CacheStatus, MemoryStore, Tag};
 use bellwether_testkit::caches::{Cached, KeyOf, answer, answers, ask, burst, idle, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;
@@ -20,12 +21,12 @@ fn shelf(item: u64) -> Tag {
     Tag::of("shelf").with(item / 10)
 }
 
-fn tagging(store: impl Store) -> ReadThroughLayer<KeyOf> {
+fn tagging(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
     layer(store).tags(|item: &u64| [shelf(*item), Tag::of("catalog")])
 }
 
 fn tagged(store: impl Store, loader: &Loader) -> Cached {
-    tagging(store).layer(loader.clone())
+    tagging(store).build().unwrap().layer(loader.clone())
 }
 
 async fn invalidate(cached: &Cached, tag: &Tag) {
@@ -141,6 +142,8 @@ async fn tags_of_the_answer_count_as_well() {
     let loader = Loader::new();
     let cached = layer(remote(&MemoryStore::new(10)))
         .answer_tags(|load: &usize| [Tag::of("load").with(*load)])
+        .build()
+        .unwrap()
         .layer(loader.clone());
     answer(&cached, 1).await;
     let handle = cached.handle();
@@ -157,6 +160,8 @@ async fn a_load_that_learns_of_a_tag_after_its_invalidation_is_not_kept() {
     let store = MemoryStore::new(10);
     let cached = layer(store.clone())
         .answer_tags(|load: &usize| [Tag::of("load").with(*load)])
+        .build()
+        .unwrap()
         .layer(loader.clone());
     let before = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -174,6 +179,8 @@ async fn a_refresh_in_the_background_that_it_overtakes_is_not_kept() {
     let store = MemoryStore::new(10);
     let cached = tagging(store)
         .stale_while_revalidate(bellwether_testkit::caches::MINUTE)
+        .build()
+        .unwrap()
         .layer(loader.clone());
     loader.let_go(1);
     answer(&cached, 1).await;
@@ -196,7 +203,7 @@ async fn all_requests_of_a_batch_have_their_tags() {
         counter.fetch_add(items.len(), std::sync::atomic::Ordering::SeqCst);
         async move { Ok::<_, std::io::Error>(items.into_iter().map(Ok).collect::<Vec<_>>()) }
     }));
-    let cached = tagging(store).layer(batched);
+    let cached = tagging(store).build().unwrap().layer(batched);
     let load = async || {
         for answer in cached.load_many(0..20).await {
             answer.expect("an answer");

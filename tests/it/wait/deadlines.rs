@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether::codec::{Cacheability, Codec, Json};
+use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::service::{Lookup, ReadThrough};
 use bellwether::store::Store;
 use bellwether::{
@@ -35,7 +36,7 @@ fn within(millis: u64, item: u64) -> u64 {
 }
 
 /// A layer whose requests say themselves by when they need their answer, or do not.
-fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
+fn layer(store: impl Store) -> ReadThroughLayerBuilder<AskOf> {
     let ask_of: AskOf = |request| {
         let millis = request / 1_000;
         let item = request % 1_000;
@@ -45,12 +46,12 @@ fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
             _ => ask.deadline(Instant::now() + Duration::from_millis(millis)),
         }
     };
-    let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
-    layer.failure_windows(NO_TIME, NO_TIME).expect("windows")
+    let layer = ReadThroughLayer::builder(store, ask_of).ttl(MINUTE).jitter(0.0);
+    layer.failure_windows(NO_TIME, NO_TIME)
 }
 
 fn asking(store: impl Store, loader: &Loader) -> Asking {
-    layer(store).layer(loader.clone())
+    layer(store).build().unwrap().layer(loader.clone())
 }
 
 fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Answered>
@@ -135,7 +136,8 @@ async fn a_deadline_bounds_the_wait_of_a_caller_for_the_load_that_it_leads() {
 async fn a_load_goes_on_for_others_when_the_deadline_of_its_leader_comes() {
     for when in [WhenAbandoned::Finish, WhenAbandoned::Cancel] {
         let loader = Loader::taking(SECOND * 5);
-        let asking = layer(MemoryStore::new(10)).when_abandoned(when).layer(loader.clone());
+        let asking =
+            layer(MemoryStore::new(10)).when_abandoned(when).build().unwrap().layer(loader.clone());
         let leads = ask(&asking, within(100, 1));
         let began = Instant::now();
         loader.has_begun(1).await;
@@ -148,7 +150,7 @@ async fn a_load_goes_on_for_others_when_the_deadline_of_its_leader_comes() {
 #[tokio::test(start_paused = true)]
 async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_policy_says_so() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
+    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel).build().unwrap();
     let asking = layer.layer(loader.clone());
     let asked = ask(&asking, within(100, 1));
     let began = Instant::now();
@@ -196,7 +198,7 @@ async fn a_deadline_bounds_a_load_after_a_wait_that_ended() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();
-    let asking = layer(memory).wait(wait).layer(Loader::taking(SECOND * 5));
+    let asking = layer(memory).wait(wait).build().unwrap().layer(Loader::taking(SECOND * 5));
     let began = Instant::now();
     misses_its_deadline(ask(&asking, within(2_000, 1)), began, 2_000).await;
 }
@@ -204,7 +206,8 @@ async fn a_deadline_bounds_a_load_after_a_wait_that_ended() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_a_load_past_the_cache() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey);
+    let layer =
+        layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey).build().unwrap();
     let asking = layer.layer(loader.clone());
     // After two private answers in a row, callers bypass the cache.
     loader.let_go(2);
@@ -223,7 +226,7 @@ async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
     let store = local(&MemoryStore::new(10));
     let acquiring = store.on(Operation::Acquire).nth(1).hold();
     let loader = Loader::taking(SECOND * 5);
-    let asking = layer(store).wait(Wait::fail_fast()).layer(loader);
+    let asking = layer(store).wait(Wait::fail_fast()).build().unwrap().layer(loader);
     let asked = ask(&asking, within(100, 1));
     let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
@@ -245,7 +248,8 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
             KEYLESS => Lookup::none().deadline(Instant::now()),
             item => Lookup::of(key(item)).deadline(Instant::now()),
         };
-        let asking = ReadThroughLayer::new(store.clone(), ask_of).layer(loader.clone());
+        let asking =
+            ReadThroughLayer::builder(store.clone(), ask_of).build().unwrap().layer(loader.clone());
         for item in [1, KEYLESS] {
             misses_its_deadline(ask(&asking, item), Instant::now(), 0).await;
         }

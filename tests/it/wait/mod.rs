@@ -16,7 +16,7 @@ use tower::Layer;
 
 /// A process that waits like this.
 fn waiting(store: impl bellwether::store::Store, wait: Wait, loader: &Loader) -> Cached {
-    layer(store).wait(wait).layer(loader.clone())
+    layer(store).wait(wait).build().unwrap().layer(loader.clone())
 }
 
 /// The kind of error that ended a request, and how long after that moment.

@@ -36,7 +36,7 @@ async fn a_longer_limit_on_loads_prolongs_the_wait_for_them() {
     let memory = MemoryStore::new(10);
     let loader = Loader::taking(SECOND * 100);
     let fleet = [(); 2].map(|()| {
-        let layer = layer(remote(&memory)).load_timeout(SECOND * 120).unwrap();
+        let layer = layer(remote(&memory)).load_timeout(SECOND * 120).build().unwrap();
         layer.layer(loader.clone())
     });
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
@@ -61,7 +61,7 @@ async fn the_lease_of_a_long_load_is_held_all_along() {
 async fn a_shorter_limit_on_loads_shortens_the_wait_for_them() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
-    let hasty = layer(memory).load_timeout(SECOND * 2).unwrap().layer(Loader::new());
+    let hasty = layer(memory).load_timeout(SECOND * 2).build().unwrap().layer(Loader::new());
     let ended = error_after(ask(&hasty, 1), Instant::now()).await;
     // And a second more, in which the outcome of the load would arrive.
     assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 3));
@@ -86,7 +86,7 @@ async fn a_waiter_that_gets_no_private_answer_has_its_full_wait_for_its_own_load
         let loader = Loader::taking(SECOND * 20);
         let layer =
             layer(place(&MemoryStore::new(10))).classify(|_: &usize| Cacheability::PrivateKey);
-        let asked = burst(&layer.layer(loader.clone()), 1, 5);
+        let asked = burst(&layer.build().unwrap().layer(loader.clone()), 1, 5);
         let mut answers = answers(asked).await;
         answers.sort_unstable();
         assert_eq!(answers, [1, 2, 3, 4, 5]);

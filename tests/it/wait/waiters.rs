@@ -155,6 +155,8 @@ async fn a_wait_does_not_start_again_with_another_flight() {
 
 async fn layer_handle_invalidates(store: &MemoryStore) {
     bellwether_testkit::caches::layer(store.clone())
+        .build()
+        .unwrap()
         .handle()
         .invalidate(&key(1))
         .await

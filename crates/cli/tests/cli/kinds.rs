@@ -62,7 +62,7 @@ async fn shows_a_lease_and_its_waiters(place: &Place) {
 }
 
 async fn invalidates_for_running_processes(place: &Place) {
-    let near = place.options().near(1 << 20).expect("a size").connect().await.expect("a store");
+    let near = place.options().near(1 << 20).connect().await.expect("a store");
     fill(&near, item(3), &[shelf(3)]).await;
     assert!(near.lookup(item(3), Tags::none()).await.expect("an answer").is_some());
     assert!(matches!(near.peek(&item(3)), Peek::Found(_)));

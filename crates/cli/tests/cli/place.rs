@@ -57,7 +57,7 @@ impl Place {
     pub(crate) fn options(&self) -> RedisOptions {
         let options = RedisOptions::new(&self.url, NAMESPACE).expect("an address");
         match &self.ca {
-            Some(ca) => options.tls(RedisTls::ca_file(ca)).expect("an address of TLS"),
+            Some(ca) => options.tls(RedisTls::ca_file(ca)),
             None => options,
         }
     }

@@ -17,7 +17,7 @@ fn status(answer: &Response<CacheBody<Body>>) -> &CacheStatus {
 
 #[tokio::test(start_paused = true)]
 async fn each_request_counts_once_and_its_response_says_how() {
-    let layer = layer().name("products");
+    let layer = layer().name("products").build().unwrap();
     let service = layer.layer(Catalog::numbered());
     let ask = |method| {
         let service = service.clone();
@@ -40,7 +40,7 @@ async fn each_request_counts_once_and_its_response_says_how() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_counts_as_that() {
-    let layer = layer();
+    let layer = layer().build().unwrap();
     let service = layer.layer(Catalog::new(|_| std::future::pending()));
     for method in [PRODUCT, CHANGES] {
         let mut asked = Box::pin(service.clone().oneshot(request(method, "a")));

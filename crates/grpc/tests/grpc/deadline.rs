@@ -29,7 +29,8 @@ fn silent() -> (Catalog, Arc<Semaphore>) {
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_the_deadline_of_the_caller() {
     let (catalog, called) = silent();
-    let service = layer().wait(Wait::at_most(Duration::from_secs(5))).layer(catalog);
+    let service =
+        layer().wait(Wait::at_most(Duration::from_secs(5))).build().unwrap().layer(catalog);
     let first = tokio::spawn({
         let service = service.clone();
         async move { ask(&service, request(PRODUCT, "a")).await }
@@ -52,7 +53,7 @@ async fn a_wait_ends_with_the_deadline_of_the_caller() {
 #[tokio::test(start_paused = true)]
 async fn the_wait_of_a_caller_for_its_own_load_ends_with_its_deadline() {
     let (catalog, _called) = silent();
-    let service = layer().layer(catalog);
+    let service = layer().build().unwrap().layer(catalog);
     for (timeout, millis) in [("10m", 10), ("500m", 500)] {
         let begun = Instant::now();
         let seen =
@@ -65,7 +66,8 @@ async fn the_wait_of_a_caller_for_its_own_load_ends_with_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_limit_is_unavailable_for_a_caller_without_a_deadline() {
     let (catalog, called) = silent();
-    let service = layer().wait(Wait::at_most(Duration::from_secs(1))).layer(catalog);
+    let service =
+        layer().wait(Wait::at_most(Duration::from_secs(1))).build().unwrap().layer(catalog);
     let first = tokio::spawn({
         let service = service.clone();
         async move { ask(&service, request(PRODUCT, "a")).await }
@@ -78,7 +80,7 @@ async fn a_wait_limit_is_unavailable_for_a_caller_without_a_deadline() {
 #[tokio::test(start_paused = true)]
 async fn more_callers_than_may_wait_are_told_that_it_is_exhausted() {
     let (catalog, called) = silent();
-    let service = layer().max_waiters(1).unwrap().layer(catalog);
+    let service = layer().max_waiters(1).build().unwrap().layer(catalog);
     let first = tokio::spawn({
         let service = service.clone();
         async move { ask(&service, request(PRODUCT, "a")).await }
@@ -100,7 +102,7 @@ async fn a_slow_call_fails_no_call_that_is_fast() {
             Ok(Response::new(Product::of("done")))
         }
     });
-    let service = layer().layer(catalog);
+    let service = layer().build().unwrap().layer(catalog);
     assert_eq!(ask(&service, request(PRODUCT, "slow")).await.grpc_status(), 0);
     let call = || ask(&service, with(request(PRODUCT, "fast"), &[("grpc-timeout", "500m")]));
     let others = async {
@@ -121,7 +123,7 @@ async fn the_handler_sees_a_callers_deadline_only_for_a_bypass() {
         let said = Product::of(timeout.unwrap_or("none"));
         std::future::ready(Ok(Response::new(said)))
     });
-    let service = of(CachedMethod::fresh_for(MINUTE)).layer(catalog);
+    let service = of(CachedMethod::fresh_for(MINUTE)).build().unwrap().layer(catalog);
     let fields = [("grpc-timeout", "9S")];
     assert_eq!(ask(&service, with(request(PRODUCT, "a"), &fields)).await.content(), "none");
     let fields = [("grpc-timeout", "9S"), ("authorization", "me")];

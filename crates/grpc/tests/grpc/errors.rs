@@ -44,15 +44,19 @@ async fn is_kept_as_it_is(origin: &Catalog, method: &str, fields: &[(&'static st
     let before = origin.calls();
     for _ in 0..2 {
         let store = RedisStore::connect(&redis.url(), "test").await.expect("a store");
-        let layer = GrpcCacheLayer::new(store).method(PRODUCT, keeping_errors()).expect("a method");
-        let layer = layer.method(RAW, keeping_errors()).expect("a method");
+        let layer = GrpcCacheLayer::builder(store)
+            .method(PRODUCT, keeping_errors())
+            .method(RAW, keeping_errors())
+            .build()
+            .expect("options");
         let cached = Connection::to(layered(origin.clone(), layer).await).await;
         for _ in 0..3 {
             assert_eq!(wire(&cached.call(request()).await), expected);
         }
     }
     assert_eq!(origin.calls() - before, 1);
-    let cached = Connection::to(layered(origin.clone(), of(keeping_errors())).await).await;
+    let cached =
+        Connection::to(layered(origin.clone(), of(keeping_errors()).build().unwrap()).await).await;
     for _ in 0..3 {
         assert_eq!(wire(&cached.call(request()).await), expected);
     }
@@ -90,7 +94,7 @@ async fn an_error_that_is_kept_has_its_status_in_its_extensions() {
         let details = Bytes::from_static(b"details");
         Err(Status::with_details_and_metadata(Code::NotFound, "none", details, metadata()))
     });
-    let service = of(keeping_errors()).layer(origin.clone());
+    let service = of(keeping_errors()).build().unwrap().layer(origin.clone());
     for _ in 0..2 {
         let answer = service.clone().oneshot(request(PRODUCT, "a")).await.unwrap();
         let status = answer.extensions().get::<Status>().expect("a status");
@@ -193,7 +197,9 @@ async fn a_success_without_a_message_is_given_as_it_is_and_not_kept() {
         let origin = Catalog::numbered().raw(move || answer(head, &[], trailers));
         let itself = Connection::to(plain(origin.clone()).await).await;
         let expected = wire(&itself.call(request(RAW, "")).await);
-        let cached = Connection::to(layered(origin.clone(), of(keeping_errors())).await).await;
+        let cached =
+            Connection::to(layered(origin.clone(), of(keeping_errors()).build().unwrap()).await)
+                .await;
         assert_eq!(wire(&cached.call(request(RAW, "")).await), expected);
     }
 }

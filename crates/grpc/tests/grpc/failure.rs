@@ -30,7 +30,7 @@ fn second(answer: Answered) -> Catalog {
 async fn a_failure_is_not_called_for_again_for_a_while() {
     for code in [2, 4, 8, 10, 13, 14, 15] {
         let catalog = Catalog::counting(move |_| Err(Status::new(Code::from_i32(code), "no")));
-        let service = layer().layer(catalog.clone());
+        let service = layer().build().unwrap().layer(catalog.clone());
         let seen = [
             ask(&service, request(PRODUCT, "a")).await,
             ask(&service, request(PRODUCT, "a")).await,
@@ -54,7 +54,7 @@ async fn metadata_that_breaks_one_call_fails_no_other() {
             }
         };
         let catalog = Catalog::new(answer);
-        let service = layer().layer(catalog.clone());
+        let service = layer().build().unwrap().layer(catalog.clone());
         let mut asked = Vec::new();
         for nth in 0..48 {
             let service = service.clone();
@@ -77,7 +77,7 @@ async fn metadata_that_breaks_one_call_fails_no_other() {
 async fn an_error_of_the_caller_is_not_kept() {
     for code in [1, 3, 5, 6, 7, 9, 11, 12, 16] {
         let catalog = Catalog::counting(move |_| Err(Status::new(Code::from_i32(code), "no")));
-        let service = layer().layer(catalog.clone());
+        let service = layer().build().unwrap().layer(catalog.clone());
         for calls in 1..4 {
             let seen = ask(&service, request(PRODUCT, "a")).await;
             assert_eq!(i64::from(seen.grpc_status()), i64::from(code));
@@ -90,7 +90,7 @@ async fn an_error_of_the_caller_is_not_kept() {
 async fn a_status_that_is_named_is_kept_for_its_time() {
     let catalog = Catalog::counting(|_| Err(Status::not_found("no such thing")));
     let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, Duration::from_secs(5));
-    let service = of(method).layer(catalog.clone());
+    let service = of(method).build().unwrap().layer(catalog.clone());
     for _ in 0..3 {
         let seen = ask(&service, request(PRODUCT, "a")).await;
         assert_eq!((seen.grpc_status(), seen.ends_with_head), (5, true));
@@ -105,7 +105,7 @@ async fn a_status_that_is_named_is_kept_for_its_time() {
 async fn a_stale_answer_is_better_than_a_failure() {
     let catalog = second(Err(Status::unavailable("down")));
     let method = CachedMethod::fresh_for(MINUTE).stale_if_error(MINUTE);
-    let service = of(method).show_status().layer(catalog.clone());
+    let service = of(method).show_status().build().unwrap().layer(catalog.clone());
     let first = ask(&service, request(PRODUCT, "a")).await;
     advance(MINUTE + Duration::from_secs(1)).await;
     let stale = ask(&service, request(PRODUCT, "a")).await;
@@ -116,7 +116,7 @@ async fn a_stale_answer_is_better_than_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_caller_is_newer_than_a_stale_answer() {
     let method = CachedMethod::fresh_for(MINUTE).stale_if_error(MINUTE);
-    let service = of(method).layer(second(Err(Status::not_found("gone"))));
+    let service = of(method).build().unwrap().layer(second(Err(Status::not_found("gone"))));
     ask(&service, request(PRODUCT, "a")).await;
     advance(MINUTE + Duration::from_secs(1)).await;
     assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 5);
@@ -127,7 +127,7 @@ async fn an_error_of_the_caller_is_newer_than_a_stale_answer() {
 async fn a_stale_answer_is_served_while_it_is_refreshed() {
     let catalog = Catalog::numbered();
     let method = CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
-    let service = of(method).layer(catalog.clone());
+    let service = of(method).build().unwrap().layer(catalog.clone());
     ask(&service, request(PRODUCT, "a")).await;
     advance(MINUTE + Duration::from_secs(1)).await;
     assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "0");
@@ -145,7 +145,7 @@ async fn the_server_says_how_long_an_answer_is_good() {
         response.metadata_mut().insert("cache-control", "max-age=5".parse().unwrap());
         Ok(response)
     });
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     ask(&service, request(PRODUCT, "a")).await;
     advance(Duration::from_secs(4)).await;
     ask(&service, request(PRODUCT, "a")).await;
@@ -174,7 +174,7 @@ where
 #[tokio::test]
 async fn an_error_of_the_service_is_unavailable_and_says_nothing_of_itself() {
     let refused = async || Err(BoxError::from("password: secret"));
-    let seen = of_service(layer(), refused).await;
+    let seen = of_service(layer().build().unwrap(), refused).await;
     assert_eq!(seen.grpc_status(), 14);
     assert!(!format!("{seen:?}").contains("secret"));
 }
@@ -186,14 +186,17 @@ fn message_of(seen: &Seen) -> String {
 
 #[tokio::test]
 async fn a_panic_is_internal() {
-    let seen = of_service(layer(), async || -> Result<_, BoxError> { panic!("on purpose") }).await;
+    let seen = of_service(layer().build().unwrap(), async || -> Result<_, BoxError> {
+        panic!("on purpose")
+    })
+    .await;
     assert_eq!((seen.grpc_status(), &*message_of(&seen)), (13, "the service failed"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_takes_too_long_is_a_deadline_that_was_exceeded() {
     let never = async || std::future::pending::<Result<_, BoxError>>().await;
-    let seen = of_service(layer(), never).await;
+    let seen = of_service(layer().build().unwrap(), never).await;
     assert_eq!((seen.grpc_status(), &*message_of(&seen)), (4, "the answer took too long"));
 }
 
@@ -207,10 +210,14 @@ async fn no_text_of_redis_reaches_a_caller() {
     let silent = RedisServer::start();
     silent.stop();
     for url in [denied, refused, silent.url()] {
-        let store = RedisOptions::new(&url, "test").unwrap().connect_lazily();
+        let store = RedisOptions::new(&url, "test").unwrap().connect_lazily().expect("options");
         let method = CachedMethod::fresh_for(MINUTE);
-        let layer = GrpcCacheLayer::new(store).method(PRODUCT, method).unwrap();
-        let service = layer.when_store_fails(WhenStoreFails::Fail).layer(Catalog::numbered());
+        let layer = GrpcCacheLayer::builder(store).method(PRODUCT, method);
+        let service = layer
+            .when_store_fails(WhenStoreFails::Fail)
+            .build()
+            .unwrap()
+            .layer(Catalog::numbered());
         let seen = ask(&service, request(PRODUCT, "a")).await;
         assert_eq!(
             (seen.grpc_status(), &*message_of(&seen)),
@@ -226,7 +233,7 @@ async fn no_text_of_a_connection_to_the_service_reaches_a_caller() {
         let reason = std::io::Error::other("db7.internal").into();
         Err(BoxError::from(tonic::ConnectError(reason)))
     };
-    let seen = of_service(layer(), refused).await;
+    let seen = of_service(layer().build().unwrap(), refused).await;
     assert_eq!((seen.grpc_status(), &*message_of(&seen)), (14, "the service failed"));
 }
 
@@ -241,7 +248,7 @@ async fn a_body_that_breaks_off_is_unavailable() {
         let response = http::Response::builder().header("content-type", "application/grpc");
         Ok::<_, BoxError>(response.body(Body::new(body)).unwrap())
     };
-    let seen = of_service(layer(), broken).await;
+    let seen = of_service(layer().build().unwrap(), broken).await;
     assert_ne!(seen.grpc_status(), 0);
     assert_eq!(message_of(&seen), "the service failed");
 }
@@ -250,11 +257,14 @@ async fn a_body_that_breaks_off_is_unavailable() {
 async fn a_store_that_fails_is_unavailable_if_the_policy_is_to_fail() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on_any().fail(StoreErrorKind::Unreachable);
-    let layer =
-        GrpcCacheLayer::new(store).method(PRODUCT, CachedMethod::fresh_for(MINUTE)).unwrap();
-    let failing = layer.clone().when_store_fails(WhenStoreFails::Fail);
+    let layer = || {
+        let method = CachedMethod::fresh_for(MINUTE);
+        GrpcCacheLayer::builder(store.clone()).method(PRODUCT, method)
+    };
+    let failing = layer().when_store_fails(WhenStoreFails::Fail).build().unwrap();
     let seen = ask(&failing.layer(Catalog::numbered()), request(PRODUCT, "a")).await;
     assert_eq!(seen.grpc_status(), 14);
-    let seen = ask(&layer.layer(Catalog::numbered()), request(PRODUCT, "a")).await;
+    let seen =
+        ask(&layer().build().unwrap().layer(Catalog::numbered()), request(PRODUCT, "a")).await;
     assert_eq!(seen.content(), "0");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwether_grpc::GrpcCacheLayerBuilder;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
@@ -12,14 +13,13 @@ use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
 use crate::raw::{Connection, request, with};
 use crate::server::{MINUTE, layered};
 
-async fn layer(server: &RedisServer) -> GrpcCacheLayer {
+async fn layer(server: &RedisServer) -> GrpcCacheLayerBuilder {
     let options = RedisOptions::new(&server.url(), "test").expect("options");
-    let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
+    let options = options.timeout(Duration::from_secs(5));
     let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE);
-    GrpcCacheLayer::new(options.connect().await.expect("a store"))
+    GrpcCacheLayer::builder(options.connect().await.expect("a store"))
         .method(PRODUCT, method.clone())
-        .and_then(|layer| layer.method(RAW, method))
-        .expect("methods")
+        .method(RAW, method)
 }
 
 #[tokio::test]
@@ -30,8 +30,10 @@ async fn what_one_process_was_answered_the_other_gives_out_to_the_byte() {
         Status::with_details(Code::NotFound, "no such thing: \u{fc}", details).into_http()
     });
     let other = Catalog::new(|_| async { panic!("it is kept") });
-    let first = Connection::to(layered(one.clone(), layer(&server).await).await).await;
-    let second = Connection::to(layered(other.clone(), layer(&server).await).await).await;
+    let first =
+        Connection::to(layered(one.clone(), layer(&server).await.build().unwrap()).await).await;
+    let second =
+        Connection::to(layered(other.clone(), layer(&server).await.build().unwrap()).await).await;
     for (method, accepted) in [(PRODUCT, "identity"), (PRODUCT, "gzip"), (RAW, "gzip")] {
         let request = || with(request(method, "a"), &[("grpc-accept-encoding", accepted)]);
         let expected = first.call(request()).await;
@@ -44,9 +46,10 @@ async fn what_one_process_was_answered_the_other_gives_out_to_the_byte() {
 async fn an_answer_that_one_process_invalidates_is_loaded_again_by_the_other() {
     let server = RedisServer::start();
     let catalog = Catalog::numbered();
-    let cached = Connection::to(layered(catalog, layer(&server).await).await).await;
+    let cached =
+        Connection::to(layered(catalog, layer(&server).await.build().unwrap()).await).await;
     assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "0");
-    let cache = layer(&server).await.handle();
+    let cache = layer(&server).await.build().unwrap().handle();
     let message = Wanted { what: "a".to_owned() }.encode_to_vec();
     cache.invalidate(&cache.call(PRODUCT, message).unwrap()).await.unwrap();
     assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "1");

@@ -110,7 +110,7 @@ async fn a_client_of_another_make_sees_the_same_with_and_without_the_layer() {
     let without = catalog();
     let with = catalog();
     let plain = plain(without.clone()).await;
-    let cached = layered(with.clone(), layer()).await;
+    let cached = layered(with.clone(), layer().build().unwrap()).await;
     let (expected, given) =
         tokio::task::spawn_blocking(move || (seen(plain, &calls), seen(cached, &calls)))
             .await

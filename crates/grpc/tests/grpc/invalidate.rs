@@ -20,7 +20,7 @@ fn wanted(what: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn an_invalidated_answer_is_gone_in_every_encoding() {
-    let layer = layer();
+    let layer = layer().build().unwrap();
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());
     let accepted = ["", "gzip", "identity,deflate,gzip", "zstd, deflate,snappy"];
@@ -42,7 +42,7 @@ async fn an_invalidated_answer_is_gone_in_every_encoding() {
 
 #[tokio::test]
 async fn metadata_selects_the_answers_to_invalidate() {
-    let layer = of(CachedMethod::fresh_for(MINUTE).metadata("x-tenant").unwrap());
+    let layer = of(CachedMethod::fresh_for(MINUTE).metadata("x-tenant")).build().unwrap();
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());
     let of_tenant = async |tenant| {
@@ -56,7 +56,7 @@ async fn metadata_selects_the_answers_to_invalidate() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_answer_is_stale() {
-    let layer = of(CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE));
+    let layer = of(CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).build().unwrap();
     let cache = layer.handle();
     let catalog = Catalog::numbered();
     let service = layer.layer(catalog.clone());
@@ -69,7 +69,7 @@ async fn an_expired_answer_is_stale() {
 
 #[test]
 fn a_call_of_a_method_that_is_not_cached_is_refused() {
-    let cache = GrpcCacheLayer::new(MemoryStore::new(1)).handle();
+    let cache = GrpcCacheLayer::builder(MemoryStore::new(1)).build().unwrap().handle();
     let refused = cache.call(PRODUCT, []).unwrap_err();
     assert!(refused.to_string().contains(PRODUCT), "{refused}");
 }
@@ -79,7 +79,8 @@ async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
     let product = CachedMethod::fresh_for(MINUTE);
-    let cache = GrpcCacheLayer::new(store).method(PRODUCT, product).expect("a method").handle();
+    let cache =
+        GrpcCacheLayer::builder(store).method(PRODUCT, product).build().expect("a method").handle();
     let call = cache.call(PRODUCT, wanted("lamp")).expect("a cached method");
     let error = cache.invalidate(&call).await.unwrap_err();
     let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");

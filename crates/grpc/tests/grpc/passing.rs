@@ -54,7 +54,7 @@ async fn each_is_received_before_the_next_is_sent(connection: &Connection, chang
 #[tokio::test]
 async fn no_message_of_a_stream_is_held_back() {
     let (catalog, changes) = changing();
-    let cached = Connection::to(layered(catalog, layer()).await).await;
+    let cached = Connection::to(layered(catalog, layer().build().unwrap()).await).await;
     each_is_received_before_the_next_is_sent(&cached, changes).await;
 }
 
@@ -62,7 +62,7 @@ async fn no_message_of_a_stream_is_held_back() {
 #[tokio::test]
 async fn no_message_of_a_stream_of_a_method_that_was_named_is_held_back() {
     let (catalog, changes) = changing();
-    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).unwrap();
+    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).build().unwrap();
     let cached = Connection::to(layered(catalog, named).await).await;
     each_is_received_before_the_next_is_sent(&cached, changes).await;
 }
@@ -100,7 +100,7 @@ async fn next(
 #[tokio::test]
 async fn a_message_is_given_before_its_trailers_and_kept_with_them() {
     let (catalog, senders) = sending(1);
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     senders[0].send(Ok(message())).await.unwrap();
     let mut body = service.clone().oneshot(request(RAW, "")).await.unwrap().into_body();
     assert_eq!(next(&mut body).await.into_data().unwrap(), message().into_data().unwrap());
@@ -115,7 +115,7 @@ async fn a_message_is_given_before_its_trailers_and_kept_with_them() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_not_ended_by_the_time_that_a_load_may_take() {
     let (catalog, senders) = sending(1);
-    let service = layer().load_timeout(Duration::from_secs(1)).unwrap().layer(catalog);
+    let service = layer().load_timeout(Duration::from_secs(1)).build().unwrap().layer(catalog);
     senders[0].send(Ok(message())).await.unwrap();
     let mut body = service.oneshot(request(RAW, "")).await.unwrap().into_body();
     next(&mut body).await;
@@ -132,7 +132,7 @@ async fn a_stream_is_not_ended_by_the_time_that_a_load_may_take() {
 #[tokio::test(start_paused = true)]
 async fn callers_of_one_stream_do_not_wait_for_its_end() {
     let (catalog, senders) = sending(3);
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     for sender in &senders {
         sender.send(Ok(message())).await.unwrap();
     }
@@ -149,7 +149,7 @@ async fn callers_of_one_stream_do_not_wait_for_its_end() {
 #[tokio::test]
 async fn methods_that_were_not_named_are_called_each_time() {
     let catalog = Catalog::numbered();
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     for _ in 0..3 {
         let seen = ask(&service, request("/catalog.Catalog/Other", "a")).await;
         assert_eq!(seen.grpc_status(), 12);
@@ -167,7 +167,7 @@ async fn a_stream_of_a_method_that_was_named_goes_through_whole() {
     let catalog = Catalog::numbered().streaming(messages);
     let plain = Connection::to(plain(catalog.clone()).await).await;
     let expected = plain.call(request(CHANGES, "")).await;
-    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).unwrap();
+    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).build().unwrap();
     let cached = Connection::to(layered(catalog.clone(), named).await).await;
     for _ in 0..2 {
         assert_eq!(cached.call(request(CHANGES, "")).await, expected);
@@ -180,7 +180,7 @@ async fn an_answer_that_is_too_large_goes_through_whole_and_is_not_kept() {
     let catalog = Catalog::counting(|_| Ok(Response::new(Product::of(vec![b'a'; 100_000]))));
     let plain = Connection::to(plain(catalog.clone()).await).await;
     let expected = plain.call(request(PRODUCT, "a")).await;
-    let small = layer().max_entry_bytes(50_000).unwrap();
+    let small = layer().max_entry_bytes(50_000).build().unwrap();
     let cached = Connection::to(layered(catalog.clone(), small).await).await;
     for _ in 0..3 {
         assert_eq!(cached.call(request(PRODUCT, "a")).await, expected);
@@ -198,7 +198,7 @@ async fn an_answer_that_says_to_be_too_large_is_not_held_back() {
         let response = http::Response::builder().header("content-type", "application/grpc");
         response.body(Body::new(StreamBody::new(frames))).unwrap()
     });
-    let service = layer().layer(catalog);
+    let service = layer().build().unwrap().layer(catalog);
     let first = Bytes::from_static(b"\0\x7f\0\0\0first");
     send.send(Ok(Frame::data(first.clone()))).await.unwrap();
     let mut body = service.oneshot(request(RAW, "")).await.unwrap().into_body();
@@ -237,7 +237,7 @@ async fn requests_that_are_not_one_message_go_through_whole() {
         framed(&Wanted { what: "a".repeat(2_000) }),
     ];
     for body in bodies {
-        let small = layer().max_request_bytes(1_000).unwrap();
+        let small = layer().max_request_bytes(1_000).build().unwrap();
         let request = request(PRODUCT, "").map(|_| Full::new(body.clone()));
         let seen = received(small, request).await;
         assert_eq!(seen[0], seen[1]);
@@ -248,7 +248,7 @@ async fn requests_that_are_not_one_message_go_through_whole() {
 #[tokio::test]
 async fn a_request_of_four_mebibytes_is_cached_and_a_larger_one_is_not() {
     let catalog = Catalog::numbered();
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     // Of a message, a tag and a length are 5 bytes.
     let of_length = |length: usize| request(PRODUCT, &"a".repeat(length - 5));
     for _ in 0..2 {
@@ -266,7 +266,7 @@ async fn a_request_of_four_mebibytes_is_cached_and_a_larger_one_is_not() {
 async fn what_is_not_protobuf_over_grpc_goes_past_the_cache() {
     for other in ["application/grpc-web+proto", "application/grpc+json", "application/json"] {
         let catalog = Catalog::numbered();
-        let service = layer().layer(catalog.clone());
+        let service = layer().build().unwrap().layer(catalog.clone());
         for _ in 0..2 {
             let mut request = request(PRODUCT, "a");
             request.headers_mut().insert("content-type", other.parse().unwrap());
@@ -286,7 +286,7 @@ async fn compressed_requests_go_past_the_cache_unless_they_are_wanted() {
     let wanted = of(CachedMethod::fresh_for(MINUTE).with_compressed_requests());
     for (layer, expected) in [(layer(), 3), (wanted, 1)] {
         let catalog = Catalog::numbered();
-        let service = layer.layer(catalog.clone());
+        let service = layer.build().unwrap().layer(catalog.clone());
         for _ in 0..3 {
             let request = with(request(PRODUCT, ""), &[("grpc-encoding", "gzip")]);
             let seen = ask(&service, request.map(|_| Full::new(body.clone()))).await;
@@ -306,7 +306,8 @@ async fn a_request_that_breaks_off_makes_no_call() {
     });
     let broken = [Ok(Frame::data(Bytes::from_static(b"\0\0"))), Err(Status::aborted("broken"))];
     let body = StreamBody::new(stream::iter(broken));
-    let answered = layer().layer(behind).oneshot(request(PRODUCT, "").map(|_| body)).await;
+    let answered =
+        layer().build().unwrap().layer(behind).oneshot(request(PRODUCT, "").map(|_| body)).await;
     assert_eq!(Seen::of(answered.unwrap()).await.grpc_status(), 1);
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }

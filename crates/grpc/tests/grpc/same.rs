@@ -66,7 +66,7 @@ fn catalog() -> Catalog {
 async fn seen(what: &str, fields: &[(&'static str, &'static str)]) -> (Seen, [Seen; 3], usize) {
     let behind = catalog();
     let plain = Connection::to(plain(catalog()).await).await;
-    let cached = Connection::to(layered(behind.clone(), layer()).await).await;
+    let cached = Connection::to(layered(behind.clone(), layer().build().unwrap()).await).await;
     let request = || with(request(PRODUCT, what), fields);
     let with_layer =
         [cached.call(request()).await, cached.call(request()).await, cached.call(request()).await];
@@ -112,7 +112,7 @@ async fn a_compressed_answer_stays_compressed_for_callers_that_accept_it() {
     assert!(compressed.data[0] == 1 && compressed.data.len() < 1_000);
 
     let behind = catalog();
-    let cached = Connection::to(layered(behind, layer()).await).await;
+    let cached = Connection::to(layered(behind, layer().build().unwrap()).await).await;
     let first = cached.call(with(request(PRODUCT, "text"), &accepting)).await;
     assert!(first == compressed);
     let other = cached.call(request(PRODUCT, "text")).await;
@@ -154,7 +154,7 @@ async fn trailers_and_messages_in_pieces_are_the_same_to_the_byte() {
         let expected = plain.call(request(RAW, "")).await;
         assert_eq!(expected.trailers.as_ref().unwrap().len(), 4);
         let before = behind.calls();
-        let cached = Connection::to(layered(behind.clone(), layer()).await).await;
+        let cached = Connection::to(layered(behind.clone(), layer().build().unwrap()).await).await;
         for _ in 0..3 {
             let given = cached.call(request(RAW, "")).await;
             assert_eq!(given, expected, "{status} {data:?}");
@@ -167,7 +167,7 @@ async fn trailers_and_messages_in_pieces_are_the_same_to_the_byte() {
 async fn a_layer_around_one_service_changes_no_byte() {
     let behind = catalog();
     let plain = Connection::to(plain(catalog()).await).await;
-    let cached = Connection::to(wrapped(behind.clone(), layer()).await).await;
+    let cached = Connection::to(wrapped(behind.clone(), layer().build().unwrap()).await).await;
     let expected = plain.call(request(PRODUCT, "binary")).await;
     for _ in 0..2 {
         assert_eq!(cached.call(request(PRODUCT, "binary")).await, expected);

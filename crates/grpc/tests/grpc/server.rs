@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
+use bellwether_grpc::GrpcCacheLayerBuilder;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -15,16 +16,15 @@ use crate::catalog::{Catalog, PRODUCT, RAW};
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// Products are stored for a minute.
-pub(crate) fn layer() -> GrpcCacheLayer {
+pub(crate) fn layer() -> GrpcCacheLayerBuilder {
     of(CachedMethod::fresh_for(MINUTE))
 }
 
 /// Products are stored by this method's options. Answers up to 5 MiB are stored.
-pub(crate) fn of(method: CachedMethod) -> GrpcCacheLayer {
-    let layer = GrpcCacheLayer::new(MemoryStore::new(1_000));
-    let layer = layer.method(PRODUCT, method.clone()).expect("a method");
-    let layer = layer.method(RAW, method).expect("a method");
-    layer.max_entry_bytes(5 << 20).expect("a size").jitter(0.0).expect("a share")
+pub(crate) fn of(method: CachedMethod) -> GrpcCacheLayerBuilder {
+    let layer = GrpcCacheLayer::builder(MemoryStore::new(1_000));
+    let layer = layer.method(PRODUCT, method.clone()).method(RAW, method);
+    layer.max_entry_bytes(5 << 20).jitter(0.0)
 }
 
 async fn listen() -> (SocketAddr, TcpListenerStream) {

@@ -34,7 +34,7 @@ fn gated() -> (Catalog, Arc<Semaphore>) {
 #[tokio::test]
 async fn cacheable_unary() {
     let catalog = Catalog::numbered();
-    let cached = Connection::to(layered(catalog.clone(), layer()).await).await;
+    let cached = Connection::to(layered(catalog.clone(), layer().build().unwrap()).await).await;
     let first = cached.call(request(PRODUCT, "timestamp")).await;
     let second = cached.call(request(PRODUCT, "timestamp")).await;
     assert_eq!((first.grpc_status(), &first.data), (0, &second.data));
@@ -45,7 +45,7 @@ async fn cacheable_unary() {
 #[tokio::test]
 async fn a_hundred_callers_over_the_network_are_one_call() {
     let (catalog, gate) = gated();
-    let cached = Connection::to(layered(catalog.clone(), layer()).await).await;
+    let cached = Connection::to(layered(catalog.clone(), layer().build().unwrap()).await).await;
     gate.add_permits(1);
     let seen = join_all((0..100).map(|_| cached.call(request(PRODUCT, "a")))).await;
     assert!(seen.iter().all(|seen| seen.content() == "slow"));
@@ -55,7 +55,10 @@ async fn a_hundred_callers_over_the_network_are_one_call() {
 #[tokio::test]
 async fn waiters_share_the_load_and_nothing_is_stored_without_a_ttl() {
     let (catalog, gate) = gated();
-    let service = of(CachedMethod::fresh_for(std::time::Duration::ZERO)).layer(catalog.clone());
+    let service = of(CachedMethod::fresh_for(std::time::Duration::ZERO))
+        .build()
+        .unwrap()
+        .layer(catalog.clone());
     let mut callers: Vec<_> =
         (0..100).map(|_| Box::pin(ask(&service, request(PRODUCT, "a")))).collect();
     for caller in &mut callers {
@@ -81,42 +84,42 @@ async fn calls(layer: GrpcCacheLayer, fields: &[&[(&'static str, &'static str)]]
 
 #[tokio::test]
 async fn metadata_that_was_not_named_makes_no_difference() {
-    assert_eq!(calls(layer(), &[&[("x-a", "1")], &[("x-a", "2")], &[]]).await, 1);
+    assert_eq!(calls(layer().build().unwrap(), &[&[("x-a", "1")], &[("x-a", "2")], &[]]).await, 1);
 }
 
 #[tokio::test]
 async fn metadata_that_was_named_tells_callers_apart() {
-    let by_a = CachedMethod::fresh_for(MINUTE).metadata("X-A").unwrap();
+    let by_a = CachedMethod::fresh_for(MINUTE).metadata("X-A");
     let fields: [&[_]; 4] = [&[("x-a", "1")], &[("x-a", "2")], &[], &[("x-a", "1")]];
-    assert_eq!(calls(of(by_a), &fields).await, 3);
+    assert_eq!(calls(of(by_a).build().unwrap(), &fields).await, 3);
 }
 
 #[tokio::test]
 async fn requests_with_credentials_go_past_the_cache() {
     for name in ["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"] {
         let fields: [&[_]; 4] = [&[(name, "a")], &[(name, "a")], &[], &[(name, "a")]];
-        assert_eq!(calls(layer(), &fields).await, 4, "{name}");
-        let keyed = CachedMethod::fresh_for(MINUTE).metadata(name).unwrap();
-        assert_eq!(calls(of(keyed), &fields).await, 2, "{name}");
+        assert_eq!(calls(layer().build().unwrap(), &fields).await, 4, "{name}");
+        let keyed = CachedMethod::fresh_for(MINUTE).metadata(name);
+        assert_eq!(calls(of(keyed).build().unwrap(), &fields).await, 2, "{name}");
         let ignoring = CachedMethod::fresh_for(MINUTE).ignoring_credentials();
-        assert_eq!(calls(of(ignoring), &fields).await, 1, "{name}");
+        assert_eq!(calls(of(ignoring).build().unwrap(), &fields).await, 1, "{name}");
     }
 }
 
 #[tokio::test]
 async fn metadata_that_the_program_calls_credentials_goes_past_the_cache() {
     let fields: [&[_]; 2] = [&[("x-session", "a")], &[("x-session", "a")]];
-    assert_eq!(calls(layer(), &fields).await, 1);
-    let method = CachedMethod::fresh_for(MINUTE).credentials(["x-session"]).unwrap();
-    assert_eq!(calls(of(method.clone()), &fields).await, 2);
+    assert_eq!(calls(layer().build().unwrap(), &fields).await, 1);
+    let method = CachedMethod::fresh_for(MINUTE).credentials(["x-session"]);
+    assert_eq!(calls(of(method.clone()).build().unwrap(), &fields).await, 2);
     let fields: [&[_]; 2] = [&[("x-api-key", "a")], &[("x-api-key", "a")]];
-    assert_eq!(calls(of(method), &fields).await, 2);
+    assert_eq!(calls(of(method).build().unwrap(), &fields).await, 2);
 }
 
 #[tokio::test]
 async fn two_authorities_have_separate_answers_over_http_2() {
     let method = CachedMethod::fresh_for(MINUTE).authority();
-    let layer = of(method);
+    let layer = of(method).build().unwrap();
     let cache = layer.handle();
     let address = layered(Catalog::numbered(), layer).await;
     let (one, other) = (Connection::to(address).await, Connection::to(address).await);
@@ -151,7 +154,8 @@ fn with_key(request: Request<()>) -> Result<Request<()>, Status> {
 
 #[tokio::test]
 async fn a_caller_without_a_key_gets_nothing_that_one_with_a_key_has_stored() {
-    let service = layer().layer(InterceptedService::new(Catalog::numbered(), with_key));
+    let service =
+        layer().build().unwrap().layer(InterceptedService::new(Catalog::numbered(), with_key));
     let keyed = || with(request(PRODUCT, "a"), &[("x-api-key", "alice")]);
     assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 16);
     assert_eq!(ask(&service, keyed()).await.content(), "0");
@@ -164,7 +168,8 @@ async fn a_caller_without_a_key_gets_nothing_that_one_with_a_key_has_stored() {
 async fn an_interceptor_above_the_layer_sees_every_call() {
     let catalog = Catalog::numbered();
     let shared = CachedMethod::fresh_for(MINUTE).ignoring_credentials();
-    let service = InterceptedService::new(of(shared).layer(catalog.clone()), with_key);
+    let service =
+        InterceptedService::new(of(shared).build().unwrap().layer(catalog.clone()), with_key);
     for caller in ["alice", "bob"] {
         let keyed = with(request(PRODUCT, "a"), &[("x-api-key", caller)]);
         assert_eq!(ask(&service, keyed).await.content(), "0");
@@ -181,7 +186,7 @@ async fn answers_that_the_server_calls_private_are_for_their_callers_only() {
             response.metadata_mut().insert("cache-control", said.parse().unwrap());
             Ok(response)
         });
-        let service = layer().layer(catalog.clone());
+        let service = layer().build().unwrap().layer(catalog.clone());
         let seen = [
             ask(&service, request(PRODUCT, "a")).await.content(),
             ask(&service, request(PRODUCT, "a")).await.content(),
@@ -205,7 +210,7 @@ async fn waiters_for_a_private_answer_call_for_themselves() {
             Err(Status::permission_denied("not you"))
         }
     });
-    let service = layer().layer(catalog.clone());
+    let service = layer().build().unwrap().layer(catalog.clone());
     let callers = (0..10).map(|_| {
         tokio::spawn({
             let service = service.clone();
@@ -226,12 +231,12 @@ async fn waiters_for_a_private_answer_call_for_themselves() {
 
 #[tokio::test]
 async fn how_an_answer_came_about_is_told_if_that_is_asked_for() {
-    let service = layer().show_status().layer(Catalog::numbered());
+    let service = layer().show_status().build().unwrap().layer(Catalog::numbered());
     let first = ask(&service, request(PRODUCT, "a")).await;
     assert_eq!(first.cache_status(), "bellwether; fwd=miss; stored");
     let second = ask(&service, request(PRODUCT, "a")).await;
     assert!(second.cache_status().starts_with("bellwether; hit"), "{second:?}");
-    let quiet = layer().layer(Catalog::numbered());
+    let quiet = layer().build().unwrap().layer(Catalog::numbered());
     assert!(!ask(&quiet, request(PRODUCT, "a")).await.headers.contains_key("cache-status"));
 }
 
@@ -239,14 +244,21 @@ async fn how_an_answer_came_about_is_told_if_that_is_asked_for() {
 fn what_is_no_method_or_no_metadata_is_named_where_it_is_given() {
     for path in ["catalog.Catalog/Product", "/catalog.Catalog", "/", "/a/b/c", "/a b/c"] {
         let method = CachedMethod::fresh_for(MINUTE);
-        let refused = GrpcCacheLayer::new(MemoryStore::new(1)).method(path, method).unwrap_err();
+        let refused =
+            GrpcCacheLayer::builder(MemoryStore::new(1)).method(path, method).build().unwrap_err();
         assert!(refused.to_string().contains(path), "{refused}");
     }
-    let refused = CachedMethod::fresh_for(MINUTE).metadata("no name").unwrap_err();
-    assert!(refused.to_string().contains("no name"), "{refused}");
+    let refused = |method| {
+        let layer = GrpcCacheLayer::builder(MemoryStore::new(1)).method(PRODUCT, method);
+        layer.max_request_bytes(0).build().unwrap_err().to_string()
+    };
+    let method = || CachedMethod::fresh_for(MINUTE);
+    let message = refused(method().metadata("no name").metadata("nor this"));
+    assert!(message.contains("no name"), "{message}");
     for name in ["host", ":authority"] {
-        let refused = CachedMethod::fresh_for(MINUTE).metadata(name).unwrap_err().to_string();
-        assert!(refused.contains("authority()"), "{refused}");
+        let message = refused(method().metadata(name));
+        assert!(message.contains("authority()"), "{message}");
     }
-    assert!(CachedMethod::fresh_for(MINUTE).credentials(["x-a", "no name"]).is_err());
+    let message = refused(method().credentials(["x-a", "no name"]));
+    assert!(message.contains("no name"), "{message}");
 }

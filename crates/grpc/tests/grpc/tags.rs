@@ -29,7 +29,7 @@ fn by_shelf() -> CachedMethod {
 
 #[tokio::test]
 async fn a_tag_of_the_request_removes_all_answers_that_have_it_in_every_encoding() {
-    let layer = of(by_shelf());
+    let layer = of(by_shelf()).build().unwrap();
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());
     let asked = async |what, accepted| {
@@ -50,7 +50,7 @@ async fn a_tag_of_the_request_removes_all_answers_that_have_it_in_every_encoding
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_tag_is_served_stale_while_it_is_loaded_again() {
-    let layer = of(by_shelf().stale_while_revalidate(MINUTE));
+    let layer = of(by_shelf().stale_while_revalidate(MINUTE)).build().unwrap();
     let catalog = Catalog::numbered();
     let service = layer.layer(catalog.clone());
     let asked = async || ask(&service, request(PRODUCT, "north/a")).await.content();
@@ -68,7 +68,7 @@ async fn a_message_without_known_tags_goes_past_the_cache() {
         Ok(wanted) if wanted.what != "odd" => Ok([shelf("any")]),
         _ => Err("no such shelf"),
     });
-    let service = of(picky).layer(Catalog::numbered());
+    let service = of(picky).build().unwrap().layer(Catalog::numbered());
     let asked = async |what| ask(&service, request(PRODUCT, what)).await.content();
     assert_eq!([asked("odd").await, asked("odd").await], ["0", "1"]);
     assert_eq!([asked("even").await, asked("even").await], ["2", "2"]);
@@ -83,7 +83,7 @@ async fn a_compressed_message_goes_past_the_cache_if_its_method_has_tags() {
     let body = Bytes::from([&[1, 0, 0, 0, length], compressed].concat());
     for (method, calls) in [(CachedMethod::fresh_for(MINUTE), 1), (by_shelf(), 2)] {
         let catalog = Catalog::numbered();
-        let service = of(method.with_compressed_requests()).layer(catalog.clone());
+        let service = of(method.with_compressed_requests()).build().unwrap().layer(catalog.clone());
         for _ in 0..2 {
             let asked = request(PRODUCT, "a").map(|_| Full::new(body.clone()));
             let asked: Request<Full<Bytes>> = with(asked, &[("grpc-encoding", "gzip")]);
@@ -98,7 +98,7 @@ async fn a_request_with_more_tags_than_an_entry_may_have_fails() {
     let many = CachedMethod::fresh_for(MINUTE)
         .tags(|_| Ok::<_, std::fmt::Error>((0..33).map(|nth: u64| Tag::of("shelf").with(nth))));
     let catalog = Catalog::numbered();
-    let service = of(many).layer(catalog.clone());
+    let service = of(many).build().unwrap().layer(catalog.clone());
     let internal = tonic::Code::Internal as i32;
     let status = ask(&service, request(PRODUCT, "a")).await.grpc_status();
     assert_eq!(i32::try_from(status), Ok(internal));
@@ -107,7 +107,7 @@ async fn a_request_with_more_tags_than_an_entry_may_have_fails() {
 
 #[tokio::test]
 async fn many_calls_are_invalidated_at_once_and_counted() {
-    let layer = of(by_shelf());
+    let layer = of(by_shelf()).build().unwrap();
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());
     for what in ["a", "b", "c"] {
@@ -123,7 +123,7 @@ async fn many_calls_are_invalidated_at_once_and_counted() {
 
 #[tokio::test]
 async fn many_calls_are_expired_at_once_and_counted() {
-    let layer = of(by_shelf());
+    let layer = of(by_shelf()).build().unwrap();
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());
     for what in ["a", "b", "c"] {
@@ -139,7 +139,7 @@ async fn many_calls_are_expired_at_once_and_counted() {
 
 #[tokio::test]
 async fn everything_of_a_clearable_layer_is_removed_at_once() {
-    let layer = of(CachedMethod::fresh_for(MINUTE)).clearable();
+    let layer = of(CachedMethod::fresh_for(MINUTE)).clearable().build().unwrap();
     let service = layer.layer(Catalog::numbered());
     let asked = async || ask(&service, request(PRODUCT, "a")).await.content();
     assert_eq!([asked().await, asked().await], ["0", "0"]);
@@ -149,14 +149,14 @@ async fn everything_of_a_clearable_layer_is_removed_at_once() {
 
 #[tokio::test]
 async fn a_layer_that_is_not_clearable_says_so() {
-    let layer: GrpcCacheLayer = of(by_shelf());
+    let layer: GrpcCacheLayer = of(by_shelf()).build().unwrap();
     let error = layer.handle().clear().await.unwrap_err();
     assert_eq!(error.kind(), CacheErrorKind::NotClearable);
 }
 
 #[tokio::test]
 async fn a_tag_removes_answers_over_a_connection() {
-    let layer = of(by_shelf());
+    let layer = of(by_shelf()).build().unwrap();
     let cache = layer.handle();
     let server = Connection::to(layered(Catalog::numbered(), layer).await).await;
     let asked = async || server.call(request(PRODUCT, "north/a")).await.content();

@@ -63,7 +63,7 @@ impl Subscriber for Warnings {
 #[tokio::test]
 async fn a_method_all_of_whose_calls_bypass_is_warned_of_once() {
     let (warnings, _default) = Warnings::begin();
-    let service = layer().layer(Catalog::numbered());
+    let service = layer().build().unwrap().layer(Catalog::numbered());
     for calls in 1..=300 {
         ask(&service, with(request(PRODUCT, "a"), &[("authorization", "token")])).await;
         assert_eq!(warnings.all().len(), usize::from(calls >= 100), "{calls} calls");
@@ -75,7 +75,7 @@ async fn a_method_all_of_whose_calls_bypass_is_warned_of_once() {
 #[tokio::test]
 async fn a_method_that_is_looked_up_once_is_not_warned_of() {
     let (warnings, _default) = Warnings::begin();
-    let service = layer().layer(Catalog::numbered());
+    let service = layer().build().unwrap().layer(Catalog::numbered());
     ask(&service, request(PRODUCT, "a")).await;
     for _ in 0..200 {
         ask(&service, with(request(PRODUCT, "a"), &[("authorization", "token")])).await;
@@ -86,7 +86,7 @@ async fn a_method_that_is_looked_up_once_is_not_warned_of() {
 #[tokio::test]
 async fn a_named_method_of_which_no_call_comes_among_many_is_warned_of_once() {
     let (warnings, _default) = Warnings::begin();
-    let service = layer().layer(Catalog::numbered());
+    let service = layer().build().unwrap().layer(Catalog::numbered());
     ask(&service, request(PRODUCT, "a")).await;
     for _ in 0..2_000 {
         ask(&service, request("/catalog.Catalog/Renamed", "a")).await;

@@ -401,7 +401,8 @@ fn fuzzed_requests_get_only_responses_that_are_for_them_and_new_enough() {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     let origin = FuzzedOrigin::default();
-    let layer = HttpCacheLayer::new(MemoryStore::new(1_000)).jitter(0.0).expect("no jitter");
+    let layer =
+        HttpCacheLayer::builder(MemoryStore::new(1_000)).jitter(0.0).build().expect("no jitter");
     let cache = layer.layer(origin.clone());
     let folders = AtomicU64::new(0);
     fuzz_slowly("HTTP layer", 1_024, REQUESTS as u32, |choices| {

@@ -27,7 +27,7 @@ fn slow(fields: &'static [(&'static str, &'static str)]) -> Origin {
 }
 
 async fn burst(store: impl Store, origin: &Origin) -> Vec<String> {
-    let cache = cached(&plain(store), origin);
+    let cache = cached(&plain(store).build().unwrap(), origin);
     join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await
 }
 
@@ -71,7 +71,7 @@ async fn nothing_private_is_ever_in_the_store() {
         &[("cache-control", "max-age=60"), ("vary", "*")],
     ] {
         let origin = Origin::new(async move |_, _| Ok(page(fields, "secret")));
-        let cache = cached(&plain(store.clone()), &origin);
+        let cache = cached(&plain(store.clone()).build().unwrap(), &origin);
         for _ in 0..3 {
             assert_eq!(text(get(&cache, &[]).await).await, "secret");
         }
@@ -91,7 +91,7 @@ async fn requests_with_credentials_do_not_end_coalescing_for_requests_without() 
         sleep(LOAD).await;
         Ok(page(&[("cache-control", "max-age=60")], format!("answer {nth}")))
     });
-    let cache = cached(&plain(MemoryStore::new(1_000)), &origin);
+    let cache = cached(&plain(MemoryStore::new(1_000)).build().unwrap(), &origin);
     let own = get(&cache, &[("authorization", "Bearer x")]).await;
     assert_eq!(text(own).await, "answer 0");
     let answers = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await;
@@ -115,7 +115,7 @@ async fn ask_at_once(cache: &HttpCache<Origin>, callers: usize, fields: &[(&str,
 #[tokio::test(start_paused = true)]
 async fn one_private_answer_leaves_the_protection_on() {
     let origin = odd();
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[("x-odd", "1")]).await;
     ask_at_once(&cache, 200, &[]).await;
     assert_eq!(origin.asked(), 2);
@@ -125,7 +125,7 @@ async fn one_private_answer_leaves_the_protection_on() {
 async fn private_answers_let_no_more_requests_past_than_there_were_of_them() {
     for odd_ones in [2, 5, 20] {
         let origin = odd();
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         for _ in 0..odd_ones {
             get(&cache, &[("x-odd", "1")]).await;
         }
@@ -140,7 +140,7 @@ async fn private_answers_let_no_more_requests_past_than_there_were_of_them() {
 #[tokio::test(start_paused = true)]
 async fn users_of_a_private_page_do_not_wait_for_each_other_once_that_is_known() {
     let origin = slow(&[("cache-control", "private")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     ask_at_once(&cache, 100, &[]).await;
     for _ in 0..3 {
         let began = Instant::now();
@@ -171,7 +171,7 @@ async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() 
     ] {
         let origin = slow_body(fields);
         let began = Instant::now();
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         let answers = join_all((0..5).map(async |_| {
             let answer = get(&cache, &[]).await;
             assert_eq!(began.elapsed(), Duration::ZERO, "the first byte waits for no body");
@@ -187,7 +187,7 @@ async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() 
 async fn with_a_bound_few_requests_whose_responses_are_not_shared_ask_at_once() {
     for fields in [&[("cache-control", "private")][..], &[(":status", "404")]] {
         let origin = slow(fields);
-        let cache = cached(&memory().max_unshared_per_target(10).unwrap(), &origin);
+        let cache = cached(&memory().max_unshared_per_target(10).build().unwrap(), &origin);
         let began = Instant::now();
         ask_at_once(&cache, 101, &[]).await;
         // One shows that they are not shared, then ten at a time follow.
@@ -201,7 +201,7 @@ async fn with_a_bound_a_slow_response_lets_the_next_request_go_after_a_while() {
         let body = Body::from_stream(stream::pending::<Result<Bytes, BoxError>>());
         Ok(page(&[("cache-control", "max-age=60")], body))
     });
-    let cache = cached(&memory().max_unshared_per_target(2).unwrap(), &origin);
+    let cache = cached(&memory().max_unshared_per_target(2).build().unwrap(), &origin);
     let began = Instant::now();
     let answers = join_all((0..5).map(async |_| {
         let answer = get(&cache, &[]).await;
@@ -217,8 +217,8 @@ async fn with_a_bound_a_slow_response_lets_the_next_request_go_after_a_while() {
 #[tokio::test(start_paused = true)]
 async fn with_a_bound_a_request_does_not_wait_for_ever() {
     let origin = slow(&[("cache-control", "private")]);
-    let layer = memory().max_unshared_per_target(1).unwrap();
-    let cache = cached(&layer.load_timeout(LOAD * 3 / 2).unwrap(), &origin);
+    let layer = memory().max_unshared_per_target(1);
+    let cache = cached(&layer.load_timeout(LOAD * 3 / 2).build().unwrap(), &origin);
     let statuses = join_all((0..4).map(async |_| get(&cache, &[]).await.status().as_u16())).await;
     assert_eq!(statuses, [200, 200, 200, 503]);
 }

@@ -23,7 +23,7 @@ fn shop(layer: &HttpCacheLayer) -> HttpCache<Origin> {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_response_is_served_while_it_is_loaded_again() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = shop(&layer);
     get(&cache, &[WINDOW]).await;
     assert!(layer.handle().expire(&uri()).await.unwrap());
@@ -36,7 +36,7 @@ async fn an_expired_response_is_served_while_it_is_loaded_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_response_without_a_stale_window_is_gone() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = shop(&layer);
     get(&cache, &[]).await;
     assert!(layer.handle().expire(&uri()).await.unwrap());
@@ -45,7 +45,7 @@ async fn an_expired_response_without_a_stale_window_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expiry_says_whether_there_was_a_response() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     assert!(!layer.handle().expire(&uri()).await.unwrap());
     get(&shop(&layer), &[]).await;
     assert!(layer.handle().expire(&Uri::from_static("https://shop:443/item")).await.unwrap());
@@ -54,7 +54,7 @@ async fn an_expiry_says_whether_there_was_a_response() {
 
 #[tokio::test(start_paused = true)]
 async fn many_uris_are_invalidated_at_once_and_counted() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = shop(&layer);
     let uris: Vec<_> = (0..300).map(|nth| format!("http://shop/item/{nth}")).collect();
     for uri in &uris {
@@ -69,7 +69,7 @@ async fn many_uris_are_invalidated_at_once_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn many_uris_are_expired_at_once_and_counted() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = shop(&layer);
     let fields = [("echo-cache-control", "max-age=60, stale-while-revalidate=60")];
     let uris = ["http://shop/a", "http://shop/b", "http://shop/c"];
@@ -86,7 +86,7 @@ async fn many_uris_are_expired_at_once_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_expires_over_a_time_is_stale_when_that_has_passed() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = shop(&layer);
     let fields = [
         ("echo-cache-groups", "\"a\""),
@@ -101,7 +101,7 @@ async fn a_group_that_expires_over_a_time_is_stale_when_that_has_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn everything_of_a_clearable_layer_is_removed_at_once() {
-    let layer = memory().clearable();
+    let layer = memory().clearable().build().unwrap();
     let cache = shop(&layer);
     let varies = [("echo-vary", "accept-language"), ("accept-language", "de")];
     let asked = async |uri, fields: &[_]| is_hit(&ask(&cache, "GET", uri, fields).await);
@@ -115,15 +115,14 @@ async fn everything_of_a_clearable_layer_is_removed_at_once() {
 
 #[tokio::test]
 async fn a_layer_that_is_not_clearable_says_so() {
-    let error = memory().handle().clear().await.unwrap_err();
+    let error = memory().build().unwrap().handle().clear().await.unwrap_err();
     assert_eq!(error.kind(), CacheErrorKind::NotClearable);
 }
 
 /// A handle over a store that keeps this many invalidations.
 async fn keeping(most: usize, server: &RedisServer) -> HttpHandle {
-    let options =
-        RedisOptions::new(&server.url(), "test").unwrap().kept_invalidations(most).unwrap();
-    plain(options.connect().await.unwrap()).handle()
+    let options = RedisOptions::new(&server.url(), "test").unwrap().kept_invalidations(most);
+    plain(options.connect().await.unwrap()).build().unwrap().handle()
 }
 
 /// A URI has two keys, and a group has two tags or three.

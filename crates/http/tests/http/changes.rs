@@ -20,7 +20,7 @@ fn shop(fields: &'static [(&'static str, &'static str)]) -> Origin {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_removes_what_is_kept_for_its_target() {
-    let cache = cached(&memory(), &shop(&[]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[]));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         get(&cache, &[]).await;
         assert!(is_hit(&get(&cache, &[]).await));
@@ -31,7 +31,7 @@ async fn a_change_removes_what_is_kept_for_its_target() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_failed_removes_nothing() {
-    let cache = cached(&memory(), &shop(&[(":status", "409")]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[(":status", "409")]));
     get(&cache, &[]).await;
     ask(&cache, "POST", "http://shop/item", &[]).await;
     assert!(is_hit(&get(&cache, &[]).await));
@@ -39,7 +39,7 @@ async fn a_change_that_failed_removes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_removes_what_its_answer_names() {
-    let cache = cached(&memory(), &shop(&[("location", "/item")]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[("location", "/item")]));
     get(&cache, &[]).await;
     ask(&cache, "POST", "http://shop/items", &[]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
@@ -47,7 +47,7 @@ async fn a_change_removes_what_its_answer_names() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_names_nothing_of_others() {
-    let cache = cached(&memory(), &shop(&[("location", "http://shop/item")]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[("location", "http://shop/item")]));
     get(&cache, &[]).await;
     ask(&cache, "POST", "http://elsewhere/items", &[]).await;
     assert!(is_hit(&get(&cache, &[]).await));
@@ -59,7 +59,7 @@ async fn a_dropped_request_with_a_safe_method_invalidates_nothing() {
         "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
         _ => pending().await,
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     for method in ["QUERY", "PROPFIND", "SEARCH", "REPORT", "OPTIONS", "TRACE"] {
         let mut safe = task::spawn(cache.clone().call(request(method, "http://shop/item", &[])));
@@ -73,7 +73,7 @@ async fn a_dropped_request_with_a_safe_method_invalidates_nothing() {
 /// Requests over HTTP/2 state their scheme, and requests over HTTP/1.1 do not.
 #[tokio::test(start_paused = true)]
 async fn a_change_by_http_2_removes_what_was_asked_for_by_http_1_and_the_other_way_round() {
-    let cache = cached(&memory(), &shop(&[]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[]));
     let one = ("/item", &[("host", "shop")][..]);
     let two = ("https://shop/item", &[][..]);
     for ((read, read_by), (written, written_by)) in [(one, two), (two, one)] {
@@ -86,7 +86,7 @@ async fn a_change_by_http_2_removes_what_was_asked_for_by_http_1_and_the_other_w
 
 #[tokio::test(start_paused = true)]
 async fn a_change_removes_what_its_answer_names_by_a_scheme_that_the_request_did_not_say() {
-    let cache = cached(&memory(), &shop(&[("location", "https://shop/item")]));
+    let cache = cached(&memory().build().unwrap(), &shop(&[("location", "https://shop/item")]));
     let host = [("host", "shop")];
     ask(&cache, "GET", "/item", &host).await;
     ask(&cache, "POST", "/items", &host).await;
@@ -95,7 +95,7 @@ async fn a_change_removes_what_its_answer_names_by_a_scheme_that_the_request_did
 
 #[tokio::test(start_paused = true)]
 async fn what_is_invalidated_by_hand_is_gone_by_either_scheme() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &shop(&[]));
     let kept = ["http://shop/item", "https://shop/item"];
     for by_hand in ["http://shop/item", "https://shop:443/item"] {
@@ -112,7 +112,7 @@ async fn what_is_invalidated_by_hand_is_gone_by_either_scheme() {
 /// Over HTTP/1.1 a request may name the default port of the scheme that it does not state.
 #[tokio::test(start_paused = true)]
 async fn the_default_port_of_either_scheme_is_none() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &shop(&[]));
     for host in ["shop:443", "shop:80", "shop"] {
         let host = [("host", host)];

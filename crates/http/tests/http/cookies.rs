@@ -54,7 +54,7 @@ const UNSAID: [&[Field]; 7] = [
 #[tokio::test(start_paused = true)]
 async fn a_page_that_does_not_say_so_is_shared_with_no_other_user() {
     for fields in UNSAID {
-        let cache = cached(&memory(), &pages(fields));
+        let cache = cached(&memory().build().unwrap(), &pages(fields));
         for user in ["alice", "bob", "alice"] {
             assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user, "{fields:?}");
         }
@@ -65,7 +65,7 @@ async fn a_page_that_does_not_say_so_is_shared_with_no_other_user() {
 #[tokio::test(start_paused = true)]
 async fn a_page_without_consent_is_not_shared_with_concurrent_requests_of_other_users() {
     for fields in UNSAID {
-        let cache = cached(&memory(), &pages(fields));
+        let cache = cached(&memory().build().unwrap(), &pages(fields));
         for _ in 0..2 {
             let asked = (0..USERS).map(async |nth| {
                 let user = format!("user {nth}");
@@ -82,7 +82,7 @@ async fn a_page_without_consent_is_not_shared_with_concurrent_requests_of_other_
 #[tokio::test(start_paused = true)]
 async fn a_guess_does_not_answer_a_user() {
     for fields in UNSAID {
-        let cache = cached(&memory(), &pages(fields));
+        let cache = cached(&memory().build().unwrap(), &pages(fields));
         get(&cache, &[]).await;
         let user = [("cookie", "alice")];
         let no_user = [];
@@ -94,7 +94,7 @@ async fn a_guess_does_not_answer_a_user() {
 
 #[tokio::test(start_paused = true)]
 async fn users_leave_what_callers_without_cookies_share() {
-    let cache = cached(&memory(), &pages(&[OLD]));
+    let cache = cached(&memory().build().unwrap(), &pages(&[OLD]));
     get(&cache, &[]).await;
     get(&cache, &[("cookie", "alice")]).await;
     let kept = get(&cache, &[]).await;
@@ -108,7 +108,7 @@ async fn what_says_that_it_may_be_shared_is() {
         let origin = Origin::new(move |request: Request<Body>, _| async move {
             Ok(page(&[OLD, ("cache-control", says)], user(&request)))
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[("cookie", "alice")]).await;
         for fields in [&[("cookie", "bob")][..], &[]] {
             let kept = get(&cache, fields).await;
@@ -121,7 +121,7 @@ async fn what_says_that_it_may_be_shared_is() {
 #[tokio::test(start_paused = true)]
 async fn what_says_that_it_may_be_shared_is_validated_for_all() {
     let origin = pages(&[TAG, ("cache-control", "public, no-cache")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for user in ["alice", "bob"] {
         assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, "alice");
     }
@@ -130,7 +130,7 @@ async fn what_says_that_it_may_be_shared_is_validated_for_all() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_that_the_program_gives_is_a_guess_for_users() {
-    let layer = memory().ttl(Duration::from_secs(60));
+    let layer = memory().ttl(Duration::from_secs(60)).build().unwrap();
     let cache = cached(&layer, &pages(&[]));
     for user in ["alice", "bob"] {
         assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user);
@@ -142,7 +142,7 @@ async fn a_time_that_the_program_gives_is_a_guess_for_users() {
 #[tokio::test(start_paused = true)]
 async fn callers_without_cookies_are_one_load_whatever_users_do() {
     let origin = pages(&[OLD]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[("cookie", "alice")]).await;
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await;
     assert_eq!((others, origin.asked()), (vec!["no user".to_owned(); 100], 2));
@@ -163,7 +163,7 @@ async fn the_example_proxy_joins_cookies_that_http_2_splits() {
     tasks.spawn(async move { axum::serve(origin, Router::new().fallback(seen)).await });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("http://{}/", listener.local_addr().unwrap());
-    tasks.spawn(async move { proxy::serve(listener, &uri, &memory()).await });
+    tasks.spawn(async move { proxy::serve(listener, &uri, &memory().build().unwrap()).await });
     let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http::<Body>();
     for (sent, expected) in [(&["a=1", "b=2"][..], "a=1; b=2"), (&["a=1"], "a=1"), (&[], "")] {
         let fields = sent.iter().map(|line| ("cookie", *line)).collect::<Vec<_>>();

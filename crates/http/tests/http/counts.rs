@@ -34,7 +34,7 @@ fn status(answer: &Answer) -> &CacheStatus {
 #[tokio::test(start_paused = true)]
 async fn a_request_for_a_variant_counts_once() {
     let origin = polyglot();
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     let german = [("accept-language", "de")];
     let callers = (0..100).map(|_| get(&cache, &german));
@@ -61,7 +61,7 @@ async fn the_hit_of_a_head_or_a_range_counts_where_that_of_a_get_would() {
         let fields = [("cache-control", "max-age=60"), ("vary", vary)];
         let fields = fields.map(|(name, value)| (format!("echo-{name}"), value));
         let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, *value)).collect();
-        let layer = memory();
+        let layer = memory().build().unwrap();
         let cache = cached(&layer, &Origin::echoing());
         get(&cache, &fields).await;
         get(&cache, &fields).await;
@@ -78,7 +78,7 @@ async fn the_hit_of_a_head_or_a_range_counts_where_that_of_a_get_would() {
 #[tokio::test]
 async fn the_hit_of_a_head_in_a_store_outside_counts_as_one_of_the_store() {
     let (_server, store) = patient_redis().await;
-    let layer = plain(store);
+    let layer = plain(store).build().unwrap();
     let cache = cached(&layer, &Origin::counting(&[("cache-control", "max-age=60")]));
     get(&cache, &[]).await;
     ask(&cache, "HEAD", "http://shop/item", &[]).await;
@@ -89,7 +89,7 @@ async fn the_hit_of_a_head_in_a_store_outside_counts_as_one_of_the_store() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_the_cache_forwards_counts_as_a_bypass() {
     let origin = Origin::counting(&[("cache-control", "max-age=60")]);
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     let no_key = CacheStatus::Bypass(BypassReason::NoKey);
     for method in ["POST", "OPTIONS"] {
@@ -108,7 +108,7 @@ async fn a_request_that_the_cache_forwards_counts_as_a_bypass() {
 #[tokio::test(start_paused = true)]
 async fn a_private_response_counts_each_caller_once_and_each_load() {
     let origin = Origin::counting(&[("cache-control", "private")]);
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     for _ in 0..5 {
         join_all((0..10).map(|_| get(&cache, &[]))).await;
@@ -122,7 +122,7 @@ async fn a_private_response_counts_each_caller_once_and_each_load() {
 #[tokio::test(start_paused = true)]
 async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
     let origin = Origin::counting(&[("cache-control", "max-age=60")]);
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[]).await;
     let head = ask(&cache, "HEAD", "http://shop/item", &[]).await;
@@ -138,7 +138,7 @@ async fn a_stored_response_to_head_and_one_that_is_not_there_count_once() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_counts_as_that() {
     let origin = polyglot();
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     drop(cache.clone().oneshot(request("GET", "http://shop/item", &[])));
     let mut asked = Box::pin(get(&cache, &[]));

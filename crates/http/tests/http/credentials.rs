@@ -50,7 +50,7 @@ async fn slowest(cache: &Cache, users: u64) -> Duration {
 async fn users_with_tokens_do_not_wait_for_each_other() {
     // Longer than the wait limit of any caller.
     for load in [LOAD, Duration::from_secs(6)] {
-        let cache = cached(&memory(), &api(load));
+        let cache = cached(&memory().build().unwrap(), &api(load));
         get_as_some(&cache, 10).await;
         for _ in 0..10 {
             assert_eq!(slowest(&cache, 10).await, load);
@@ -60,7 +60,7 @@ async fn users_with_tokens_do_not_wait_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn users_with_tokens_do_not_wait_for_each_other_s_reloads() {
-    let cache = cached(&memory(), &api(LOAD));
+    let cache = cached(&memory().build().unwrap(), &api(LOAD));
     get_as_some(&cache, 2).await;
     get(&cache, &[]).await;
     let reload = |user| [("authorization", user), ("cache-control", "no-cache")];
@@ -75,7 +75,7 @@ async fn users_with_tokens_do_not_wait_for_each_other_s_reloads() {
 #[tokio::test(start_paused = true)]
 async fn users_with_tokens_are_given_what_is_kept_for_all() {
     let origin = api(LOAD);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get_as(&cache, "the first").await;
     get(&cache, &[]).await;
     let kept = get_as(&cache, "the second").await;
@@ -86,7 +86,7 @@ async fn users_with_tokens_are_given_what_is_kept_for_all() {
 #[tokio::test(start_paused = true)]
 async fn callers_without_tokens_share_one_load_beside_callers_with_tokens() {
     let origin = api(LOAD);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get_as(&cache, "the first").await;
     let users = slowest(&cache, 10);
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await));
@@ -100,7 +100,7 @@ async fn callers_without_tokens_share_one_load_beside_callers_with_tokens() {
 #[tokio::test(start_paused = true)]
 async fn waiters_without_tokens_share_one_load_after_a_load_with_a_token() {
     let origin = api(LOAD);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let first = get_as(&cache, "the first");
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await));
     let began = Instant::now();
@@ -113,7 +113,7 @@ async fn waiters_without_tokens_share_one_load_after_a_load_with_a_token() {
 #[tokio::test(start_paused = true)]
 async fn reloads_without_tokens_share_one_load_after_a_load_with_a_token() {
     let origin = api(LOAD);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let first = get(&cache, &[("authorization", "the first"), ("cache-control", "no-cache")]);
     let reload = async |_| text(get(&cache, &[("cache-control", "no-cache")]).await).await;
     tokio::join!(first, join_all((0..100).map(reload)));
@@ -128,7 +128,7 @@ async fn users_with_tokens_are_one_load_again_once_answers_are_for_all() {
         let says = if nth < 10 { "max-age=60" } else { "public, max-age=60" };
         Ok(page(&[("cache-control", says)], ""))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get_as_some(&cache, 10).await;
     get_as(&cache, "another").await;
     burst(&cache).await;
@@ -143,7 +143,7 @@ async fn users_with_tokens_are_one_load_again_after_a_while() {
         let says = if is_old { "max-age=60" } else { "public, max-age=60" };
         Ok(page(&[("cache-control", says)], ""))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for _ in 0..10 {
         get(&cache, &[("authorization", "the first"), ("x-old", "1")]).await;
     }
@@ -165,7 +165,7 @@ async fn a_refused_token_sends_no_other_caller_to_the_origin() {
         let fields = [(":status", status), ("cache-control", "public, max-age=60")];
         Ok(page(if is_bad { &fields[..1] } else { &fields }, ""))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get_as(&cache, "bad").await;
     burst(&cache).await;
     assert_eq!(origin.asked(), 2);
@@ -174,7 +174,7 @@ async fn a_refused_token_sends_no_other_caller_to_the_origin() {
 #[tokio::test(start_paused = true)]
 async fn conditions_of_a_user_with_a_token_reach_the_origin() {
     let origin = api(LOAD);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get_as_some(&cache, 2).await;
     get(&cache, &[("authorization", "the first"), ("if-none-match", "\"mine\"")]).await;
     assert_eq!(origin.last("if-none-match").as_deref(), Some("\"mine\""));
@@ -182,7 +182,7 @@ async fn conditions_of_a_user_with_a_token_reach_the_origin() {
 
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_know_of_tokens_together() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let origin = api(LOAD);
     get_as_some(&cached(&layer, &origin), 10).await;
     assert_eq!(slowest(&cached(&layer, &origin), 10).await, LOAD);
@@ -205,7 +205,7 @@ async fn plain_burst(cache: &Cache) {
 #[tokio::test(start_paused = true)]
 async fn private_answers_to_cookies_say_nothing_of_requests_without() {
     let origin = by_cookie();
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for _ in 0..10 {
         get(&cache, &[("cookie", "a=b")]).await;
     }
@@ -216,7 +216,7 @@ async fn private_answers_to_cookies_say_nothing_of_requests_without() {
 #[tokio::test(start_paused = true)]
 async fn waiters_without_cookies_share_one_load_after_a_load_with_a_cookie() {
     let origin = by_cookie();
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     tokio::join!(get(&cache, &[("cookie", "a=b")]), plain_burst(&cache));
     assert_eq!(origin.asked(), 2);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bellwether::store::Store;
 use bellwether::store::StoreErrorKind;
 use bellwether::{Key, MemoryStore};
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_redis::RedisOptions;
 use bellwether_test::faulty::{FaultyStore, Operation};
@@ -32,11 +33,11 @@ fn item() -> Key {
     key("/item")
 }
 
-fn without_window(store: impl Store) -> HttpCacheLayer<KeyedRules> {
-    HttpCacheLayer::keyed(store, RequestKey::path()).ttl(MINUTE).jitter(0.0).unwrap()
+fn without_window(store: impl Store) -> HttpCacheLayerBuilder<KeyedRules> {
+    HttpCacheLayer::keyed(store, RequestKey::path()).ttl(MINUTE).jitter(0.0)
 }
 
-fn layer(store: impl Store) -> HttpCacheLayer<KeyedRules> {
+fn layer(store: impl Store) -> HttpCacheLayerBuilder<KeyedRules> {
     without_window(store).stale_while_revalidate(MINUTE)
 }
 
@@ -78,7 +79,7 @@ async fn in_the_background() {
 #[tokio::test(start_paused = true)]
 async fn each_variant_of_a_key_is_served_while_one_load_replaces_it() {
     let origin = varying();
-    let layer = layer(MemoryStore::new(100));
+    let layer = layer(MemoryStore::new(100)).build().unwrap();
     let cache = with_variants(&layer, &origin).await;
     assert!(layer.handle().expire(&item()).await.unwrap());
     for (language, old, new) in [(GERMAN, "0", "2"), (ENGLISH, "1", "3")] {
@@ -96,7 +97,7 @@ async fn each_variant_of_a_key_is_served_while_one_load_replaces_it() {
 
 #[tokio::test(start_paused = true)]
 async fn many_keys_expire_at_once_with_their_variants() {
-    let layer = layer(MemoryStore::new(100));
+    let layer = layer(MemoryStore::new(100)).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     ask(&cache, "GET", "/other", &[GERMAN]).await;
     let keys = ["/item", "/other", "/missing"].map(key);
@@ -107,7 +108,7 @@ async fn many_keys_expire_at_once_with_their_variants() {
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_of_a_key_is_served_if_its_load_fails_within_the_stale_window() {
-    let layer = without_window(MemoryStore::new(100)).stale_if_error(MINUTE);
+    let layer = without_window(MemoryStore::new(100)).stale_if_error(MINUTE).build().unwrap();
     let cache = with_variants(&layer, &failing_from(2)).await;
     layer.handle().expire(&item()).await.unwrap();
     let answer = get(&cache, &[ENGLISH]).await;
@@ -116,7 +117,7 @@ async fn a_variant_of_a_key_is_served_if_its_load_fails_within_the_stale_window(
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_of_a_key_without_a_stale_window_is_gone() {
-    let layer = without_window(MemoryStore::new(100));
+    let layer = without_window(MemoryStore::new(100)).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     layer.handle().expire(&item()).await.unwrap();
     assert_eq!(text(get(&cache, &[ENGLISH]).await).await, "2");
@@ -126,7 +127,11 @@ async fn a_variant_of_a_key_without_a_stale_window_is_gone() {
 #[tokio::test]
 async fn the_windows_of_a_variant_begin_with_the_expiry_even_if_its_ttl_has_ended_since() {
     let ms = Duration::from_millis;
-    let layer = without_window(MemoryStore::new(100)).ttl(ms(300)).stale_while_revalidate(ms(600));
+    let layer = without_window(MemoryStore::new(100))
+        .ttl(ms(300))
+        .stale_while_revalidate(ms(600))
+        .build()
+        .unwrap();
     let cache = cached(&layer, &varying());
     for language in [GERMAN, ENGLISH] {
         get(&cache, &[language]).await;
@@ -140,7 +145,7 @@ async fn the_windows_of_a_variant_begin_with_the_expiry_even_if_its_ttl_has_ende
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_of_a_key_after_an_expiry_removes_its_variants() {
-    let layer = layer(MemoryStore::new(100));
+    let layer = layer(MemoryStore::new(100)).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     layer.handle().expire(&item()).await.unwrap();
     assert!(layer.handle().invalidate(&item()).await.unwrap());
@@ -150,15 +155,15 @@ async fn an_invalidation_of_a_key_after_an_expiry_removes_its_variants() {
 #[tokio::test(start_paused = true)]
 async fn variants_of_a_key_that_other_processes_serve_expire_too() {
     let store = MemoryStore::new(100);
-    let cache = with_variants(&layer(store.clone()), &varying()).await;
-    layer(store).handle().expire(&item()).await.unwrap();
+    let cache = with_variants(&layer(store.clone()).build().unwrap(), &varying()).await;
+    layer(store).build().unwrap().handle().expire(&item()).await.unwrap();
     is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
 }
 
 #[tokio::test]
 async fn variants_of_a_key_in_redis_expire_too() {
     let (_server, store) = patient_redis().await;
-    let layer = layer(store);
+    let layer = layer(store).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     assert!(layer.handle().expire(&item()).await.unwrap());
     is_served_stale(get(&cache, &[ENGLISH]).await, "1").await;
@@ -170,7 +175,7 @@ async fn variants_of_a_key_in_redis_expire_too() {
 async fn an_expiry_of_a_key_that_cannot_tell_its_variants_is_made_all_the_same() {
     for fails in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
         let store = FaultyStore::new(MemoryStore::new(100));
-        let layer = layer(store.clone());
+        let layer = layer(store.clone()).build().unwrap();
         let cache = with_variants(&layer, &varying()).await;
         store.on(fails).fail(StoreErrorKind::Unreachable);
         layer.handle().expire(&item()).await.unwrap();
@@ -184,7 +189,7 @@ async fn an_expiry_of_a_key_that_cannot_tell_its_variants_is_made_all_the_same()
 #[tokio::test(start_paused = true)]
 async fn an_expiry_of_a_key_whose_caller_leaves_goes_on() {
     let store = FaultyStore::new(MemoryStore::new(100));
-    let layer = layer(store.clone());
+    let layer = layer(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     let held = store.on(Operation::Acquire).hold();
     let handle = layer.handle();
@@ -202,8 +207,8 @@ async fn an_expiry_of_a_key_whose_caller_leaves_goes_on() {
 async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
     let server = RedisServer::start();
     let options = RedisOptions::new(&server.url(), "test").unwrap();
-    let store = options.timeout(Duration::from_secs(3)).unwrap().connect().await.unwrap();
-    let layer = layer(store.clone());
+    let store = options.timeout(Duration::from_secs(3)).connect().await.unwrap();
+    let layer = layer(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     server.stop();
     let error = layer.handle().expire(&item()).await.unwrap_err();
@@ -219,10 +224,9 @@ async fn an_expiry_of_a_key_while_redis_is_down_is_kept_and_repeated() {
 #[tokio::test]
 async fn an_expiry_of_a_key_that_a_restart_lost_is_re_asserted_before_a_read() {
     let mut server = RedisServer::start();
-    let options =
-        RedisOptions::new(&server.url(), "test").unwrap().reassert_window(MINUTE * 10).unwrap();
-    let store = options.timeout(Duration::from_secs(30)).unwrap().connect().await.unwrap();
-    let layer = layer(store.clone());
+    let options = RedisOptions::new(&server.url(), "test").unwrap().reassert_window(MINUTE * 10);
+    let store = options.timeout(Duration::from_secs(30)).connect().await.unwrap();
+    let layer = layer(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &varying()).await;
     server.command(&["SAVE"]);
     assert!(layer.handle().expire(&item()).await.unwrap());

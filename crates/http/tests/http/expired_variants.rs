@@ -59,7 +59,7 @@ pub(crate) async fn in_the_background() {
 #[tokio::test(start_paused = true)]
 async fn each_variant_is_served_while_one_load_replaces_it() {
     let origin = Origin::echoing();
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &origin, &[WINDOW]).await;
     assert!(layer.handle().expire(&uri()).await.unwrap());
     for (language, old, new) in [(GERMAN, "0", "2"), (ENGLISH, "1", "3")] {
@@ -78,7 +78,7 @@ async fn each_variant_is_served_while_one_load_replaces_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_expiry_makes_reloaded_variants_stale_again() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     let fields = [VARY, WINDOW, GERMAN];
     for old in ["0", "2"] {
@@ -90,7 +90,7 @@ async fn a_second_expiry_makes_reloaded_variants_stale_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_without_a_stale_window_is_gone() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[]).await;
     layer.handle().expire(&uri()).await.unwrap();
     assert!(!is_hit(&ask(&cache, "HEAD", "http://shop/item", &[VARY, GERMAN]).await));
@@ -106,7 +106,7 @@ async fn the_origin_can_confirm_a_variant_by_its_validator() {
         let fields = [&fields[..], &[(":status", if confirms { "304" } else { "200" })]].concat();
         Ok(page(&fields, if confirms { String::new() } else { nth.to_string() }))
     });
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &origin, &[]).await;
     layer.handle().expire(&uri()).await.unwrap();
     let answer = get(&cache, &[ENGLISH]).await;
@@ -122,7 +122,7 @@ async fn a_load_that_began_before_the_expiry_does_not_make_its_variant_fresh() {
         let says = "max-age=60, stale-while-revalidate=60";
         Ok(page(&[("cache-control", says), ("vary", "accept-language")], nth.to_string()))
     });
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[GERMAN]).await;
     let handle = layer.handle();
@@ -138,8 +138,8 @@ async fn a_load_that_began_before_the_expiry_does_not_make_its_variant_fresh() {
 #[tokio::test(start_paused = true)]
 async fn the_variants_of_other_processes_expire_too() {
     let store = MemoryStore::new(100);
-    let one = plain(store.clone());
-    let other = plain(store);
+    let one = plain(store.clone()).build().unwrap();
+    let other = plain(store).build().unwrap();
     let cache = with_variants(&one, &Origin::echoing(), &[WINDOW]).await;
     other.handle().expire(&uri()).await.unwrap();
     is_stale(get(&cache, &[VARY, WINDOW, ENGLISH]).await, "1").await;
@@ -148,7 +148,7 @@ async fn the_variants_of_other_processes_expire_too() {
 #[tokio::test]
 async fn variants_in_redis_expire_too() {
     let (_server, store) = patient_redis().await;
-    let layer = plain(store);
+    let layer = plain(store).build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     assert!(layer.handle().expire(&uri()).await.unwrap());
     is_stale(get(&cache, &[VARY, WINDOW, ENGLISH]).await, "1").await;
@@ -157,7 +157,7 @@ async fn variants_in_redis_expire_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_soft_purge_of_the_uri_makes_its_variants_stale() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     let purge = layer.purge("0123456789abcdef-token").unwrap().layer(cache.clone());
     let fields = [("authorization", "Bearer 0123456789abcdef-token"), ("soft-purge", "1")];
@@ -168,7 +168,7 @@ async fn a_soft_purge_of_the_uri_makes_its_variants_stale() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_group_makes_the_variants_in_it_stale() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let group = ("echo-cache-groups", "\"a\"");
     let origin = Origin::echoing();
     let cache = with_variants(&layer, &origin, &[WINDOW, group]).await;
@@ -187,7 +187,7 @@ async fn an_expired_group_makes_the_variants_in_it_stale() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_after_an_expiry_removes_the_variants() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     layer.handle().expire(&uri()).await.unwrap();
     assert!(layer.handle().invalidate(&uri()).await.unwrap());
@@ -198,7 +198,7 @@ async fn an_invalidation_after_an_expiry_removes_the_variants() {
 #[tokio::test(start_paused = true)]
 async fn an_expiry_that_cannot_tell_the_variants_is_made_all_the_same() {
     let store = FaultyStore::new(MemoryStore::new(100));
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     for fails in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
         let before = store.calls(Operation::Expire);

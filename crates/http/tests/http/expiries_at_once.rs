@@ -32,9 +32,13 @@ async fn a_request_after_an_expiry_does_not_take_the_load_from_before_it_for_a_n
     for is_other_process in [false, true] {
         let origin = slow(WITH_WINDOW);
         let store = MemoryStore::new(100);
-        let layer = plain(store.clone());
+        let layer = plain(store.clone()).build().unwrap();
         let cache = cached(&layer, &origin);
-        let late = if is_other_process { cached(&plain(store), &origin) } else { cache.clone() };
+        let late = if is_other_process {
+            cached(&plain(store).build().unwrap(), &origin)
+        } else {
+            cache.clone()
+        };
         get(&cache, &[GERMAN]).await;
         let handle = layer.handle();
         let expiry_and_request = async {
@@ -61,7 +65,7 @@ async fn a_request_after_an_expiry_does_not_share_a_response_from_before_it() {
         let fields = [("cache-control", "max-age=60"), ("vary", "accept-language")];
         Ok(page(&[&fields[..], &[(":status", status)]].concat(), nth.to_string()))
     });
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[GERMAN]).await;
     let handle = layer.handle();
@@ -79,9 +83,9 @@ async fn a_request_after_an_expiry_does_not_share_a_response_from_before_it() {
 #[tokio::test(start_paused = true)]
 async fn two_expiries_at_once_make_the_variants_stale() {
     let store = FaultyStore::new(MemoryStore::new(100));
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
-    let other_process = plain(store.clone());
+    let other_process = plain(store.clone()).build().unwrap();
     let held = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let before = store.calls(Operation::Acquire);
     let first = async { layer.handle().expire(&uri()).await.unwrap() };
@@ -106,9 +110,9 @@ async fn two_expiries_at_once_make_the_variants_stale() {
 async fn expiries_by_many_processes_at_once_make_the_variants_stale() {
     let store = FaultyStore::new(MemoryStore::new(100)).remote();
     let layer = plain(store.clone());
-    let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
+    let cache = with_variants(&layer.build().unwrap(), &Origin::echoing(), &[WINDOW]).await;
     store.on(Operation::Commit).delay(Duration::from_millis(10));
-    let processes: Vec<_> = (0..15).map(|_| plain(store.clone())).collect();
+    let processes: Vec<_> = (0..15).map(|_| plain(store.clone()).build().unwrap()).collect();
     let expiries = processes.iter().map(async |layer| layer.handle().expire(&uri()).await.unwrap());
     assert_eq!(join_all(expiries).await, [true; 15]);
     store.heal();
@@ -122,7 +126,7 @@ async fn expiries_by_many_processes_at_once_make_the_variants_stale() {
 #[tokio::test]
 async fn many_expiries_at_once_over_redis_make_the_variants_stale() {
     let (_server, store) = patient_redis().await;
-    let layers = [plain(store.clone()), plain(store)];
+    let layers = [store.clone(), store].map(|store| plain(store).build().unwrap());
     let cache = with_variants(&layers[0], &Origin::echoing(), &[WINDOW]).await;
     let expiries = (0..64).map(async |nth| layers[nth % 2].handle().expire(&uri()).await.unwrap());
     assert_eq!(join_all(expiries).await, [true; 64]);
@@ -134,13 +138,13 @@ async fn many_expiries_at_once_over_redis_make_the_variants_stale() {
 async fn a_variant_that_is_newer_than_the_index_of_a_request_is_not_loaded_again() {
     let origin = slow(WITH_WINDOW);
     let store = FaultyStore::new(MemoryStore::new(100)).remote();
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[GERMAN]).await;
     // It has read the index, and not yet the variant.
     let held = store.on(Operation::Lookup).nth(2).hold();
     let late = async { get(&cache, &[ENGLISH]).await };
-    let other = cached(&plain(store.inner().clone()), &origin);
+    let other = cached(&plain(store.inner().clone()).build().unwrap(), &origin);
     let meanwhile = async {
         held.reached().await;
         layer.handle().expire(&uri()).await.unwrap();
@@ -157,12 +161,12 @@ async fn a_variant_that_is_newer_than_the_index_of_a_request_is_not_loaded_again
 async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
     let origin = Origin::echoing();
     let store = FaultyStore::new(MemoryStore::new(100)).remote();
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &origin, &[]).await;
     layer.handle().expire(&uri()).await.unwrap();
     // It has seen the variant from before the expiry, and is about to remove that.
     let held = store.on(Operation::Acquire).nth(1).hold();
-    let other = cached(&plain(store.inner().clone()), &origin);
+    let other = cached(&plain(store.inner().clone()).build().unwrap(), &origin);
     let meanwhile = async {
         held.reached().await;
         assert_eq!(text(get(&other, &[VARY, ENGLISH]).await).await, "2");
@@ -176,7 +180,7 @@ async fn a_request_that_is_late_does_not_remove_the_variant_of_a_newer_load() {
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_requests_for_an_expired_variant_tells_the_store_once() {
     let store = FaultyStore::new(MemoryStore::new(100)).remote();
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let cache = with_variants(&layer, &Origin::echoing(), &[WINDOW]).await;
     layer.handle().expire(&uri()).await.unwrap();
     let before = store.calls(Operation::Acquire);
@@ -191,7 +195,7 @@ async fn a_burst_of_requests_for_an_expired_variant_tells_the_store_once() {
 #[test]
 fn an_expiry_of_variants_needs_no_runtime() {
     let runtime = Runtime::new().unwrap();
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let origin = Origin::echoing();
     let cache = runtime.block_on(with_variants(&layer, &origin, &[WINDOW]));
     let handle = layer.handle();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether::store::Store;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use bellwether_test::faulty::FaultyStore;
 use http::Request;
@@ -15,8 +16,8 @@ const GERMAN: (&str, &str) = ("accept-language", "de");
 const ENGLISH: (&str, &str) = ("accept-language", "en");
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn layer(store: impl Store) -> HttpCacheLayer<KeyedRules> {
-    HttpCacheLayer::keyed(store, RequestKey::path()).ttl(MINUTE).jitter(0.0).unwrap()
+fn layer(store: impl Store) -> HttpCacheLayerBuilder<KeyedRules> {
+    HttpCacheLayer::keyed(store, RequestKey::path()).ttl(MINUTE).jitter(0.0)
 }
 
 async fn expire(layer: &HttpCacheLayer<KeyedRules>) {
@@ -38,7 +39,7 @@ fn failing_from(failing: usize, takes: Duration) -> Origin {
 #[tokio::test(start_paused = true)]
 async fn an_expiry_leaves_a_variant_in_cooldown_whose_load_has_failed() {
     let origin = failing_from(1, Duration::ZERO);
-    let layer = layer(MemoryStore::new(100));
+    let layer = layer(MemoryStore::new(100)).build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[GERMAN]).await;
     for _ in 0..10 {
@@ -59,7 +60,7 @@ async fn an_expiry_leaves_a_variant_in_cooldown_whose_load_has_failed() {
 async fn a_variant_is_served_on_errors_after_its_time_to_be_revalidated() {
     let ms = Duration::from_millis;
     let layer = layer(FaultyStore::new(MemoryStore::new(100)).remote()).ttl(ms(400));
-    let layer = layer.stale_while_revalidate(ms(500)).stale_if_error(MINUTE * 60);
+    let layer = layer.stale_while_revalidate(ms(500)).stale_if_error(MINUTE * 60).build().unwrap();
     let cache = cached(&layer, &failing_from(2, ms(100)));
     for language in [GERMAN, ENGLISH] {
         get(&cache, &[language]).await;
@@ -75,7 +76,8 @@ async fn a_variant_is_served_on_errors_after_its_time_to_be_revalidated() {
 #[tokio::test]
 async fn a_request_past_the_cache_gets_no_variant_after_its_time_to_be_revalidated() {
     let ms = Duration::from_millis;
-    let layer = layer(MemoryStore::new(100)).ttl(ms(400)).stale_while_revalidate(ms(500));
+    let layer =
+        layer(MemoryStore::new(100)).ttl(ms(400)).stale_while_revalidate(ms(500)).build().unwrap();
     let cache = cached(&layer, &failing_from(usize::MAX, ms(0)));
     for language in [GERMAN, ENGLISH] {
         get(&cache, &[language]).await;

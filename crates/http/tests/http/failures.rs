@@ -38,7 +38,7 @@ async fn remembered(bytes: usize) -> (usize, HttpCache<Origin>) {
         })
     };
     let layer = HttpCacheLayer::keyed(MemoryStore::new(1_000), RequestKey::path());
-    let cache = cached(&layer.ttl(Duration::from_secs(60)), &origin);
+    let cache = cached(&layer.ttl(Duration::from_secs(60)).build().unwrap(), &origin);
     for nth in 0..200 {
         let answer = ask(&cache, "GET", &format!("/item/{}", nth / 2), &[]).await;
         assert_eq!(answer.status(), 500);
@@ -73,7 +73,7 @@ async fn a_client_whose_requests_make_the_origin_fail_causes_no_failure_for_othe
             false => Ok(page(&[("cache-control", "max-age=10")], "")),
             true => Err("connection reset".into()),
         });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     for second in 0..180 {
         assert_eq!(get(&cache, &[]).await.status(), 200, "in second {second}");
@@ -121,7 +121,7 @@ async fn attacked(cache: &HttpCache<Origin>) -> (u16, Vec<u16>) {
 async fn no_waiter_gets_the_slow_error_of_another_request() {
     for status in ["500", "502", "503", "panic", "reset"] {
         let origin = breakable(status);
-        let (bad, others) = attacked(&cached(&memory(), &origin)).await;
+        let (bad, others) = attacked(&cached(&memory().build().unwrap(), &origin)).await;
         assert!(bad >= 500);
         assert_eq!(others, [200; 47], "{status}");
         assert_eq!(origin.asked(), 2, "{status}");
@@ -132,7 +132,8 @@ async fn no_waiter_gets_the_slow_error_of_another_request() {
 async fn with_keys_of_ones_own_an_error_of_one_request_is_given_to_no_other() {
     for status in ["400", "403", "500", "503", "panic", "reset"] {
         let origin = breakable(status);
-        let layer = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+        let layer =
+            HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path()).build().unwrap();
         let (bad, others) = attacked(&cached(&layer, &origin)).await;
         assert!(bad >= 400);
         assert_eq!(others, [200; 47], "{status}");
@@ -143,7 +144,7 @@ async fn with_keys_of_ones_own_an_error_of_one_request_is_given_to_no_other() {
 /// What one request gets, with these fields, that comes as number `place` among bad ones.
 async fn among_bad_requests(place: usize, bad_ones: usize, fields: &[(&str, &str)]) -> u16 {
     let origin = breakable("500");
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let mut bad = Vec::new();
     for _ in 0..place {
         let cache = cache.clone();
@@ -182,7 +183,7 @@ async fn an_origin_with_errors_only_is_asked_by_few_of_its_waiters() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(page(&[(":status", "500")], ""))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let answers = join_all((0..1_000).map(async |_| get(&cache, &[]).await.status())).await;
     assert_eq!(answers, [500; 1_000]);
     assert!((3..=18).contains(&origin.asked()), "{}", origin.asked());
@@ -195,7 +196,7 @@ async fn an_origin_that_refuses_connections_is_asked_once_for_all_waiters() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
     });
-    let (first, others) = attacked(&cached(&memory(), &origin)).await;
+    let (first, others) = attacked(&cached(&memory().build().unwrap(), &origin)).await;
     assert_eq!((first, others), (502, vec![502; 47]));
     assert_eq!(origin.asked(), 1);
 }
@@ -204,7 +205,7 @@ async fn an_origin_that_refuses_connections_is_asked_once_for_all_waiters() {
 async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
-    let cache = HttpCacheLayer::new(store).handle();
+    let cache = HttpCacheLayer::builder(store).build().unwrap().handle();
     let error = cache.invalidate(&Uri::from_static("http://shop/1")).await.unwrap_err();
     let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
     assert_eq!(cause.kind(), StoreErrorKind::Refused);
@@ -226,7 +227,10 @@ async fn a_window_for_disconnections_replaces_no_error_that_the_origin_answers()
                 status => Ok(page(&[(":status", status)], "")),
             }
         });
-        let cache = cached(&memory().stale_if_disconnected(Duration::from_secs(60)), &origin);
+        let cache = cached(
+            &memory().stale_if_disconnected(Duration::from_secs(60)).build().unwrap(),
+            &origin,
+        );
         get(&cache, &[]).await;
         pass(61).await;
         let answers = join_all((0..3).map(async |_| get(&cache, &[]).await.status())).await;

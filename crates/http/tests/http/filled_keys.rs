@@ -7,21 +7,22 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get as route;
 use bellwether::MemoryStore;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http::Request;
 use tower::ServiceExt;
 
 use crate::origin::{Origin, ask, cached, is_hit, request};
 
-fn keyed(key: &RequestKey) -> HttpCacheLayer<KeyedRules> {
+fn keyed(key: &RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
     HttpCacheLayer::keyed(MemoryStore::new(100), key.clone()).ttl(Duration::from_secs(60))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_filled_template_is_the_key_of_the_requests_with_these_values() {
     let key = RequestKey::template("shelf/{warehouse}/{id}").unwrap();
-    let key = key.query(["currency", "page"]).header("accept-language").unwrap();
-    let layer = keyed(&key);
+    let key = key.query(["currency", "page"]).header("accept-language");
+    let layer = keyed(&key).build().unwrap();
     let handler =
         route(async |Path((warehouse, id)): Path<(String, u64)>| format!("{warehouse} {id}"));
     let app: Router = Router::new().route("/{warehouse}/{id}", handler.layer(layer.clone()));
@@ -41,8 +42,8 @@ async fn a_filled_template_is_the_key_of_the_requests_with_these_values() {
 
 #[tokio::test(start_paused = true)]
 async fn the_key_of_a_request_is_that_of_the_requests_like_it() {
-    let key = RequestKey::path().query(["q"]).header("x-tenant").unwrap();
-    let layer = keyed(&key);
+    let key = RequestKey::path().query(["q"]).header("x-tenant");
+    let layer = keyed(&key).build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     ask(&cache, "GET", "http://shop/shelf/a%2Fb?q=1%262&q=3&utm=x", &[("x-tenant", "t")]).await;
     let request = Request::get("/shelf/a%2Fb?q=1%262&q=3").header("x-tenant", "t");
@@ -54,7 +55,7 @@ async fn the_key_of_a_request_is_that_of_the_requests_like_it() {
 #[tokio::test(start_paused = true)]
 async fn a_parameter_without_a_value_is_another_than_an_empty_one() {
     let key = RequestKey::path().query(["currency"]);
-    let layer = keyed(&key);
+    let layer = keyed(&key).build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let uris = ["/a", "/a?currency", "/a?currency=", "/a?currency=&currency"];
     for uri in uris {

@@ -36,7 +36,7 @@ fn uri(uri: &str) -> Uri {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_invalidates_the_groups_that_its_response_names() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     let [results, australia] = ["http://shop/results", "http://shop/australia"];
     store(&cache, &["http://shop/a.js"], SCRIPTS).await;
     store(&cache, &[results], &[("echo-cache-groups", "\"eurovision-results\"")]).await;
@@ -48,7 +48,7 @@ async fn a_change_invalidates_the_groups_that_its_response_names() {
 
 #[tokio::test(start_paused = true)]
 async fn groups_are_compared_with_their_case() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     store(&cache, &["http://shop/a.js"], SCRIPTS).await;
     change(&cache, "http://shop/build", "\"Scripts\", \"script\"").await;
     assert!(is_stored(&cache, "http://shop/a.js").await);
@@ -58,7 +58,7 @@ async fn groups_are_compared_with_their_case() {
 async fn a_group_never_crosses_an_origin() {
     let origins = ["http://shop", "https://shop", "http://shop:8080", "http://elsewhere"];
     for named in origins {
-        let layer = memory();
+        let layer = memory().build().unwrap();
         let cache = cached(&layer, &Origin::echoing());
         let uris = origins.map(|origin| format!("{origin}/a.js"));
         store(&cache, &uris.each_ref().map(String::as_str), SCRIPTS).await;
@@ -81,7 +81,7 @@ async fn a_group_never_crosses_an_origin() {
 /// Requests over HTTP/2 state their scheme, and requests over HTTP/1.1 do not.
 #[tokio::test(start_paused = true)]
 async fn a_group_is_the_same_by_http_1_and_by_http_2() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     let host = ("host", "shop");
     let (groups, named) = (SCRIPTS[0], ("echo-cache-group-invalidation", "\"scripts\""));
     for (read, written) in [("/a.js", "https://shop/build"), ("https://shop/a.js", "/build")] {
@@ -95,7 +95,7 @@ async fn a_group_is_the_same_by_http_1_and_by_http_2() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_to_a_safe_method_invalidates_no_group() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     store(&cache, &["http://shop/a.js"], SCRIPTS).await;
     let named = [("echo-cache-group-invalidation", "\"scripts\"")];
     for method in ["GET", "HEAD", "OPTIONS", "TRACE", "QUERY", "PROPFIND"] {
@@ -106,7 +106,7 @@ async fn a_response_to_a_safe_method_invalidates_no_group() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_failed_invalidates_no_group() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     store(&cache, &["http://shop/a.js"], SCRIPTS).await;
     for status in ["403", "409", "500"] {
         let fields = [("echo-cache-group-invalidation", "\"scripts\""), ("echo-status", status)];
@@ -117,7 +117,7 @@ async fn a_change_that_failed_invalidates_no_group() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_does_not_cascade() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     store(&cache, &["http://shop/both"], &[("echo-cache-groups", "\"a\", \"b\"")]).await;
     store(&cache, &["http://shop/other"], &[("echo-cache-groups", "\"b\"")]).await;
     change(&cache, "http://shop/change", "\"a\"").await;
@@ -131,7 +131,7 @@ async fn an_invalidation_does_not_cascade() {
 
 #[tokio::test(start_paused = true)]
 async fn each_of_32_groups_of_32_characters_can_be_invalidated() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     let groups: Vec<_> = (0..32).map(|nth| format!("\"{nth:x>32}\"")).collect();
     let line = groups.join(", ");
     for group in &groups {
@@ -147,7 +147,7 @@ async fn each_of_32_groups_of_32_characters_can_be_invalidated() {
 /// It could not be invalidated by some of them.
 #[tokio::test(start_paused = true)]
 async fn a_response_with_more_groups_than_tags_is_not_stored() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     let groups: Vec<_> = (0..33).map(|nth| format!("\"{nth}\"")).collect();
     let fields = [("echo-cache-groups", groups.join(","))];
     let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -157,7 +157,7 @@ async fn a_response_with_more_groups_than_tags_is_not_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_field_that_cannot_be_read_is_ignored() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     store(&cache, &["http://shop/a.js"], &[("echo-cache-groups", "\"scripts\", 7")]).await;
     layer.handle().invalidate_group(&uri("http://shop"), "scripts").await.unwrap();
@@ -173,7 +173,7 @@ async fn a_validated_response_has_the_groups_that_the_origin_states_now() {
         let fields = [("cache-control", "max-age=60"), ("etag", "\"x\""), (":status", status)];
         Ok(page(&[&fields[..], &[("cache-groups", groups)]].concat(), ""))
     });
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     store(&cache, &["http://shop/a.js"], &[]).await;
     ask(&cache, "GET", "http://shop/a.js", &[("cache-control", "no-cache")]).await;
@@ -183,7 +183,7 @@ async fn a_validated_response_has_the_groups_that_the_origin_states_now() {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_has_all_variants_of_its_responses() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let asked = async |language| {
         let fields = [SCRIPTS[0], ("echo-vary", "accept-language"), ("accept-language", language)];
@@ -201,7 +201,7 @@ async fn a_group_has_all_variants_of_its_responses() {
 /// Its load may have begun before an invalidation of its groups, which only a commit can tell.
 #[tokio::test(start_paused = true)]
 async fn the_first_variant_with_groups_is_not_stored_and_does_not_say_so() {
-    let cache = cached(&memory(), &Origin::echoing());
+    let cache = cached(&memory().build().unwrap(), &Origin::echoing());
     let fields = [SCRIPTS[0], ("echo-vary", "accept-language")];
     let asked = async || ask(&cache, "GET", "http://shop/a.js", &fields).await;
     let said = [says(&asked().await, "stored"), says(&asked().await, "stored")];
@@ -211,7 +211,7 @@ async fn the_first_variant_with_groups_is_not_stored_and_does_not_say_so() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_group_is_served_stale_while_it_is_loaded_again() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let stale = ("echo-cache-control", "max-age=60, stale-while-revalidate=60");
     for vary in [None, Some(("echo-vary", "accept-language"))] {
@@ -249,7 +249,7 @@ async fn invalidated_during_a_load(fields: Fields<'static>) {
             Ok(page(fields, nth.to_string()))
         }
     });
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     let early = tokio::spawn({
         let cache = cache.clone();
@@ -272,7 +272,7 @@ async fn a_group_that_is_invalidated_during_a_load_is_not_given_to_later_request
 
 #[tokio::test(start_paused = true)]
 async fn groups_can_be_ignored() {
-    let layer = memory().ignoring_cache_groups();
+    let layer = memory().ignoring_cache_groups().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     store(&cache, &["http://shop/a.js"], SCRIPTS).await;
     change(&cache, "http://shop/build", "\"scripts\"").await;
@@ -283,7 +283,7 @@ async fn groups_can_be_ignored() {
 #[tokio::test(start_paused = true)]
 async fn groups_hold_under_keys_of_the_program_too() {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let layer = layer.ttl(Duration::from_secs(60));
+    let layer = layer.ttl(Duration::from_secs(60)).build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let asked = async || is_hit(&ask(&cache, "GET", "http://shop/a.js", SCRIPTS).await);
     assert!(!asked().await && asked().await);
@@ -298,9 +298,9 @@ async fn groups_hold_under_keys_of_the_program_too() {
 #[tokio::test]
 async fn a_process_without_a_service_invalidates_groups_of_others() {
     let (_server, store) = redis().await;
-    let cache = cached(&plain(store.clone()), &Origin::echoing());
+    let cache = cached(&plain(store.clone()).build().unwrap(), &Origin::echoing());
     self::store(&cache, &["http://shop/a.js"], SCRIPTS).await;
-    let handle: HttpHandle = plain(store).handle();
+    let handle: HttpHandle = plain(store).build().unwrap().handle();
     handle.invalidate_group(&uri("http://shop"), "scripts").await.unwrap();
     assert!(!is_stored(&cache, "http://shop/a.js").await);
 }

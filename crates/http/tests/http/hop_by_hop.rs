@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use bellwether::MemoryStore;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use http::{HeaderName, Request};
 
@@ -25,10 +26,10 @@ fn behind_a_proxy(by: &'static str, vary: &'static [Field]) -> Origin {
     })
 }
 
-fn keyed(by: &str) -> HttpCacheLayer<KeyedRules> {
-    let key = RequestKey::path().header(by).unwrap();
+fn keyed(by: &str) -> HttpCacheLayerBuilder<KeyedRules> {
+    let key = RequestKey::path().header(by);
     let minute = std::time::Duration::from_secs(60);
-    HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(minute).jitter(0.0).unwrap()
+    HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(minute).jitter(0.0)
 }
 
 async fn answer(cache: &HttpCache<Origin>, fields: &[Field]) -> String {
@@ -39,7 +40,8 @@ const ATTACK: Field = ("connection", "keep-alive, X-Tenant");
 
 #[tokio::test(start_paused = true)]
 async fn a_field_that_connection_names_selects_no_variant() {
-    let cache = cached(&memory(), &behind_a_proxy("x-tenant", &[("vary", "x-tenant")]));
+    let cache =
+        cached(&memory().build().unwrap(), &behind_a_proxy("x-tenant", &[("vary", "x-tenant")]));
     assert_eq!(answer(&cache, &[("x-tenant", "a"), ATTACK]).await, "nothing");
     assert_eq!(answer(&cache, &[("x-tenant", "a")]).await, "a");
     assert_eq!(answer(&cache, &[("x-tenant", "a"), ATTACK]).await, "nothing");
@@ -47,7 +49,7 @@ async fn a_field_that_connection_names_selects_no_variant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_field_that_connection_names_is_no_part_of_a_key() {
-    let cache = cached(&keyed("x-tenant"), &behind_a_proxy("x-tenant", &[]));
+    let cache = cached(&keyed("x-tenant").build().unwrap(), &behind_a_proxy("x-tenant", &[]));
     assert_eq!(answer(&cache, &[("x-tenant", "a"), ATTACK]).await, "nothing");
     assert_eq!(answer(&cache, &[("x-tenant", "a")]).await, "a");
     assert_eq!(answer(&cache, &[("x-tenant", "a"), ATTACK]).await, "nothing");
@@ -58,7 +60,10 @@ async fn an_answer_without_a_field_that_no_key_has_is_not_kept() {
     for by in ["x-tenant", "accept-language", "host", "cookie", "authorization", "x-forwarded-host"]
     {
         let origin = behind_a_proxy(by, &[]);
-        let layers = [cached(&memory(), &origin), cached(&keyed("x-other"), &origin)];
+        let layers = [
+            cached(&memory().build().unwrap(), &origin),
+            cached(&keyed("x-other").build().unwrap(), &origin),
+        ];
         for cache in layers {
             let attack = get(&cache, &[(by, "shop"), ("connection", by)]).await;
             assert!(says(&attack, "fwd=bypass"), "{by}: {attack:?}");
@@ -74,7 +79,7 @@ async fn an_answer_without_a_field_that_no_key_has_is_not_kept() {
 async fn a_request_that_connection_robs_is_answered_by_nothing_that_is_kept() {
     let origin = behind_a_proxy("x-tenant", &[]);
     for method in ["GET", "HEAD"] {
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[("x-tenant", "a")]).await;
         assert!(is_hit(&ask(&cache, method, "http://shop/item", &[("x-tenant", "b")]).await));
         let attack = [("x-tenant", "a"), ("connection", "x-tenant, close")];
@@ -86,7 +91,7 @@ async fn a_request_that_connection_robs_is_answered_by_nothing_that_is_kept() {
 /// `Connection` could remove a prohibition, so such a response is not shared.
 #[tokio::test(start_paused = true)]
 async fn a_directive_that_connection_names_makes_nothing_shared() {
-    let cache = cached(&memory(), &behind_a_proxy("x", &[]));
+    let cache = cached(&memory().build().unwrap(), &behind_a_proxy("x", &[]));
     let attack = [("cache-control", "no-store"), ("connection", "cache-control")];
     for _ in 0..2 {
         assert!(says(&get(&cache, &attack).await, "fwd=bypass"));
@@ -97,7 +102,7 @@ async fn a_directive_that_connection_names_makes_nothing_shared() {
 #[tokio::test(start_paused = true)]
 async fn what_is_about_the_connection_only_changes_nothing() {
     let origin = behind_a_proxy("x", &[]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[("connection", "close"), ("te", "trailers"), ("keep-alive", "5")]).await;
     for name in ["connection", "te", "keep-alive"] {
         assert_eq!(origin.last(name), None, "{name} belongs to the loading caller");
@@ -111,7 +116,7 @@ async fn what_is_about_the_connection_only_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_names_a_field_removes_what_is_kept_all_the_same() {
     for named in ["x-tenant", "host"] {
-        let cache = cached(&memory(), &behind_a_proxy("x", &[]));
+        let cache = cached(&memory().build().unwrap(), &behind_a_proxy("x", &[]));
         let fields = [("host", "shop"), ("connection", named)];
         ask(&cache, "GET", "/item", &fields[..1]).await;
         assert!(is_hit(&ask(&cache, "GET", "/item", &fields[..1]).await));
@@ -123,7 +128,7 @@ async fn a_change_that_names_a_field_removes_what_is_kept_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn fields_that_the_connection_of_an_answer_names_are_not_kept() {
     const NAMED: &[Field] = &[("connection", "x-mine, close"), ("x-mine", "1")];
-    let cache = cached(&memory(), &behind_a_proxy("x", NAMED));
+    let cache = cached(&memory().build().unwrap(), &behind_a_proxy("x", NAMED));
     get(&cache, &[]).await;
     let kept = get(&cache, &[]).await;
     assert!(is_hit(&kept));
@@ -135,7 +140,10 @@ async fn fields_that_the_connection_of_an_answer_names_are_not_kept() {
 async fn a_field_that_connection_names_reaches_the_service_behind_the_layer() {
     for method in ["GET", "HEAD", "POST", "OPTIONS"] {
         let origin = Origin::counting(&[FRESH]);
-        for cache in [cached(&memory(), &origin), cached(&keyed("x-role"), &origin)] {
+        for cache in [
+            cached(&memory().build().unwrap(), &origin),
+            cached(&keyed("x-role").build().unwrap(), &origin),
+        ] {
             let fields = [("host", "shop"), ("x-role", "customer"), ("connection", "x-role, host")];
             ask(&cache, method, "/item", &fields).await;
             assert_eq!(origin.last("x-role").as_deref(), Some("customer"), "{method}");

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use bellwether::{Key, MemoryStore};
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http::header::{CACHE_CONTROL, HOST, VARY};
 use http::{Method, Uri, Version};
@@ -80,36 +81,41 @@ async fn hosts_have_their_own<R: Clone + 'static>(layer: HttpCacheLayer<R>) {
 
 #[tokio::test]
 async fn hosts_share_nothing_by_their_targets() {
-    hosts_have_their_own(memory()).await;
+    hosts_have_their_own(memory().build().unwrap()).await;
 }
 
 #[tokio::test]
 async fn hosts_share_nothing_where_the_program_makes_the_path_of_the_target() {
     let path = |parts: &http::request::Parts| format!("/api{}", parts.uri.path()).parse().ok();
-    hosts_have_their_own(memory().target_uri(path)).await;
+    hosts_have_their_own(memory().target_uri(path).build().unwrap()).await;
 }
 
 #[tokio::test]
 async fn hosts_share_nothing_where_the_program_repeats_the_target() {
-    hosts_have_their_own(memory().target_uri(|parts| Some(parts.uri.clone()))).await;
+    hosts_have_their_own(memory().target_uri(|parts| Some(parts.uri.clone())).build().unwrap())
+        .await;
 }
 
-fn keyed(key: RequestKey) -> HttpCacheLayer<KeyedRules> {
+fn keyed(key: RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key);
-    layer.ttl(Duration::from_secs(60)).jitter(0.0).unwrap()
+    layer.ttl(Duration::from_secs(60)).jitter(0.0)
 }
 
 #[tokio::test]
 async fn hosts_share_nothing_by_keys_with_the_host() {
-    hosts_have_their_own(keyed(RequestKey::path().host())).await;
-    hosts_have_their_own(keyed(RequestKey::by(|_| Some(Key::of("all"))).host())).await;
-    hosts_have_their_own(keyed(RequestKey::extract(|_: Method| Key::of("all")).host())).await;
+    hosts_have_their_own(keyed(RequestKey::path().host()).build().unwrap()).await;
+    hosts_have_their_own(keyed(RequestKey::by(|_| Some(Key::of("all"))).host()).build().unwrap())
+        .await;
+    hosts_have_their_own(
+        keyed(RequestKey::extract(|_: Method| Key::of("all")).host()).build().unwrap(),
+    )
+    .await;
 }
 
 /// Over HTTP/2 no request has the field, so it selects no variant.
 #[tokio::test]
 async fn a_response_that_varies_by_host_is_for_its_own_host() {
-    let address = serve_with(keyed(RequestKey::path()), "host").await;
+    let address = serve_with(keyed(RequestKey::path()).build().unwrap(), "host").await;
     for host in ["a.example", "b.example", "a.example"] {
         assert_eq!(by_http_2(address, host).await, format!("page of {host}"));
     }
@@ -122,7 +128,7 @@ async fn hosts_share_nothing_where_middleware_removes_the_authority() {
         let host = request.extensions().get::<Uri>().unwrap().host().unwrap().to_owned();
         Ok(page(&[("cache-control", "max-age=60")], host))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for host in ["a.example", "b.example"] {
         let mut request = request("GET", "/me", &[]);
         *request.version_mut() = Version::HTTP_2;
@@ -134,7 +140,7 @@ async fn hosts_share_nothing_where_middleware_removes_the_authority() {
 
 #[tokio::test]
 async fn a_key_with_the_host_is_filled_with_it() {
-    let layer = keyed(RequestKey::path().host().query(["q"]));
+    let layer = keyed(RequestKey::path().host().query(["q"])).build().unwrap();
     let cache = cached(&layer, &Origin::counting(&[]));
     let is_stored = async |uri: &str, fields| is_hit(&ask(&cache, "GET", uri, fields).await);
     let key = RequestKey::path().host().query(["q"]);
@@ -158,6 +164,10 @@ async fn a_key_with_the_host_is_filled_with_it() {
 
 #[test]
 fn the_field_host_is_no_part_of_a_key() {
-    let error = RequestKey::path().header("Host").unwrap_err().to_string();
+    let key = RequestKey::path().header("Host").header("no field");
+    let error = key.of(Request::new(())).unwrap_err().to_string();
+    assert!(error.contains("RequestKey::host"), "{error}");
+    let layer = HttpCacheLayer::keyed(MemoryStore::new(1), key).max_waiters(0);
+    let error = layer.build().unwrap_err().to_string();
     assert!(error.contains("RequestKey::host"), "{error}");
 }

@@ -7,6 +7,7 @@ use axum::extract::{Path, Query};
 use axum::routing::get as route;
 use axum::{Router, http::StatusCode};
 use bellwether::{Key, MemoryStore};
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
@@ -15,12 +16,12 @@ use crate::origin::{Origin, cached, get, is_hit, page, pass, request, says, text
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn keyed(key: RequestKey) -> HttpCacheLayer<KeyedRules> {
+fn keyed(key: RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
     over(MemoryStore::new(1_000), key)
 }
 
-fn over(store: MemoryStore, key: RequestKey) -> HttpCacheLayer<KeyedRules> {
-    HttpCacheLayer::keyed(store, key).ttl(MINUTE).jitter(0.0).unwrap()
+fn over(store: MemoryStore, key: RequestKey) -> HttpCacheLayerBuilder<KeyedRules> {
+    HttpCacheLayer::keyed(store, key).ttl(MINUTE).jitter(0.0)
 }
 
 async fn body(app: &Router, uri: &str) -> String {
@@ -40,7 +41,7 @@ async fn is_kept(
 #[tokio::test(start_paused = true)]
 async fn what_says_nothing_is_kept_for_as_long_as_the_program_says() {
     let origin = Origin::counting(&[]);
-    let cache = cached(&keyed(RequestKey::path()), &origin);
+    let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(59).await;
     assert!(is_hit(&get(&cache, &[("cache-control", "no-cache")]).await), "demands are not heard");
@@ -58,7 +59,7 @@ async fn what_a_response_forbids_is_respected() {
         &[("vary", "cookie")],
     ] {
         let origin = Origin::new(async move |_, _| Ok(page(fields, "")));
-        let cache = cached(&keyed(RequestKey::path()), &origin);
+        let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &origin);
         get(&cache, &[]).await;
         assert!(!is_hit(&get(&cache, &[]).await), "{fields:?}");
     }
@@ -66,7 +67,10 @@ async fn what_a_response_forbids_is_respected() {
 
 #[tokio::test(start_paused = true)]
 async fn the_query_counts_as_far_as_it_is_named() {
-    let cache = cached(&keyed(RequestKey::path().query(["page", "q"])), &Origin::counting(&[]));
+    let cache = cached(
+        &keyed(RequestKey::path().query(["page", "q"])).build().unwrap(),
+        &Origin::counting(&[]),
+    );
     assert!(!is_kept(&cache, "/items?page=1&q=wool", &[]).await);
     assert!(is_kept(&cache, "/items?q=wool&utm=x&page=1", &[]).await);
     // The handler decodes the names of parameters.
@@ -81,9 +85,9 @@ async fn the_query_counts_as_far_as_it_is_named() {
 #[tokio::test(start_paused = true)]
 async fn requests_with_credentials_bypass_the_cache_unless_the_key_ignores_them() {
     let origin = Origin::counting(&[]);
-    let plain = keyed(RequestKey::path());
-    let ignoring = keyed(RequestKey::path().ignoring_credentials());
-    let part = keyed(RequestKey::path().header("cookie").unwrap());
+    let plain = keyed(RequestKey::path()).build().unwrap();
+    let ignoring = keyed(RequestKey::path().ignoring_credentials()).build().unwrap();
+    let part = keyed(RequestKey::path().header("cookie")).build().unwrap();
     for fields in [[("cookie", "a=b")], [("authorization", "Bearer x")]] {
         let cache = cached(&plain, &origin);
         for _ in 0..2 {
@@ -103,10 +107,13 @@ async fn requests_with_credentials_bypass_the_cache_unless_the_key_ignores_them(
 #[tokio::test(start_paused = true)]
 async fn there_is_none_is_kept_as_long_as_is_said_for_that() {
     let origin = Origin::counting(&[(":status", "404")]);
-    let cache = cached(&keyed(RequestKey::path()), &origin);
+    let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &origin);
     get(&cache, &[]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
-    let cache = cached(&keyed(RequestKey::path()).not_found_ttl(Duration::from_secs(5)), &origin);
+    let cache = cached(
+        &keyed(RequestKey::path()).not_found_ttl(Duration::from_secs(5)).build().unwrap(),
+        &origin,
+    );
     get(&cache, &[]).await;
     assert!(is_hit(&get(&cache, &[]).await));
     pass(5).await;
@@ -124,7 +131,7 @@ async fn what_a_response_says_of_its_time_is_not_heard() {
         &[(":status", "207")],
     ] {
         let origin = Origin::new(async move |_, _| Ok(page(fields, "")));
-        let cache = cached(&keyed(RequestKey::path()), &origin);
+        let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &origin);
         get(&cache, &[]).await;
         pass(59).await;
         assert!(is_hit(&get(&cache, &[]).await), "{fields:?}");
@@ -136,7 +143,10 @@ async fn what_a_response_says_of_its_time_is_not_heard() {
 #[tokio::test(start_paused = true)]
 async fn there_is_none_is_kept_though_nothing_else_is() {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let cache = cached(&layer.not_found_ttl(MINUTE), &Origin::counting(&[(":status", "404")]));
+    let cache = cached(
+        &layer.not_found_ttl(MINUTE).build().unwrap(),
+        &Origin::counting(&[(":status", "404")]),
+    );
     get(&cache, &[]).await;
     assert!(is_hit(&get(&cache, &[]).await));
 }
@@ -146,7 +156,7 @@ async fn there_is_none_is_kept_though_nothing_else_is() {
 async fn an_error_that_varies_is_served_to_its_own_caller_only() {
     let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
     let origin = Origin::new(move |_, nth| async move { Ok(page(&busy, nth.to_string())) });
-    let cache = cached(&keyed(RequestKey::path()), &origin);
+    let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &origin);
     let (one, other) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
     for (answer, content) in [(one, "0"), (other, "1")] {
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -161,7 +171,8 @@ async fn an_error_is_covered_by_what_was_there_before_whatever_it_says() {
         let origin = Origin::new(move |_, nth| async move {
             Ok(if nth == 0 { page(&[], "good") } else { page(&[(":status", "503"), says], "bad") })
         });
-        let cache = cached(&keyed(RequestKey::path()).stale_if_error(MINUTE), &origin);
+        let cache =
+            cached(&keyed(RequestKey::path()).stale_if_error(MINUTE).build().unwrap(), &origin);
         get(&cache, &[]).await;
         pass(61).await;
         for _ in 0..2 {
@@ -175,7 +186,7 @@ async fn a_failing_handler_is_covered_by_what_it_gave_before() {
     let origin = Origin::new(async |_, nth| {
         Ok(if nth == 0 { page(&[], "good") } else { page(&[(":status", "503")], "bad") })
     });
-    let cache = cached(&keyed(RequestKey::path()).stale_if_error(MINUTE), &origin);
+    let cache = cached(&keyed(RequestKey::path()).stale_if_error(MINUTE).build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     assert_eq!(text(get(&cache, &[]).await).await, "good");
@@ -186,7 +197,8 @@ async fn a_failing_handler_is_covered_by_what_it_gave_before() {
 #[tokio::test(start_paused = true)]
 async fn templates_never_share_a_key() {
     let store = MemoryStore::new(1_000);
-    let layer = |template| over(store.clone(), RequestKey::template(template).unwrap());
+    let layer =
+        |template| over(store.clone(), RequestKey::template(template).unwrap()).build().unwrap();
     let handler = |name: &'static str| {
         route(move |Path((one, other)): Path<(String, String)>| async move {
             format!("{name}: {one}, {other}")
@@ -205,7 +217,7 @@ async fn templates_never_share_a_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_parameter_that_the_route_has_not_is_named() {
-    let layer = keyed(RequestKey::template("item/{sku}").unwrap());
+    let layer = keyed(RequestKey::template("item/{sku}").unwrap()).build().unwrap();
     let app: Router = Router::new().route("/{id}", route(async || "item").layer(layer));
     let answer = app.clone().oneshot(request("GET", "/1", &[])).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
@@ -214,7 +226,7 @@ async fn a_parameter_that_the_route_has_not_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_path_that_is_not_text_is_rejected_by_the_handler() {
-    let layer = keyed(RequestKey::template("item/{sku}").unwrap());
+    let layer = keyed(RequestKey::template("item/{sku}").unwrap()).build().unwrap();
     let handler = route(async |Path(sku): Path<String>| sku);
     let app: Router = Router::new().route("/{sku}", handler.layer(layer));
     let answer = app.oneshot(request("GET", "/%FF", &[])).await.unwrap();
@@ -238,7 +250,7 @@ async fn an_extractor_makes_a_key_and_a_request_that_it_rejects_bypasses_the_cac
         counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         format!("item {sku}")
     });
-    let app: Router = Router::new().route("/{sku}", handler.layer(keyed(key)));
+    let app: Router = Router::new().route("/{sku}", handler.layer(keyed(key).build().unwrap()));
     for uri in ["/7", "/07", "/7?x"] {
         assert_eq!(body(&app, uri).await, "item 7");
     }
@@ -252,7 +264,7 @@ async fn a_request_without_a_key_bypasses_the_cache() {
     let key = RequestKey::by(|parts| {
         parts.uri.query().is_none().then(|| Key::of("page").with(parts.uri.path()))
     });
-    let cache = cached(&keyed(key), &Origin::counting(&[]));
+    let cache = cached(&keyed(key).build().unwrap(), &Origin::counting(&[]));
     assert!(!is_kept(&cache, "/a?preview", &[]).await);
     assert!(!is_kept(&cache, "/a?preview", &[]).await);
     assert!(!is_kept(&cache, "/a", &[]).await);
@@ -261,7 +273,7 @@ async fn a_request_without_a_key_bypasses_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_under_the_same_key_removes_what_is_kept() {
-    let cache = cached(&keyed(RequestKey::path()), &Origin::counting(&[]));
+    let cache = cached(&keyed(RequestKey::path()).build().unwrap(), &Origin::counting(&[]));
     get(&cache, &[]).await;
     crate::origin::ask(&cache, "PUT", "http://shop/item", &[]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
@@ -269,8 +281,8 @@ async fn a_change_under_the_same_key_removes_what_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_leaves_what_is_kept_under_other_keys() {
-    let key = RequestKey::path().query(["page"]).header("accept-language").unwrap();
-    let cache = cached(&keyed(key), &Origin::counting(&[]));
+    let key = RequestKey::path().query(["page"]).header("accept-language");
+    let cache = cached(&keyed(key).build().unwrap(), &Origin::counting(&[]));
     let uri = "http://shop/items?page=2";
     let fields = [("accept-language", "de")];
     assert!(!is_kept(&cache, uri, &fields).await);
@@ -286,7 +298,7 @@ async fn a_change_leaves_what_is_kept_under_other_keys() {
 async fn the_handler_sees_the_request_of_the_caller_that_loads() {
     let handler =
         route(|Query(query): Query<Vec<(String, String)>>| async move { format!("{query:?}") });
-    let layer = keyed(RequestKey::path().query(["q"]));
+    let layer = keyed(RequestKey::path().query(["q"])).build().unwrap();
     let app: Router<()> = Router::new().route("/", handler.layer(layer));
     assert_eq!(body(&app, "/?q=a").await, r#"[("q", "a")]"#);
     let _: Body = Body::empty();
@@ -295,8 +307,8 @@ async fn the_handler_sees_the_request_of_the_caller_that_loads() {
 /// The handler may not parse the field as a list.
 #[tokio::test(start_paused = true)]
 async fn values_of_a_field_share_a_key_if_they_are_the_same_to_the_byte() {
-    let key = RequestKey::path().header("x-tenant").unwrap();
-    let cache = cached(&keyed(key), &Origin::counting(&[]));
+    let key = RequestKey::path().header("x-tenant");
+    let cache = cached(&keyed(key).build().unwrap(), &Origin::counting(&[]));
     let values: [&[&str]; 9] =
         [&[], &[""], &["a"], &[",a"], &["a,"], &["a,b"], &["a, b"], &["a", "b"], &["b", "a"]];
     for values in values {

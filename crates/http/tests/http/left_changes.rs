@@ -54,7 +54,7 @@ impl Shop {
                 }
             }
         });
-        Self { cache: cached(&memory(), &origin), origin, may_answer }
+        Self { cache: cached(&memory().build().unwrap(), &origin), origin, may_answer }
     }
 
     async fn get(&self, uri: &str) -> Answer {
@@ -162,7 +162,7 @@ async fn a_change_that_was_never_sent_changes_nothing() {
     let origin = Origin::counting(&[FRESH]);
     let limit = GlobalConcurrencyLimitLayer::new(1);
     let limited = limit.layer(origin.clone());
-    let cache = memory().layer(limited.clone());
+    let cache = memory().build().unwrap().layer(limited.clone());
     let get = async || cache.clone().oneshot(request("GET", ITEM, &[])).await.unwrap();
     get().await;
     let mut busy = limited;
@@ -210,7 +210,7 @@ async fn changes_whose_clients_have_left_write_nothing_where_nothing_is_stored()
         "DELETE" => pending().await,
         _ => Ok(page(&[("cache-control", "max-age=600, stale-if-error=600")], "")),
     });
-    let cache = cached(&plain(store), &origin);
+    let cache = cached(&plain(store).build().unwrap(), &origin);
     let stored = ["http://shop/first", "http://shop/last"];
     for uri in stored {
         ask(&cache, "GET", uri, &[]).await;
@@ -261,7 +261,9 @@ async fn a_client_that_closes_its_connection_purges_only_what_it_has_the_right_t
             status
         };
         let news = async || ([("cache-control", "max-age=60, stale-if-error=60")], "news");
-        let app: Router = Router::new().route("/news", route(news).delete(change)).layer(memory());
+        let app: Router = Router::new()
+            .route("/news", route(news).delete(change))
+            .layer(memory().build().unwrap());
         let served = app.clone().layer(from_fn({
             let left = Arc::clone(&left);
             move |request: axum::extract::Request, next: Next| {

@@ -32,7 +32,7 @@ fn taken(content: usize) -> (usize, usize) {
     const MOST: usize = 1_000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = MemoryStore::new(MOST);
-    let layer = plain(store.clone());
+    let layer = plain(store.clone()).build().unwrap();
     let origin =
         service_fn(move |_: Request<Body>| async move { Ok::<_, Infallible>(received(content)) });
     let cache = layer.layer(origin);

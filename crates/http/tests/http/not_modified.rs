@@ -29,10 +29,15 @@ fn tagged(fields: &'static [(&'static str, &'static str)]) -> Origin {
 #[tokio::test(start_paused = true)]
 async fn a_304_to_a_request_without_conditions_is_a_failure_of_the_origin() {
     let key = RequestKey::path();
-    let keyed = HttpCacheLayer::keyed(MemoryStore::new(100), key.clone()).ttl(MINUTE);
-    let shared = HttpCacheLayer::keyed(MemoryStore::new(100), key);
+    let keyed =
+        HttpCacheLayer::keyed(MemoryStore::new(100), key.clone()).ttl(MINUTE).build().unwrap();
+    let shared = HttpCacheLayer::keyed(MemoryStore::new(100), key).build().unwrap();
     let origin = always_not_modified();
-    let caches = [cached(&memory(), &origin), cached(&keyed, &origin), cached(&shared, &origin)];
+    let caches = [
+        cached(&memory().build().unwrap(), &origin),
+        cached(&keyed, &origin),
+        cached(&shared, &origin),
+    ];
     for cache in &caches {
         for fields in [&[][..], &[("if-none-match", "\"1\"")]] {
             let asked = origin.asked();
@@ -58,7 +63,7 @@ async fn what_was_there_before_is_given_instead_of_a_304_that_was_not_asked_for(
         Ok(if nth == 0 { page(&[], "good") } else { page(&[(":status", "304")], "") })
     });
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let layer = layer.ttl(MINUTE).stale_if_error(MINUTE).jitter(0.0).unwrap();
+    let layer = layer.ttl(MINUTE).stale_if_error(MINUTE).jitter(0.0).build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[]).await;
     pass(61).await;
@@ -77,7 +82,7 @@ async fn a_304_about_something_else_is_followed_by_a_request_without_conditions(
             let fields = [("cache-control", "max-age=60"), dated, tag, (":status", status)];
             Ok(page(&fields, format!("answer {nth}")))
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[]).await;
         pass(61).await;
         let answer = get(&cache, &[]).await;
@@ -101,7 +106,7 @@ async fn past_the_cache_a_304_is_for_those_only_that_asked_with_conditions() {
         ("HEAD", &[]),
         ("HEAD", &[("cache-control", "no-cache")]),
     ] {
-        let cache = cached(&memory(), &always_not_modified());
+        let cache = cached(&memory().build().unwrap(), &always_not_modified());
         let answer = ask(&cache, method, "http://shop/item", fields).await;
         assert_eq!(answer.status(), BAD_GATEWAY, "{method} {fields:?}");
         assert!(text(answer).await.contains("origin"));
@@ -119,9 +124,9 @@ async fn past_the_cache_a_304_is_for_those_only_that_asked_with_conditions() {
 async fn the_304_of_one_client_is_given_to_no_other() {
     let private: &[_] = &[("cache-control", "private"), ("etag", "\"1\"")];
     let key = RequestKey::path();
-    let keyed = HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(MINUTE);
+    let keyed = HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(MINUTE).build().unwrap();
     let origin = tagged(private);
-    for cache in [cached(&memory(), &origin), cached(&keyed, &origin)] {
+    for cache in [cached(&memory().build().unwrap(), &origin), cached(&keyed, &origin)] {
         assert_eq!(get(&cache, &[]).await.status(), StatusCode::OK);
         let has_it = [("if-none-match", "\"1\"")];
         let (one, other) = tokio::join!(get(&cache, &has_it), get(&cache, &[]));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bellwether::MemoryStore;
 use bellwether_body::CacheBody;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
@@ -116,13 +117,13 @@ pub(crate) fn request(method: &str, uri: &str, fields: &[(&str, &str)]) -> Reque
     request.body(Body::empty()).unwrap()
 }
 
-pub(crate) fn memory() -> HttpCacheLayer {
+pub(crate) fn memory() -> HttpCacheLayerBuilder {
     plain(MemoryStore::new(10_000))
 }
 
 /// A layer with the lifetimes that responses state.
-pub(crate) fn plain(store: impl bellwether::store::Store) -> HttpCacheLayer {
-    HttpCacheLayer::new(store).jitter(0.0).unwrap()
+pub(crate) fn plain(store: impl bellwether::store::Store) -> HttpCacheLayerBuilder {
+    HttpCacheLayer::builder(store).jitter(0.0)
 }
 
 pub(crate) async fn redis() -> (RedisServer, RedisStore) {
@@ -135,7 +136,7 @@ pub(crate) async fn redis() -> (RedisServer, RedisStore) {
 pub(crate) async fn patient_redis() -> (RedisServer, RedisStore) {
     let server = RedisServer::start();
     let options = RedisOptions::new(&server.url(), "test").unwrap();
-    let options = options.timeout(Duration::from_secs(30)).unwrap();
+    let options = options.timeout(Duration::from_secs(30));
     (server, options.connect().await.unwrap())
 }
 

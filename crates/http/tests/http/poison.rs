@@ -56,7 +56,7 @@ fn many_fields() -> Vec<u8> {
 async fn poisoned_bytes_never_reach_a_caller() {
     let (_server, store) = redis().await;
     let origin = origin();
-    let cache = cached(&plain(store.clone()), &origin);
+    let cache = cached(&plain(store.clone()).build().unwrap(), &origin);
     get(&cache, &[]).await;
     let good = kept(&store).await;
     let poisons = [
@@ -84,7 +84,7 @@ async fn poisoned_bytes_never_reach_a_caller() {
 async fn what_was_kept_for_one_target_is_not_given_for_another() {
     let (server, store) = redis().await;
     let origin = origin();
-    let cache = cached(&plain(store), &origin);
+    let cache = cached(&plain(store).build().unwrap(), &origin);
     get(&cache, &[]).await;
     let hex = |path| key(path).digest().to_string();
     let names = server.command(&["KEYS", &format!("*{}*", hex("/item"))]);

@@ -24,7 +24,7 @@ async fn two_users(by: &'static str, fields: Fields) -> [String; 2] {
         sleep(LOAD).await;
         Ok(page(fields, said(&request, by)))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let alice = [(by, "alice")];
     let bob = [(by, "bob")];
     let (alice, bob) = tokio::join!(get(&cache, &alice), get(&cache, &bob));
@@ -80,7 +80,7 @@ async fn a_date_does_not_tell_one_user_from_another() {
         let fields = [(":status", status), ("cache-control", "no-cache"), dated];
         Ok(page(&fields, if is_dated { String::new() } else { said(&request, "cookie") }))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for user in ["alice", "bob"] {
         assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user);
     }
@@ -120,7 +120,7 @@ async fn assert_nothing_of_alice(answer: Answer) {
 #[tokio::test(start_paused = true)]
 async fn a_private_error_of_a_reload_is_served_to_the_reloading_caller_only() {
     for error in PRIVATE {
-        let cache = cached(&memory(), &failing("max-age=60", error));
+        let cache = cached(&memory().build().unwrap(), &failing("max-age=60", error));
         get(&cache, &[]).await;
         let reload = ("cache-control", "no-cache");
         let alice = [("cookie", "alice"), reload];
@@ -137,7 +137,8 @@ async fn a_private_error_of_a_reload_is_served_to_the_reloading_caller_only() {
 #[tokio::test(start_paused = true)]
 async fn a_private_error_is_not_remembered_for_others() {
     for error in PRIVATE {
-        let cache = cached(&memory(), &failing("max-age=60, stale-if-error=60", error));
+        let cache =
+            cached(&memory().build().unwrap(), &failing("max-age=60, stale-if-error=60", error));
         get(&cache, &[]).await;
         tokio::time::advance(Duration::from_millis(119_500)).await;
         assert_eq!(text(get(&cache, &[("cookie", "alice")]).await).await, "good", "{error:?}");
@@ -161,7 +162,7 @@ async fn a_prohibition_in_either_field_holds() {
 #[tokio::test(start_paused = true)]
 async fn the_lifetime_of_a_cdn_is_none_of_this_cache() {
     let origin = Origin::counting(&[("cdn-cache-control", "max-age=60")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
 }
@@ -170,26 +171,26 @@ async fn the_lifetime_of_a_cdn_is_none_of_this_cache() {
 async fn the_lifetime_of_a_cdn_is_followed_if_the_program_says_so() {
     let origin =
         Origin::counting(&[("cache-control", "no-cache"), ("cdn-cache-control", "max-age=60")]);
-    let cache = cached(&memory().following_cdn_cache_control(), &origin);
+    let cache = cached(&memory().following_cdn_cache_control().build().unwrap(), &origin);
     get(&cache, &[]).await;
     assert!(is_hit(&get(&cache, &[]).await));
 }
 
 #[tokio::test(start_paused = true)]
 async fn fields_that_the_program_names_are_credentials() {
-    let layer = memory().credentials(["X-User"]).unwrap();
+    let layer = memory().credentials(["X-User"]).build().unwrap();
     let origin = Origin::counting(&[("cache-control", "max-age=60")]);
     let cache = cached(&layer, &origin);
     get(&cache, &[("x-user", "alice")]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
-    let key = RequestKey::path().header("x-key").unwrap();
+    let key = RequestKey::path().header("x-key");
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(Duration::from_secs(60));
-    let cache = cached(&layer.credentials(["x-key", "x-user"]).unwrap(), &origin);
+    let cache = cached(&layer.credentials(["x-key", "x-user"]).build().unwrap(), &origin);
     for (field, is_stored) in [("x-user", false), ("x-key", true)] {
         get(&cache, &[(field, "alice")]).await;
         assert_eq!(is_hit(&get(&cache, &[(field, "alice")]).await), is_stored, "{field}");
     }
-    assert!(memory().credentials(["x user"]).is_err());
+    assert!(memory().credentials(["x user"]).build().is_err());
 }
 
 const CREDENTIALS: [&str; 4] =
@@ -199,7 +200,7 @@ const CREDENTIALS: [&str; 4] =
 async fn is_given_to_others(by: &'static str, fields: Fields) -> bool {
     let origin =
         Origin::new(async move |request: Request<_>, _| Ok(page(fields, said(&request, by))));
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[(by, "alice")]).await;
     let other = get(&cache, &[(by, "bob")]).await;
     let is_given = text(other).await == "alice";
@@ -239,7 +240,7 @@ async fn a_response_to_credentials_is_not_validated_for_another_user() {
                 ),
             })
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[(by, "alice")]).await;
         assert_eq!(text(get(&cache, &[(by, "bob")]).await).await, "bob", "{by}");
     }
@@ -251,7 +252,7 @@ async fn credentials_bypass_keys_that_do_not_have_them() {
         let origin =
             Origin::new(async move |request: Request<_>, _| Ok(page(&[], said(&request, by))));
         let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-        let cache = cached(&layer.ttl(Duration::from_secs(60)), &origin);
+        let cache = cached(&layer.ttl(Duration::from_secs(60)).build().unwrap(), &origin);
         get(&cache, &[(by, "alice")]).await;
         assert_eq!(text(get(&cache, &[]).await).await, "", "{by}");
         assert_eq!(text(get(&cache, &[(by, "bob")]).await).await, "bob");

@@ -47,7 +47,7 @@ async fn sent(address: SocketAddr, bytes: &str) -> String {
 #[tokio::test]
 async fn a_request_names_one_valid_host() {
     let mut tasks = JoinSet::new();
-    let address = proxied(&mut tasks, memory()).await;
+    let address = proxied(&mut tasks, memory().build().unwrap()).await;
     for (version, hosts, status) in [
         ("1.1", "Host: shop.example\r\n", 200),
         ("1.1", "Host: [::1]:8080\r\n", 200),
@@ -72,7 +72,7 @@ async fn a_request_names_one_valid_host() {
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_an_error_of_the_client() {
     let mut tasks = JoinSet::new();
-    let address = proxied(&mut tasks, memory()).await;
+    let address = proxied(&mut tasks, memory().build().unwrap()).await;
     let post = async |chunks: &str| {
         let head =
             "POST /a HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\nConnection: close";
@@ -90,7 +90,7 @@ async fn a_body_that_cannot_be_read_is_an_error_of_the_client() {
 #[tokio::test]
 async fn via_has_the_version_of_the_message_that_was_received() {
     let mut tasks = JoinSet::new();
-    let address = proxied(&mut tasks, memory()).await;
+    let address = proxied(&mut tasks, memory().build().unwrap()).await;
     for version in ["1.0", "1.1"] {
         let head =
             format!("GET /{version} HTTP/{version}\r\nHost: shop\r\nConnection: close\r\n\r\n");

@@ -37,7 +37,7 @@ impl Shop {
     }
 
     fn new() -> Self {
-        Self::of(&memory().surrogate_keys("surrogate-key").unwrap())
+        Self::of(&memory().surrogate_keys("surrogate-key").build().unwrap())
     }
 
     /// The status of a response, its text, and `Cache-Status`.
@@ -126,7 +126,7 @@ async fn without_the_token_nothing_is_purged() {
 #[test]
 fn without_a_secret_there_is_no_purge() {
     for token in ["", "short", "0123456789abcdef\n"] {
-        let error = memory().purge(token).unwrap_err().to_string();
+        let error = memory().build().unwrap().purge(token).unwrap_err().to_string();
         assert!(error.contains("purge token"), "{error}");
     }
 }
@@ -134,7 +134,7 @@ fn without_a_secret_there_is_no_purge() {
 #[tokio::test]
 async fn a_purge_never_reaches_the_origin_and_other_requests_do() {
     let origin = Origin::echoing();
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let purge = layer.purge(TOKEN).unwrap().layer(origin.clone());
     for fields in [&[][..], &[BEARER]] {
         purge.clone().oneshot(request("PURGE", ITEM, fields)).await.unwrap();
@@ -162,7 +162,7 @@ async fn what_cannot_be_purged_is_named() {
         assert!(text.contains(named), "{text}");
     }
     assert!(shop.is_stored(ITEM).await);
-    let ignoring = Shop::of(&memory().ignoring_cache_groups());
+    let ignoring = Shop::of(&memory().ignoring_cache_groups().build().unwrap());
     assert_eq!(ignoring.purge(ITEM, &[("cache-groups", "\"a\"")]).await.0, 400);
 }
 
@@ -170,14 +170,17 @@ async fn what_cannot_be_purged_is_named() {
 async fn a_purge_that_fails_says_so() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
-    let (status, text) = Shop::of(&plain(store)).purge(ITEM, &[]).await;
+    let (status, text) = Shop::of(&plain(store).build().unwrap()).purge(ITEM, &[]).await;
     assert_eq!((status, &*text), (503, "the store of the cache failed\n"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_key_of_the_request_is_purged_under_keys_of_the_program() {
     let key = RequestKey::template("item/{sku}").unwrap().query(["page"]);
-    let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(Duration::from_secs(60));
+    let layer = HttpCacheLayer::keyed(MemoryStore::new(100), key)
+        .ttl(Duration::from_secs(60))
+        .build()
+        .unwrap();
     let purge = layer.purge(TOKEN).unwrap();
     let handler = route(async |Path(sku): Path<u64>| format!("item {sku}"));
     let app: Router = Router::new().route("/{sku}", handler.layer((purge, layer)));
@@ -198,7 +201,7 @@ async fn the_key_of_the_request_is_purged_under_keys_of_the_program() {
 /// A server and a client on loopback, over HTTP/1.1: an application that is cached and purged.
 #[tokio::test]
 async fn a_client_purges_over_a_connection() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let purge = layer.purge(TOKEN).unwrap();
     let news =
         async || ([(CACHE_CONTROL.as_str(), "max-age=60"), ("cache-groups", "\"news\"")], "news");

@@ -33,7 +33,7 @@ async fn a_reload_with_credentials_leaves_the_stored_response_to_others() {
         let text = if status == "304" { String::new() } else { format!("answer {nth}") };
         Ok(page(&[(":status", status), MINUTE, ("etag", "\"a\"")], text))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     let own = get(&cache, &[("authorization", "x"), RELOAD]).await;
     assert_eq!((origin.asked(), text(own).await.as_str()), (2, "answer 0"));
@@ -55,7 +55,7 @@ async fn a_reload_with_a_private_response_leaves_the_stored_response_to_others()
             let fields = if has(&request, "cookie") { own } else { &[MINUTE] };
             Ok(page(fields, format!("answer {nth}")))
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[]).await;
         assert_eq!(text(get(&cache, &[("cookie", "a"), RELOAD]).await).await, "answer 1");
         assert!(is_kept(&cache, &origin).await, "{own:?}");
@@ -68,7 +68,7 @@ async fn a_reload_that_meets_an_error_gets_that_error() {
         let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
         Ok(if nth == 0 { page(&[MINUTE], "good") } else { page(&busy, "busy") })
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     let answer = get(&cache, &[RELOAD]).await;
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -87,8 +87,8 @@ async fn what_a_request_says_is_ignored_if_the_program_says_so() {
     let key = bellwether_http::RequestKey::path();
     let keyed = bellwether_http::HttpCacheLayer::keyed(bellwether::MemoryStore::new(100), key);
     for cache in [
-        cached(&memory().ignoring_request_cache_control(), &origin),
-        cached(&keyed.ttl(Duration::from_secs(60)), &origin),
+        cached(&memory().ignoring_request_cache_control().build().unwrap(), &origin),
+        cached(&keyed.ttl(Duration::from_secs(60)).build().unwrap(), &origin),
     ] {
         let before = origin.asked();
         for says in ["no-store", "no-cache", "max-age=0", "no-store, only-if-cached"] {
@@ -118,7 +118,7 @@ async fn a_reload_whose_origin_fails_gets_what_is_stored_if_that_says_so() {
                     status => Ok(page(&[(":status", status)], "")),
                 }
             });
-            let cache = cached(&memory(), &origin);
+            let cache = cached(&memory().build().unwrap(), &origin);
             get(&cache, &[]).await;
             for (age, said) in [(0, "fwd=request"), (61, "fwd=stale")] {
                 pass(age).await;

@@ -83,17 +83,18 @@ where
 #[tokio::test]
 async fn tenants_by_a_path_that_middleware_writes_share_nothing() {
     let pages = [("/x?q", "a", "/a/x?q"), ("/x?q", "b", "/b/x?q"), ("/x?q", "", "/x?q")];
-    let within = seeing(&memory()).layer(map_request(rewrite));
+    let within = seeing(&memory().build().unwrap()).layer(map_request(rewrite));
     has_its_own(&within, &pages).await;
-    let outside = MapRequest::new(seeing(&memory()), of_tenant);
+    let outside = MapRequest::new(seeing(&memory().build().unwrap()), of_tenant);
     has_its_own(&outside, &pages).await;
-    let between = Router::new().fallback_service(MapRequest::new(seeing(&memory()), of_tenant));
+    let between = Router::new()
+        .fallback_service(MapRequest::new(seeing(&memory().build().unwrap()), of_tenant));
     has_its_own(&between, &pages).await;
 }
 
 #[tokio::test]
 async fn tenants_share_nothing_where_middleware_writes_within_a_nested_router() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let nested = || seeing(&layer).layer(map_request(rewrite));
     let app = Router::new().nest("/one", nested()).nest("/other", nested());
     let pages = [
@@ -108,7 +109,8 @@ async fn tenants_share_nothing_where_middleware_writes_within_a_nested_router() 
 
 #[tokio::test]
 async fn tenants_share_nothing_where_middleware_writes_before_a_nested_router() {
-    let app = Router::new().nest("/one", seeing(&memory())).layer(map_request(rewrite));
+    let app =
+        Router::new().nest("/one", seeing(&memory().build().unwrap())).layer(map_request(rewrite));
     // The router does not find its prefix, and leaves the path as it is.
     let pages = [("/one/x", "a", "/a/one/x"), ("/one/x", "b", "/b/one/x"), ("/one/x", "", "/x")];
     has_its_own(&app, &pages).await;
@@ -121,7 +123,7 @@ async fn tenants_share_nothing_where_a_nested_router_takes_off_what_middleware_h
         get(async |Path(tenant): Path<String>, uri: Uri| fresh(format!("{tenant}: {uri}")));
     let nested =
         |layer: &HttpCacheLayer| Router::new().route("/x", handler.clone()).layer(layer.clone());
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let inner = Router::new().nest("/{tenant}", nested(&layer));
     let app = Router::new().fallback_service(MapRequest::new(inner, of_tenant));
     has_its_own(&app, &[("/x", "a", "a: /x"), ("/x", "b", "b: /x"), ("/x", "a%2fb", "a/b: /x")])
@@ -134,7 +136,7 @@ async fn tenants_share_nothing_where_a_nested_router_takes_off_what_middleware_h
         let Some(tenant) = tenant else { return request };
         with_path(request, &format!("/{tenant}/x"))
     };
-    let inner = Router::new().nest("/{tenant}", nested(&memory()));
+    let inner = Router::new().nest("/{tenant}", nested(&memory().build().unwrap()));
     let app = Router::new().fallback_service(MapRequest::new(inner, replace));
     has_its_own(&app, &[("/a/x", "", "a: /x"), ("/a/x", "b", "b: /x"), ("/a/x", "c", "c: /x")])
         .await;
@@ -142,7 +144,7 @@ async fn tenants_share_nothing_where_a_nested_router_takes_off_what_middleware_h
 
 #[tokio::test]
 async fn nested_routers_share_nothing_however_they_are_nested() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let deep = |path| Router::new().nest(path, seeing(&layer));
     let app = Router::new()
         .nest("/a", deep("/b"))
@@ -171,7 +173,7 @@ async fn what_middleware_makes_the_same_is_kept_once_and_changed_once() {
         let path = request.uri().path().to_owned();
         with_path(request, &path)
     };
-    let app = seeing(&memory())
+    let app = seeing(&memory().build().unwrap())
         .layer(map_request(move |request| std::future::ready(without_query(request))));
     assert!(!ask(&app, "GET", "/x?utm=1", "").await.1);
     assert!(ask(&app, "GET", "/x?utm=2", "").await.1);
@@ -191,7 +193,7 @@ async fn is_removed(app: &Router, cache: &HttpHandle, asked: (&str, &str), by: &
 
 #[tokio::test]
 async fn what_is_kept_is_removed_by_the_uri_with_what_routers_took_off() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let nested = || seeing(&layer).layer(map_request(rewrite));
     let app = Router::new().nest("/one", nested()).nest("/{shop}/shelf", nested());
     let cache = layer.handle();
@@ -206,13 +208,13 @@ async fn the_program_may_say_what_the_target_is() {
     let original = |parts: &http::request::Parts| {
         parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.clone())
     };
-    let layer = memory().target_uri(original);
+    let layer = memory().target_uri(original).build().unwrap();
     let app = seeing(&layer).layer(map_request(rewrite));
     assert_eq!(ask(&app, "GET", "/x", "a").await, ("/a/x".to_owned(), false));
     assert_eq!(ask(&app, "GET", "/x", "b").await, ("/a/x".to_owned(), true));
     layer.handle().invalidate(&Uri::from_static("/x")).await.unwrap();
     assert_eq!(ask(&app, "GET", "/x", "b").await, ("/b/x".to_owned(), false));
-    let none = seeing(&memory().target_uri(|_| None));
+    let none = seeing(&memory().target_uri(|_| None).build().unwrap());
     for _ in 0..2 {
         assert!(!ask(&none, "GET", "/x", "").await.1);
     }
@@ -221,7 +223,7 @@ async fn the_program_may_say_what_the_target_is() {
 #[tokio::test]
 async fn keys_by_the_path_are_by_the_path_with_what_routers_took_off() {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path().query(["q"]));
-    let layer = layer.ttl(std::time::Duration::from_secs(60));
+    let layer = layer.ttl(std::time::Duration::from_secs(60)).build().unwrap();
     let nested = || {
         let router = Router::new().route("/x", get(seen)).layer(layer.clone());
         router.layer(map_request(rewrite))

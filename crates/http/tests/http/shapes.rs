@@ -37,7 +37,7 @@ where
 
 #[tokio::test]
 async fn a_router_is_cached_by_a_layer_on_it() {
-    let app: Router = Router::new().route("/a", fresh("a")).layer(memory());
+    let app: Router = Router::new().route("/a", fresh("a")).layer(memory().build().unwrap());
     let (said, content) = twice(app, "/a").await;
     assert!(said.starts_with("bellwether; hit"), "{said}");
     assert_eq!(content, "a");
@@ -45,7 +45,7 @@ async fn a_router_is_cached_by_a_layer_on_it() {
 
 #[tokio::test]
 async fn a_route_is_cached_by_a_layer_on_it() {
-    let app: Router = Router::new().route("/a", fresh("a").layer(memory()));
+    let app: Router = Router::new().route("/a", fresh("a").layer(memory().build().unwrap()));
     let (said, _) = twice(app, "/a").await;
     assert!(said.starts_with("bellwether; hit"), "{said}");
 }
@@ -53,14 +53,14 @@ async fn a_route_is_cached_by_a_layer_on_it() {
 #[tokio::test]
 async fn a_whole_application_is_cached_from_outside() {
     let app: Router = Router::new().route("/a", fresh("a"));
-    let (said, _) = twice(memory().layer(app), "/a").await;
+    let (said, _) = twice(memory().build().unwrap().layer(app), "/a").await;
     assert!(said.starts_with("bellwether; hit"), "{said}");
 }
 
 /// Two routers below one another see the same path.
 #[tokio::test]
 async fn nested_routers_do_not_share_what_they_keep() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let nested = |text| Router::new().route("/x", fresh(text)).layer(layer.clone());
     let app: Router = Router::new().nest("/a", nested("a")).nest("/b", nested("b"));
     assert_eq!(twice(app.clone(), "/a/x").await.1, "a");
@@ -88,7 +88,8 @@ async fn served(
 async fn a_client_behind_the_layer_is_a_reverse_proxy() {
     let origin = served(Router::new().route("/a", fresh("a"))).await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    let proxy: HttpCache<_> = HttpCacheLayer::new(MemoryStore::new(1_000)).layer(client);
+    let proxy: HttpCache<_> =
+        HttpCacheLayer::builder(MemoryStore::new(1_000)).build().unwrap().layer(client);
     let (said, content) = twice(proxy, &format!("{origin}/a")).await;
     assert!(said.starts_with("bellwether; hit"), "{said}");
     assert_eq!(content, "a");
@@ -96,7 +97,7 @@ async fn a_client_behind_the_layer_is_a_reverse_proxy() {
 
 #[tokio::test]
 async fn what_a_handler_says_with_trailers_and_lengths_goes_over_the_wire() {
-    let app: Router = Router::new().route("/a", fresh("text")).layer(memory());
+    let app: Router = Router::new().route("/a", fresh("text")).layer(memory().build().unwrap());
     let base = served(app).await;
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     for _ in 0..2 {

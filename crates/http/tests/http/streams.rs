@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCacheLayer, RequestKey};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -31,8 +32,8 @@ fn body(frames: Vec<Frames>) -> Body {
     Body::new(StreamBody::new(stream::iter(frames)))
 }
 
-fn small() -> HttpCacheLayer {
-    memory().max_entry_bytes(1_000).unwrap()
+fn small() -> HttpCacheLayerBuilder {
+    memory().max_entry_bytes(1_000)
 }
 
 #[tokio::test]
@@ -44,7 +45,7 @@ async fn what_is_too_large_goes_through_and_does_not_wait_for_its_end() {
         let body = Body::new(StreamBody::new(ReceiverStream::new(receiver)));
         async move { Ok(page(&[("cache-control", "max-age=60"), ("etag", "\"x\"")], body)) }
     });
-    let cache = cached(&small(), &origin);
+    let cache = cached(&small().build().unwrap(), &origin);
     let first: &'static str = "a".repeat(1_001).leak();
     sender.send(data(first)).await.unwrap();
     // The body of the origin has not ended, and the response is here.
@@ -65,7 +66,7 @@ async fn what_is_too_large_goes_through_and_does_not_wait_for_its_end() {
 async fn what_is_too_large_is_not_kept() {
     let origin =
         Origin::new(async |_, _| Ok(page(&[("cache-control", "max-age=60")], "a".repeat(2_000))));
-    let cache = cached(&small(), &origin);
+    let cache = cached(&small().build().unwrap(), &origin);
     for _ in 0..3 {
         assert_eq!(text(get(&cache, &[]).await).await.len(), 2_000);
     }
@@ -80,7 +81,7 @@ async fn trailers_are_kept() {
         let body = body(vec![data("text"), Ok(Frame::trailers(sent.clone()))]);
         async move { Ok(page(&[("cache-control", "max-age=60")], body)) }
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     let answer = get(&cache, &[]).await;
     assert!(is_hit(&answer));
@@ -96,7 +97,7 @@ async fn what_breaks_off_is_not_given_and_not_kept() {
         let broken = vec![data("half"), Err("the connection broke".into())];
         Ok(if nth == 0 { page(&fields, body(broken)) } else { page(&fields, "whole") })
     });
-    let layer = memory().failure_windows(Default::default(), Default::default()).unwrap();
+    let layer = memory().failure_windows(Default::default(), Default::default()).build().unwrap();
     let cache = cached(&layer, &origin);
     let answer = get(&cache, &[]).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
@@ -109,7 +110,7 @@ async fn what_is_shorter_than_was_announced_is_not_given() {
     let fields = [("cache-control", "max-age=60"), ("content-length", "9")];
     let origin =
         Origin::new(move |_, _| async move { Ok(page(&fields, body(vec![data("half")]))) });
-    let answer = get(&cached(&memory(), &origin), &[]).await;
+    let answer = get(&cached(&memory().build().unwrap(), &origin), &[]).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
 }
 
@@ -150,15 +151,15 @@ async fn first_frames<R>(layer: &HttpCacheLayer<R>, fields: Fields) {
 
 #[tokio::test(start_paused = true)]
 async fn an_endless_answer_streams_through_in_every_mode() {
-    first_frames(&memory(), &[("cache-control", "max-age=60")]).await;
-    first_frames(&memory().ttl(Duration::from_secs(60)), &[]).await;
+    first_frames(&memory().build().unwrap(), &[("cache-control", "max-age=60")]).await;
+    first_frames(&memory().ttl(Duration::from_secs(60)).build().unwrap(), &[]).await;
     let keyed = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
-    first_frames(&keyed.ttl(Duration::from_secs(60)), &[]).await;
+    first_frames(&keyed.ttl(Duration::from_secs(60)).build().unwrap(), &[]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_of_an_endless_answer_has_its_first_byte_after_a_bounded_time() {
-    let cache = cached(&memory(), &endless(&[("cache-control", "max-age=60")]));
+    let cache = cached(&memory().build().unwrap(), &endless(&[("cache-control", "max-age=60")]));
     let answer = timeout(BOUND * 2, get(&cache, &[])).await.expect("it streams");
     assert_eq!(first_frame(answer).await, "first");
 }
@@ -172,7 +173,7 @@ async fn what_streams_for_longer_than_a_load_may_take_is_not_cut() {
         });
         Ok(page(&[("cache-control", "max-age=60")], Body::new(StreamBody::new(frames))))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let answers = join_all((0..5).map(async |_| get(&cache, &[]).await)).await;
     for answer in answers {
         assert_eq!(answer.status(), StatusCode::OK);
@@ -192,7 +193,7 @@ async fn a_late_head_leaves_as_much_time_for_its_body_as_an_early_one() {
         let body = Body::new(StreamBody::new(Box::pin(frames)));
         Ok(page(&[("cache-control", "max-age=60")], body))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     assert_eq!(text(get(&cache, &[]).await).await, "whole");
     assert!(is_hit(&get(&cache, &[]).await));
 }
@@ -207,7 +208,7 @@ async fn one_endless_answer_does_not_keep_the_next_from_being_kept() {
             _ => page(&fields, "whole"),
         })
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     drop(get(&cache, &[]).await);
     assert_eq!(text(get(&cache, &[]).await).await, "whole");
     assert!(is_hit(&get(&cache, &[]).await));
@@ -215,14 +216,18 @@ async fn one_endless_answer_does_not_keep_the_next_from_being_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_byte_of_what_will_not_be_stored_does_not_wait() {
-    let keyed = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+    let keyed = || HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
     let minute = Duration::from_secs(60);
     for kind in ["text/event-stream", "Text/Event-Stream; charset=utf-8"] {
         let fields: Fields = vec![("content-type", kind)].leak();
-        at_once(&memory().ttl(minute), fields).await;
-        at_once(&keyed.clone().ttl(minute), fields).await;
+        at_once(&memory().ttl(minute).build().unwrap(), fields).await;
+        at_once(&keyed().ttl(minute).build().unwrap(), fields).await;
     }
-    at_once(&small(), &[("cache-control", "max-age=60"), ("content-length", "1001")]).await;
+    at_once(
+        &small().build().unwrap(),
+        &[("cache-control", "max-age=60"), ("content-length", "1001")],
+    )
+    .await;
 }
 
 async fn at_once<R>(layer: &HttpCacheLayer<R>, fields: Fields) {
@@ -235,8 +240,10 @@ async fn at_once<R>(layer: &HttpCacheLayer<R>, fields: Fields) {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_are_read_share_a_budget() {
-    let cache =
-        cached(&memory().max_collected_bytes(8), &endless(&[("cache-control", "max-age=60")]));
+    let cache = cached(
+        &memory().max_collected_bytes(8).build().unwrap(),
+        &endless(&[("cache-control", "max-age=60")]),
+    );
     let began = Instant::now();
     let first_of = async |uri| {
         let frame = first_frame(ask(&cache, "GET", uri, &[]).await).await;
@@ -263,7 +270,7 @@ async fn a_page_that_finds_no_room_is_coalesced_as_soon_as_there_is_room() {
             _ => page(&fields, "page"),
         })
     });
-    let cache = cached(&memory().max_collected_bytes(8), &origin);
+    let cache = cached(&memory().max_collected_bytes(8).build().unwrap(), &origin);
     let ask_all = async || {
         let asked = origin.asked();
         let pages =

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use bellwether::MemoryStore;
+use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey, surrogate_tag};
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, says};
 
 const KEYS: (&str, &str) = ("echo-surrogate-key", "shelf-7 catalog");
 
-fn layer() -> HttpCacheLayer {
-    memory().surrogate_keys("Surrogate-Key").unwrap()
+fn layer() -> HttpCacheLayerBuilder {
+    memory().surrogate_keys("Surrogate-Key")
 }
 
 async fn hits(cache: &HttpCache<Origin>, uri: &str, fields: &[(&str, &str)]) -> bool {
@@ -19,7 +20,7 @@ async fn hits(cache: &HttpCache<Origin>, uri: &str, fields: &[(&str, &str)]) -> 
 
 #[tokio::test(start_paused = true)]
 async fn a_surrogate_key_removes_the_responses_that_have_it_in_all_origins() {
-    let layer = layer();
+    let layer = layer().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let [one, other] = ["http://shop/item", "https://elsewhere/item"];
     for uri in [one, other] {
@@ -33,7 +34,7 @@ async fn a_surrogate_key_removes_the_responses_that_have_it_in_all_origins() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_may_be_in_any_field_and_between_commas() {
-    let layer = memory().surrogate_keys("cache-tag").unwrap();
+    let layer = memory().surrogate_keys("cache-tag").build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let fields = [("echo-cache-tag", "a,b , shelf-7")];
     for key in ["a", "b", "shelf-7"] {
@@ -45,7 +46,7 @@ async fn keys_may_be_in_any_field_and_between_commas() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_key_is_served_while_it_is_loaded_again() {
-    let layer = layer();
+    let layer = layer().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     let fields = [KEYS, ("echo-cache-control", "max-age=60, stale-while-revalidate=60")];
     get(&cache, &fields).await;
@@ -56,7 +57,7 @@ async fn an_expired_key_is_served_while_it_is_loaded_again() {
 /// Loads, hits, responses that pass through, and responses to other methods.
 #[tokio::test(start_paused = true)]
 async fn clients_do_not_get_the_field_with_the_keys() {
-    let cache = cached(&layer(), &Origin::echoing());
+    let cache = cached(&layer().build().unwrap(), &Origin::echoing());
     for (method, fields) in [
         ("GET", &[KEYS][..]),
         ("GET", &[KEYS]),
@@ -73,7 +74,7 @@ async fn clients_do_not_get_the_field_with_the_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cdn_in_front_of_the_layer_gets_the_field_if_it_is_forwarded() {
-    let cache = cached(&layer().forwarding_surrogate_keys(), &Origin::echoing());
+    let cache = cached(&layer().forwarding_surrogate_keys().build().unwrap(), &Origin::echoing());
     for _ in 0..2 {
         assert_eq!(field(&get(&cache, &[KEYS]).await, "surrogate-key"), KEYS.1);
     }
@@ -81,7 +82,7 @@ async fn a_cdn_in_front_of_the_layer_gets_the_field_if_it_is_forwarded() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_option_the_field_is_one_like_any_other() {
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     assert_eq!(field(&get(&cache, &[KEYS]).await, "surrogate-key"), KEYS.1);
     layer.handle().invalidate_tag("shelf-7").await.unwrap();
@@ -90,7 +91,7 @@ async fn without_the_option_the_field_is_one_like_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_with_more_keys_and_groups_than_tags_is_not_stored() {
-    let cache = cached(&layer(), &Origin::echoing());
+    let cache = cached(&layer().build().unwrap(), &Origin::echoing());
     let keys: Vec<_> = (0..32).map(|nth| nth.to_string()).collect();
     let keys = ("echo-surrogate-key", keys.join(" "));
     let keys = (keys.0, keys.1.as_str());
@@ -102,7 +103,7 @@ async fn a_response_with_more_keys_and_groups_than_tags_is_not_stored() {
 #[tokio::test(start_paused = true)]
 async fn a_surrogate_key_removes_what_is_stored_under_keys_of_the_program() {
     let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let layer = layer.ttl(Duration::from_secs(60)).surrogate_keys("surrogate-key").unwrap();
+    let layer = layer.ttl(Duration::from_secs(60)).surrogate_keys("surrogate-key").build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     get(&cache, &[KEYS]).await;
     layer.handle().invalidate_tag(&surrogate_tag("shelf-7")).await.unwrap();
@@ -112,7 +113,7 @@ async fn a_surrogate_key_removes_what_is_stored_under_keys_of_the_program() {
 #[test]
 fn a_field_that_cannot_hold_keys_is_refused_by_its_name() {
     for name in ["", "surrogate key", "Cache-Groups", "cache-group-invalidation"] {
-        let error = memory().surrogate_keys(name).unwrap_err();
+        let error = memory().surrogate_keys(name).build().unwrap_err();
         assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
     }
 }

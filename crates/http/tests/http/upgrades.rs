@@ -24,9 +24,9 @@ const H2C: &[(&str, &str)] = &[
 #[tokio::test(start_paused = true)]
 async fn an_offer_of_h2c_is_ignored_and_the_answer_is_kept() {
     let keyed = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
-    let keyed = keyed.ttl(Duration::from_secs(60));
+    let keyed = keyed.ttl(Duration::from_secs(60)).build().unwrap();
     let origin = Origin::counting(&[("cache-control", "max-age=60")]);
-    for cache in [cached(&memory(), &origin), cached(&keyed, &origin)] {
+    for cache in [cached(&memory().build().unwrap(), &origin), cached(&keyed, &origin)] {
         assert!(!is_hit(&get(&cache, H2C).await));
         let given = ["connection", "upgrade", "http2-settings"].map(|name| origin.last(name));
         assert_eq!(given, [None, None, None], "the offer is for this server");
@@ -47,7 +47,7 @@ async fn an_offer_of_h2c_in_other_words_is_one_all_the_same() {
     ];
     for fields in offers {
         let origin = Origin::counting(&[("cache-control", "max-age=60")]);
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, fields).await;
         assert_eq!(origin.last("upgrade"), None, "{fields:?}");
         assert!(!origin.last("connection").unwrap_or_default().to_lowercase().contains("upgrade"));
@@ -67,7 +67,7 @@ async fn an_offer_of_another_protocol_bypasses_the_cache_unchanged() {
             page.extensions_mut().insert(given.expect("it was handed through"));
             Ok(page)
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         for _ in 0..2 {
             let fields = [("connection", "upgrade"), ("upgrade", offer)];
             let mut request = request("GET", "http://shop/item", &fields);
@@ -196,7 +196,7 @@ impl Proxied {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let uri: Uri = format!("http://{origin}").parse().unwrap();
-        let layer = HttpCacheLayer::new(MemoryStore::new(100));
+        let layer = HttpCacheLayer::builder(MemoryStore::new(100)).build().unwrap();
         tasks.spawn(async move { proxy::serve(listener, &uri, &layer).await.unwrap() });
         Self { address, _tasks: tasks }
     }

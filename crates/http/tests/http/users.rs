@@ -101,7 +101,7 @@ fn mark(cookie: &str) -> String {
 /// Sends the requests of all users concurrently. Returns the number of hits by page.
 async fn ask_all(store: impl Store) -> BTreeMap<&'static str, usize> {
     let origin = service();
-    let cache = cached(&plain(store), &origin);
+    let cache = cached(&plain(store).build().unwrap(), &origin);
     let users = (0..USERS).map(async |user| {
         let cookie = format!("user={user}");
         let bearer = format!("Bearer {user}");

@@ -27,7 +27,7 @@ fn validating(fields: &'static [(&'static str, &'static str)]) -> Origin {
 #[tokio::test(start_paused = true)]
 async fn what_is_stale_is_validated_and_not_sent_again() {
     let origin = validating(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     let answer = get(&cache, &[]).await;
@@ -49,7 +49,7 @@ async fn what_is_still_good_is_not_as_old_as_it_was_if_the_origin_sends_no_date(
             _ => page(&[("cache-control", "max-age=20"), MINUTE[1], (":status", "304")], ""),
         })
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(31).await;
     assert!(says(&get(&cache, &[]).await, "fwd-status=304"));
@@ -70,7 +70,7 @@ async fn a_304_that_is_about_something_else_is_not_believed() {
         let status = (":status", if is_dated { "304" } else { "200" });
         Ok(page(&[DATED[0], DATED[1], tag, status], format!("answer {nth}")))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     assert_eq!(text(get(&cache, &[]).await).await, "answer 2");
@@ -79,11 +79,11 @@ async fn a_304_that_is_about_something_else_is_not_believed() {
 #[tokio::test(start_paused = true)]
 async fn an_age_is_given_with_what_was_kept_or_has_aged_elsewhere() {
     let origin = Origin::counting(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     assert_eq!(field(&get(&cache, &[]).await, "age"), "");
     assert_eq!(field(&get(&cache, &[]).await, "age"), "0");
     let origin = Origin::counting(&[("cache-control", "max-age=60"), ("age", "30")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     assert_eq!(field(&get(&cache, &[]).await, "age"), "30");
     assert_eq!(field(&get(&cache, &[]).await, "age"), "30");
     pass(31).await;
@@ -93,7 +93,7 @@ async fn an_age_is_given_with_what_was_kept_or_has_aged_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_has_the_response_gets_304_and_the_origin_sends_all_of_it() {
     let origin = validating(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for _ in 0..2 {
         let answer = get(&cache, &[("if-none-match", "\"1\"")]).await;
         assert_eq!(answer.status(), StatusCode::NOT_MODIFIED);
@@ -107,7 +107,7 @@ async fn a_client_that_has_the_response_gets_304_and_the_origin_sends_all_of_it(
 #[tokio::test(start_paused = true)]
 async fn what_is_not_to_be_given_unasked_is_validated_each_time() {
     let origin = validating(&[("cache-control", "no-cache"), ("etag", "\"1\"")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for asked in 1..4 {
         assert_eq!(text(get(&cache, &[]).await).await, "answer 0");
         assert_eq!(origin.asked(), asked);
@@ -118,7 +118,7 @@ async fn what_is_not_to_be_given_unasked_is_validated_each_time() {
 #[tokio::test(start_paused = true)]
 async fn what_is_stale_at_once_is_kept_to_be_validated() {
     let origin = validating(&[("cache-control", "max-age=0"), ("etag", "\"1\"")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for asked in 1..4 {
         assert_eq!(text(get(&cache, &[]).await).await, "answer 0");
         assert_eq!(origin.asked(), asked);
@@ -128,7 +128,7 @@ async fn what_is_stale_at_once_is_kept_to_be_validated() {
 #[tokio::test(start_paused = true)]
 async fn a_request_with_no_cache_validates_the_stored_response() {
     let origin = validating(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     for demand in ["no-cache", "min-fresh=100"] {
         let asked = origin.asked();
@@ -143,7 +143,7 @@ async fn a_request_with_no_cache_validates_the_stored_response() {
 #[tokio::test(start_paused = true)]
 async fn only_if_cached_without_a_stored_response_is_504() {
     let origin = validating(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let only = [("cache-control", "only-if-cached")];
     assert_eq!(get(&cache, &only).await.status(), StatusCode::GATEWAY_TIMEOUT);
     assert_eq!(origin.asked(), 0);
@@ -154,7 +154,7 @@ async fn only_if_cached_without_a_stored_response_is_504() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_to_be_kept_for_this_request_is_not() {
     let origin = Origin::counting(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[("cache-control", "no-store")]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
 }
@@ -165,7 +165,7 @@ async fn an_error_is_not_given_while_there_is_something_better() {
         let stale = ("cache-control", "max-age=60, stale-if-error=60");
         Ok(if nth == 0 { page(&[stale], "good") } else { page(&[(":status", "500")], "bad") })
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     let answer = get(&cache, &[]).await;
@@ -178,7 +178,7 @@ async fn an_error_is_not_given_while_there_is_something_better() {
 #[tokio::test(start_paused = true)]
 async fn a_second_error_is_not_kept_and_further_waiters_ask_for_themselves() {
     let origin = Origin::counting(&[(":status", "500")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let (one, second, third) = tokio::join!(get(&cache, &[]), get(&cache, &[]), get(&cache, &[]));
     assert_eq!(text(one).await, "answer 0");
     assert_eq!([text(second).await, text(third).await], ["answer 1", "answer 2"]);
@@ -190,7 +190,7 @@ async fn a_second_error_is_not_kept_and_further_waiters_ask_for_themselves() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_response_is_served_while_it_is_revalidated() {
     let origin = Origin::counting(&[("cache-control", "max-age=60, stale-while-revalidate=60")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     let answer = get(&cache, &[]).await;
@@ -209,7 +209,7 @@ async fn an_error_does_not_replace_what_is_given_meanwhile() {
         let stale = ("cache-control", "max-age=60, stale-while-revalidate=60");
         Ok(if nth == 0 { page(&[stale], "good") } else { page(&[(":status", "500")], "bad") })
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     pass(61).await;
     for _ in 0..3 {
@@ -222,7 +222,7 @@ async fn an_error_does_not_replace_what_is_given_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn head_is_answered_by_what_is_kept_of_get() {
     let origin = Origin::counting(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     let answer = ask(&cache, "HEAD", "http://shop/item", &[]).await;
     assert!(is_hit(&answer));
@@ -238,7 +238,7 @@ async fn a_head_that_shows_a_change_makes_what_is_kept_stale() {
         let text = if request.method() == "HEAD" { String::new() } else { nth.to_string() };
         Ok(page(&[("cache-control", "max-age=60"), ("etag", tag)], text))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     ask(&cache, "HEAD", "http://shop/item", &[("cache-control", "no-cache")]).await;
     assert!(!is_hit(&get(&cache, &[]).await));
@@ -247,7 +247,7 @@ async fn a_head_that_shows_a_change_makes_what_is_kept_stale() {
 #[tokio::test(start_paused = true)]
 async fn a_part_is_cut_from_what_is_kept() {
     let origin = Origin::counting(MINUTE);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let part = get(&cache, &[("range", "bytes=0-2")]).await;
     assert_eq!(part.status(), StatusCode::OK, "nothing is kept, and the origin cuts nothing");
     get(&cache, &[]).await;
@@ -268,7 +268,7 @@ async fn a_part_has_no_digest_of_the_whole_content() {
         ("content-md5", "whole"),
         ("repr-digest", "sha-256=:whole:"),
     ]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     get(&cache, &[]).await;
     let part = get(&cache, &[("range", "bytes=0-2")]).await;
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
@@ -289,7 +289,7 @@ async fn fields_that_no_cache_names_reach_the_caller_that_loaded_them_and_no_oth
             let terms = ("cache-control", "max-age=60, no-cache=\"x-quota\"");
             Ok(page(&[status, terms, ("etag", "\"1\""), ("x-quota", &quota), vary], ""))
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         for nth in ["0", "1"] {
             let (first, waiter) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
             assert_eq!(
@@ -312,7 +312,7 @@ async fn any_use_of_a_stale_response_starts_its_revalidation() {
     for (method, fields) in [head, range] {
         let origin =
             Origin::counting(&[("cache-control", "max-age=60, stale-while-revalidate=60")]);
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[]).await;
         pass(61).await;
         assert!(says(&ask(&cache, method, "http://shop/item", fields).await, "ttl=-1"));
@@ -330,7 +330,7 @@ async fn a_stale_answer_in_place_of_an_error_says_what_the_origin_answered() {
             let terms = ("cache-control", "max-age=60, stale-if-error=60");
             Ok(page(&[if nth == 0 { terms } else { (":status", "503") }], ""))
         });
-        let cache = cached(&memory(), &origin);
+        let cache = cached(&memory().build().unwrap(), &origin);
         get(&cache, &[]).await;
         pass(61).await;
         let answer = get(&cache, fields).await;
@@ -342,7 +342,7 @@ async fn a_stale_answer_in_place_of_an_error_says_what_the_origin_answered() {
 async fn a_response_that_is_not_stored_says_so() {
     let fields: &[_] = vec![("x-many", "1"); 200].leak();
     let origin = Origin::counting([&[MINUTE[0]], fields].concat().leak());
-    let answer = get(&cached(&memory(), &origin), &[]).await;
+    let answer = get(&cached(&memory().build().unwrap(), &origin), &[]).await;
     assert!(says(&answer, "detail=not-stored"), "{answer:?}");
 }
 
@@ -361,8 +361,8 @@ async fn the_lifetime_in_the_storing_answer_is_the_one_that_is_stored() {
         &[("cache-control", "max-age=10000000"), ("vary", "accept")],
     ] {
         for layer in [
-            HttpCacheLayer::new(MemoryStore::new(10)).jitter(1.0).unwrap(),
-            HttpCacheLayer::new(redis.clone()).jitter(1.0).unwrap(),
+            HttpCacheLayer::builder(MemoryStore::new(10)).jitter(1.0).build().unwrap(),
+            HttpCacheLayer::builder(redis.clone()).jitter(1.0).build().unwrap(),
         ] {
             let cache = cached(&layer, &Origin::counting(fields));
             let first = <[_; 2]>::from(tokio::join!(get(&cache, &[]), get(&cache, &[])));

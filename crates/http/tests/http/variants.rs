@@ -29,7 +29,7 @@ async fn junk(cache: &Cache, numbers: std::ops::Range<usize>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_real_variant_gets_in_though_the_table_is_full() {
-    let cache = cached(&memory(), &polyglot("max-age=3600"));
+    let cache = cached(&memory().build().unwrap(), &polyglot("max-age=3600"));
     junk(&cache, 0..1_000).await;
     assert!(!is_kept(&cache, "de").await);
     assert!(is_kept(&cache, "de").await);
@@ -37,7 +37,7 @@ async fn a_real_variant_gets_in_though_the_table_is_full() {
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_is_used_stays_whatever_junk_comes() {
-    let cache = cached(&memory(), &polyglot("max-age=3600"));
+    let cache = cached(&memory().build().unwrap(), &polyglot("max-age=3600"));
     is_kept(&cache, "de").await;
     for round in 0..100 {
         assert!(is_kept(&cache, "de").await, "{round}");
@@ -48,7 +48,7 @@ async fn a_variant_that_is_used_stays_whatever_junk_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_comes_while_junk_does_is_kept_from_its_third_request_on() {
-    let cache = cached(&memory(), &polyglot("max-age=3600"));
+    let cache = cached(&memory().build().unwrap(), &polyglot("max-age=3600"));
     junk(&cache, 0..100).await;
     let mut hits = 0;
     for round in 1..=20 {
@@ -61,7 +61,7 @@ async fn a_variant_that_comes_while_junk_does_is_kept_from_its_third_request_on(
 /// Each junk variant is requested as often as the real one, so all have an equal share.
 #[tokio::test(start_paused = true)]
 async fn junk_that_comes_round_leaves_a_variant_some_hits() {
-    let cache = cached(&memory(), &polyglot("max-age=3600"));
+    let cache = cached(&memory().build().unwrap(), &polyglot("max-age=3600"));
     let mut hits = 0;
     for _ in 0..200 {
         hits += usize::from(is_kept(&cache, "de").await);
@@ -74,7 +74,7 @@ async fn junk_that_comes_round_leaves_a_variant_some_hits() {
 /// The uses of old variants decay, so half a minute is enough.
 #[tokio::test(start_paused = true)]
 async fn junk_that_was_used_once_upon_a_time_makes_room() {
-    let cache = cached(&memory(), &polyglot("max-age=86400"));
+    let cache = cached(&memory().build().unwrap(), &polyglot("max-age=86400"));
     for _ in 0..100 {
         junk(&cache, 0..64).await;
     }
@@ -94,7 +94,7 @@ async fn junk_that_was_used_once_upon_a_time_makes_room() {
 #[tokio::test(start_paused = true)]
 async fn no_more_than_64_variants_of_a_target_are_kept() {
     let store = MemoryStore::new(10_000);
-    let cache = cached(&plain(store.clone()), &polyglot("max-age=3600"));
+    let cache = cached(&plain(store.clone()).build().unwrap(), &polyglot("max-age=3600"));
     for _ in 0..3 {
         junk(&cache, 0..500).await;
     }
@@ -108,7 +108,7 @@ async fn stale_variants_make_room_first() {
         let says = if is_short { "max-age=5" } else { "max-age=3600" };
         Ok(page(&[("cache-control", says), ("vary", "accept-language")], ""))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for number in 0..32 {
         is_kept(&cache, &format!("short-{number}")).await;
         is_kept(&cache, &format!("short-{number}")).await;

@@ -22,7 +22,7 @@ fn polyglot(vary: &'static str) -> Origin {
 
 async fn variants(store: impl Store) {
     let origin = polyglot("Accept-Language");
-    let cache = cached(&plain(store), &origin);
+    let cache = cached(&plain(store).build().unwrap(), &origin);
     let languages = ["de", "en", "fr", "it"];
     let callers = (0..100).map(async |at| {
         let language = languages[at % languages.len()];
@@ -53,7 +53,7 @@ async fn as_many_variants_over_redis_are_as_many_loads() {
 #[tokio::test(start_paused = true)]
 async fn a_variant_is_one_load_for_all_its_waiters() {
     let origin = polyglot("accept-language");
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let callers = (0..100).map(|_| get(&cache, &[("accept-language", "de")]));
     assert_eq!(join_all(callers).await.len(), 100);
     assert_eq!(origin.asked(), 1);
@@ -62,7 +62,7 @@ async fn a_variant_is_one_load_for_all_its_waiters() {
 #[tokio::test(start_paused = true)]
 async fn an_invalidated_target_has_no_variants_left() {
     let origin = polyglot("accept-language");
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     for language in ["de", "en"] {
         get(&cache, &[("accept-language", language)]).await;
@@ -79,7 +79,7 @@ async fn an_invalidated_target_has_no_variants_left() {
 #[tokio::test]
 async fn variants_that_have_run_out_make_room_for_others() {
     let origin = Origin::counting(&[("cache-control", "max-age=1"), ("vary", "accept-language")]);
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     for nth in 0..64 {
         get(&cache, &[("accept-language", &nth.to_string())]).await;
     }
@@ -100,7 +100,7 @@ async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
         let text = format!("{} {}", of("accept-language"), of("accept-encoding"));
         Ok(page(&[("cache-control", "max-age=60"), ("vary", vary)], text))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let asked = [("de", "br"), ("en", "br"), ("en", "gzip"), ("de", "gzip"), ("en", "br")];
     for (language, coding) in asked {
         let fields = [("accept-language", language), ("accept-encoding", coding)];
@@ -123,7 +123,7 @@ async fn nothing_is_stored_where_no_request_finds_it() {
         })
     });
     let store = MemoryStore::new(1_000);
-    let cache = cached(&plain(store.clone()), &origin);
+    let cache = cached(&plain(store.clone()).build().unwrap(), &origin);
     get(&cache, &[]).await;
     get(&cache, &[]).await;
     let entries = format!("{store:?}");
@@ -134,7 +134,7 @@ async fn nothing_is_stored_where_no_request_finds_it() {
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_is_missing_is_said_to_be() {
     let origin = polyglot("accept-language");
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     assert!(says(&get(&cache, &[("accept-language", "de")]).await, "fwd=uri-miss"));
     assert!(says(&get(&cache, &[("accept-language", "en")]).await, "fwd=vary-miss"));
 }
@@ -146,7 +146,7 @@ async fn an_error_is_not_shared_with_requests_that_select_another_variant() {
         let language = request.headers()["accept-language"].to_str().unwrap().to_owned();
         Ok(page(&[(":status", "500"), ("vary", "accept-language")], language))
     });
-    let cache = cached(&memory(), &origin);
+    let cache = cached(&memory().build().unwrap(), &origin);
     let of = async |language| text(get(&cache, &[("accept-language", language)]).await).await;
     let (german, english) = tokio::join!(of("de"), of("en"));
     assert_eq!((german.as_str(), english.as_str()), ("de", "en"));
@@ -155,7 +155,7 @@ async fn an_error_is_not_shared_with_requests_that_select_another_variant() {
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_was_on_its_way_brings_nothing_back_that_was_invalidated() {
     let origin = polyglot("accept-language");
-    let layer = memory();
+    let layer = memory().build().unwrap();
     let cache = cached(&layer, &origin);
     get(&cache, &[("accept-language", "de")]).await;
     let on_its_way = tokio::spawn({
@@ -182,7 +182,7 @@ fn speaking(first: &'static [Field], then: &'static [Field]) -> Origin {
 }
 
 async fn is_told_apart_after_a_head(first: &'static [Field], then: &'static [Field]) {
-    let cache = cached(&memory(), &speaking(first, then));
+    let cache = cached(&memory().build().unwrap(), &speaking(first, then));
     get(&cache, &[("accept-language", "de")]).await;
     let reload = [("accept-language", "de"), ("cache-control", "no-cache")];
     ask(&cache, "HEAD", "http://shop/item", &reload).await;

@@ -178,7 +178,7 @@ impl LockSubject {
     }
 
     pub(super) fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Deviation> {
-        let locks = Locks::new(Arc::clone(&self.lock)).lease(self.term);
+        let locks = Locks::builder(Arc::clone(&self.lock)).lease(self.term).build();
         locks.map_err(|error| Deviation::new(format!("the lease was refused: {error}")))
     }
 

@@ -40,16 +40,19 @@ impl FairLock {
     /// that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not
+    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: impl Into<FairLockOptions>) -> Result<Self, LockError> {
-        let lock = Self::connect_lazily(options);
+        let lock = Self::connect_lazily(options)?;
         lock.lock.prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: impl Into<FairLockOptions>) -> Self {
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn connect_lazily(options: impl Into<FairLockOptions>) -> Result<Self, ConfigError> {
         let FairLockOptions { server, silence } = options.into();
         let library = [PRELUDE, include_str!("fair/prelude.lua")];
         let scripts = LockScripts {
@@ -63,7 +66,7 @@ impl FairLock {
             release: RedisScript::linked("", &library, include_str!("fair/release.lua")),
             commands: COMMANDS,
         };
-        Self { lock: Scripted::new(server, ":fair", scripts), silence }
+        Ok(Self { lock: Scripted::new(server, ":fair", scripts)?, silence })
     }
 
     /// The name whose change tells a waiter that it is its turn.
@@ -86,13 +89,14 @@ impl FairLock {
 ///
 /// use bellwether_lock::{FairLock, FairLockOptions};
 ///
-/// let options = FairLockOptions::new("redis://127.0.0.1:6379", "shop")?.silence(Duration::from_secs(2))?;
+/// let options = FairLockOptions::new("redis://127.0.0.1:6379", "shop")?.silence(Duration::from_secs(2));
 /// let lock = FairLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct FairLockOptions {
     server: RedisClientOptions,
     silence: Duration,
@@ -108,19 +112,18 @@ impl FairLockOptions {
     }
 
     /// Sets after how long a silent waiter counts as dead, and loses its place.
+    /// [`connect`](FairLock::connect) fails if it is not from 10 ms to 10 minutes.
     ///
     /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time
     /// limit, so a live waiter loses its place only if it misses three requests. When the waiters
     /// at the head of the queue have died, however many, a free lock is idle for this time and a
     /// quarter of a second at most. A caller that makes a number of tries, with a longer interval,
     /// has no place between them.
-    ///
-    /// # Errors
-    /// If it is not from 10 ms to 10 minutes.
-    pub fn silence(self, silence: Duration) -> Result<Self, ConfigError> {
+    pub fn silence(mut self, silence: Duration) -> Self {
         let [least, most] = [Duration::from_millis(10), Duration::from_secs(600)];
-        let silence = within("silence of a waiter", silence, least, most)?;
-        Ok(Self { silence, ..self })
+        let silence = within("silence of a waiter", silence, least, most);
+        self.server.wrong.set(&mut self.silence, silence);
+        self
     }
 }
 

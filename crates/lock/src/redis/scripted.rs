@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{ConfigError, Key};
 use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::Batches;
@@ -40,12 +40,12 @@ impl Scripted {
         options: RedisClientOptions,
         suffix: &'static str,
         scripts: LockScripts,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, ConfigError> {
         let setup = ClientSetup { tracking: Tracking::Watches, ..Default::default() };
-        let client = RedisClient::new(options, setup);
+        let client = RedisClient::new(options, setup)?;
         let all_keys = Key::of("bellwether.fence").digest();
         let counter = (!client.is_cluster()).then(|| client.shared_name("fence", &all_keys));
-        Arc::new(Self { client, suffix, scripts, queues: LocalQueues::default(), counter })
+        Ok(Arc::new(Self { client, suffix, scripts, queues: LocalQueues::default(), counter }))
     }
 
     /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{ConfigError, Key};
 use bellwether_redis_client::RedisClientOptions;
 
 use super::batches::Batches;
@@ -52,16 +52,19 @@ impl RedisLock {
     /// Connects. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not
+    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisClientOptions) -> Result<Self, LockError> {
-        let lock = Self::connect_lazily(options);
+        let lock = Self::connect_lazily(options)?;
         lock.0.lock.prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisClientOptions) -> Self {
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn connect_lazily(options: RedisClientOptions) -> Result<Self, ConfigError> {
         let scripts = LockScripts {
             acquire: RedisScript::linked(
                 concat!(include_str!("take.lua"), include_str!("grant.lua")),
@@ -75,10 +78,10 @@ impl RedisLock {
         };
         let take_many = RedisScript::new(include_str!("take_many.lua"));
         let release_many = RedisScript::linked(include_str!("release_many.lua"), &[], TOLD);
-        let lock = Scripted::new(options, ":lock", scripts);
+        let lock = Scripted::new(options, ":lock", scripts)?;
         let takes = lock.batches(take_many, lock.counter(), "taking locks");
         let releases = lock.batches(release_many, None, "freeing locks");
-        Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases }))
+        Ok(Self(Arc::new(SingleLock { lock, under_way: Arc::default(), takes, releases })))
     }
 }
 

@@ -133,18 +133,22 @@ macro_rules! by_sessions {
             /// Connects. Creates what is missing of the tables or the sequence.
             ///
             /// # Errors
-            /// If the server cannot be reached or refuses. If a table or the sequence is missing and
+            /// If an option is wrong. If the server cannot be reached or refuses. If a table or the sequence is missing and
             /// the user may not create it: the message has the statement.
             pub async fn connect(options: $options) -> Result<Self, $crate::LockError> {
-                let lock = Self::connect_lazily(options);
+                let lock = Self::connect_lazily(options)?;
                 lock.0.prepare().await?;
                 Ok(lock)
             }
 
             /// A lock that connects when it is first used, for services that start before their
             /// database.
-            pub fn connect_lazily(options: $options) -> Self {
-                Self(Sessions::<$database>::new(options))
+            ///
+            /// # Errors
+            /// If an option is wrong: the first one.
+            pub fn connect_lazily(options: $options) -> Result<Self, bellwether::ConfigError> {
+                options.wrong.result()?;
+                Ok(Self(Sessions::<$database>::new(options)))
             }
         }
 

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::{namespace_of, within};
+use bellwether::adapter::{FirstError, namespace_of, within};
 
 use crate::instants::dependable;
 
 /// The options of a lock by the sessions of a database, which its address tells: `MySqlOptions` and
 /// `PostgresOptions`.
 #[derive(Clone)]
+#[must_use]
 pub struct SessionOptions<A> {
     pub(crate) address: A,
     pub(crate) namespace: String,
@@ -18,6 +19,7 @@ pub struct SessionOptions<A> {
     pub(crate) timeout: Duration,
     pub(crate) session_timeout: Duration,
     pub(crate) connections: usize,
+    pub(crate) wrong: FirstError,
 }
 
 mod sealed {
@@ -63,52 +65,47 @@ impl<A: DatabaseAddress> SessionOptions<A> {
             timeout: Duration::from_secs(2),
             session_timeout: Duration::from_secs(6),
             connections: 64,
+            wrong: FirstError::default(),
         })
     }
 
     /// Sets how long the server may take for an answer, and for a connection. The patience of the
-    /// caller is added to it.
+    /// caller is added to it. `connect` fails if it is not from 1 ms to 60 s.
     ///
     /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
     /// down.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+    pub fn timeout(mut self, timeout: Duration) -> Self {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = within("timeout of the lock", timeout, least, most)?;
-        Ok(Self { timeout, ..self })
+        self.wrong.set(&mut self.timeout, within("timeout of the lock", timeout, least, most));
+        self
     }
 
     /// Sets the session timeout: the server ends a session from which it receives nothing for so
-    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
-    /// until then.
+    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked until
+    /// then. `connect` fails if it is not from 1 s to one hour.
     ///
     /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
     /// pause for two seconds. MariaDB and MySQL count whole seconds, so they may take up to one
     /// second longer.
-    ///
-    /// # Errors
-    /// If it is not from 1 s to one hour.
-    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
         let [least, most] = [Duration::from_secs(1), Duration::from_secs(60 * 60)];
-        let session_timeout = within("session timeout of the lock", timeout, least, most)?;
-        Ok(Self { session_timeout, ..self })
+        let timeout = within("session timeout of the lock", timeout, least, most);
+        self.wrong.set(&mut self.session_timeout, timeout);
+        self
     }
 
     /// Sets how many connections there may be at a time. Every claim has a connection of its own
     /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
     /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
-    /// statement over one more connection, for a moment.
+    /// statement over one more connection, for a moment. `connect` fails if it is not from 1 to
+    /// 10,000.
     ///
     /// Default: 64. PostgreSQL allows 100 by default, and MariaDB and MySQL 151, for all their
     /// clients.
-    ///
-    /// # Errors
-    /// If it is not from 1 to 10,000.
-    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
-        let connections = within("connections of the lock", connections, 1, 10_000)?;
-        Ok(Self { connections, ..self })
+    pub fn connections(mut self, connections: usize) -> Self {
+        let connections = within("connections of the lock", connections, 1, 10_000);
+        self.wrong.set(&mut self.connections, connections);
+        self
     }
 
     /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less

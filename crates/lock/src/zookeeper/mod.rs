@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{ConfigError, Key};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::{Instant, sleep};
@@ -86,22 +86,23 @@ impl ZooKeeperLock {
     /// Connects to an ensemble, and establishes a session.
     ///
     /// # Errors
-    /// If no server can be reached in time, or if they refuse the
+    /// If an option is wrong, if no server can be reached in time, or if they refuse the
     /// credentials.
     pub async fn connect(options: ZooKeeperOptions) -> Result<Self, LockError> {
-        let lock = Self::connect_lazily(options);
+        let lock = Self::connect_lazily(options)?;
         lock.0.session().await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their ZooKeeper.
-    pub fn connect_lazily(options: ZooKeeperOptions) -> Self {
-        Self(Arc::new(Inner {
-            options,
-            watchers: Watchers::default(),
-            queues: LocalQueues::default(),
-            session: Mutex::default(),
-        }))
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn connect_lazily(options: ZooKeeperOptions) -> Result<Self, ConfigError> {
+        options.wrong.result()?;
+        let (watchers, queues) = <(Watchers, LocalQueues)>::default();
+        let session = Mutex::default();
+        Ok(Self(Arc::new(Inner { options, watchers, queues, session })))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::{namespace_of, within};
+use bellwether::adapter::{FirstError, namespace_of, within};
 
 /// The options of a connection to a ZooKeeper ensemble.
 ///
@@ -14,7 +14,7 @@ use bellwether::adapter::{namespace_of, within};
 /// use bellwether_lock::{ZooKeeperLock, ZooKeeperOptions};
 ///
 /// let options = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps", "shop")?
-///     .session_timeout(Duration::from_secs(6))?
+///     .session_timeout(Duration::from_secs(6))
 ///     .auth("digest", b"shop:secret")
 ///     .private();
 /// let lock = ZooKeeperLock::connect(options).await?;
@@ -23,6 +23,7 @@ use bellwether::adapter::{namespace_of, within};
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct ZooKeeperOptions {
     pub(super) hosts: String,
     /// The path of the parent of all parents.
@@ -32,6 +33,7 @@ pub struct ZooKeeperOptions {
     pub(super) timeout: Duration,
     /// Whether only processes with the same credentials can use the nodes.
     pub(super) private: bool,
+    pub(super) wrong: FirstError,
 }
 
 impl ZooKeeperOptions {
@@ -62,43 +64,39 @@ impl ZooKeeperOptions {
             auth: Vec::new(),
             timeout: Duration::from_secs(2),
             private: false,
+            wrong: FirstError::default(),
         })
     }
 
     /// Sets the session timeout: the servers end the session of a silent process after it, and
     /// release all that it holds. They limit it to between 2 and 20 of their ticks, which is 4 s to
-    /// 40 s by default.
+    /// 40 s by default. [`connect`](super::ZooKeeperLock::connect) fails if it is not from 100 ms to
+    /// one hour.
     ///
     /// Default: 10 s. The keys of a killed holder stay locked for that long. For three quarters of
     /// it, a process may stand still, or be without a connection, and loses nothing.
-    ///
-    /// # Errors
-    /// If it is not from 100 ms to one hour.
-    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-        let session_timeout = within("session timeout of the lock", timeout, least, most)?;
-        Ok(Self { session_timeout, ..self })
+        let timeout = within("session timeout of the lock", timeout, least, most);
+        self.wrong.set(&mut self.session_timeout, timeout);
+        self
     }
 
     /// Sets how long one operation may take, connecting included. Waiting for a holder is not
-    /// counted.
+    /// counted. [`connect`](super::ZooKeeperLock::connect) fails if it is not from 1 ms to 60 s.
     ///
     /// Default: 2 s. A healthy ensemble answers within a few milliseconds; another one of its
     /// servers is found within a second.
-    ///
-    /// # Errors
-    /// If it is not from 1 ms to 60 s.
-    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+    pub fn timeout(mut self, timeout: Duration) -> Self {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
-        let timeout = within("timeout of the lock", timeout, least, most)?;
-        Ok(Self { timeout, ..self })
+        self.wrong.set(&mut self.timeout, within("timeout of the lock", timeout, least, most));
+        self
     }
 
     /// Adds credentials for an authentication scheme of the servers, such as `digest` with
     /// `user:password`.
     ///
     /// Default: none.
-    #[must_use]
     pub fn auth(mut self, scheme: &str, credentials: &[u8]) -> Self {
         self.auth.push((scheme.to_owned(), credentials.to_vec()));
         self
@@ -109,7 +107,6 @@ impl ZooKeeperOptions {
     ///
     /// Default: all clients of the ensemble can use them. Processes that share a lock need that,
     /// and most ensembles are protected by their network.
-    #[must_use]
     pub fn private(self) -> Self {
         Self { private: true, ..self }
     }
@@ -189,8 +186,8 @@ mod tests {
     fn invalid_times_are_refused() {
         let options = || ZooKeeperOptions::new("zoo1", "shop").unwrap();
         for wrong in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
-            assert!(options().session_timeout(wrong).is_err(), "{wrong:?}");
-            assert!(options().timeout(wrong).is_err(), "{wrong:?}");
+            assert!(options().session_timeout(wrong).wrong.result().is_err(), "{wrong:?}");
+            assert!(options().timeout(wrong).wrong.result().is_err(), "{wrong:?}");
         }
     }
 

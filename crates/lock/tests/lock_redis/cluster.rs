@@ -89,7 +89,7 @@ async fn a_caller_that_waits_gets_a_free_key_after_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
     // Shorter than the waits, so that the error of a request is seen.
     let timeout = |options: RedisClientOptions| options.timeout(Duration::from_secs(1));
-    let options = || timeout(options_of(&cluster.url())).expect("a timeout");
+    let options = || timeout(options_of(&cluster.url()));
     waits_through_a_move(&cluster, RedisLock::connect(options()).await.expect("a lock")).await;
     waits_through_a_move(&cluster, FairLock::connect(options()).await.expect("a lock")).await;
     waits_through_a_move(&cluster, ReentrantLock::connect(options()).await.expect("a lock")).await;

@@ -83,7 +83,7 @@ async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
 #[tokio::test]
 async fn nothing_is_left_but_one_fence_per_slot_and_not_for_ever() {
     let server = RedisServer::start();
-    let options = || options(&server).timeout(Duration::from_secs(1)).expect("a timeout");
+    let options = || options(&server).timeout(Duration::from_secs(1));
     let redis = RedisLock::connect(options()).await.expect("a lock");
     let fair = FairLock::connect(options()).await.expect("a lock");
     let reentrant = ReentrantLock::connect(options()).await.expect("a lock");

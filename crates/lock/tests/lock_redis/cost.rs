@@ -227,7 +227,7 @@ fn keys(default: u64) -> u64 {
 #[tokio::test]
 async fn many_keys_that_were_locked_and_freed_leave_nothing() {
     let server = RedisServer::start();
-    let options = || options(&server).timeout(Duration::from_millis(500)).expect("a timeout");
+    let options = || options(&server).timeout(Duration::from_millis(500));
     let locks: [Arc<dyn Lock>; 3] = [
         Arc::new(RedisLock::connect(options()).await.expect("a lock")),
         Arc::new(FairLock::connect(options()).await.expect("a lock")),

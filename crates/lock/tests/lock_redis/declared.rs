@@ -151,15 +151,15 @@ async fn all_names_of_a_key_are_in_one_slot_of_a_cluster() {
     let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
     within(LONG, is_whole).await;
     let options = || options_of(&format!("redis-cluster://127.0.0.1:{}", server.port()));
-    let redis = RedisLock::connect_lazily(options());
+    let redis = RedisLock::connect_lazily(options()).expect("options");
     assert_eq!(conformance::run(redis.clone()).await, []);
     assert_eq!(conformance::run_fenced(redis).await, []);
-    let fair = FairLock::connect_lazily(options());
+    let fair = FairLock::connect_lazily(options()).expect("options");
     assert_eq!(conformance::run(fair.clone()).await, []);
     assert_eq!(conformance::run_fenced(fair).await, []);
-    let reentrant = ReentrantLock::connect_lazily(options());
+    let reentrant = ReentrantLock::connect_lazily(options()).expect("options");
     assert_eq!(conformance::run(reentrant.clone()).await, []);
     assert_eq!(conformance::run_fenced(reentrant).await, []);
-    let store = RedisOptions::from(options()).connect_lazily();
+    let store = RedisOptions::from(options()).connect_lazily().expect("options");
     assert_eq!(store_conformance::run(store).await, []);
 }

@@ -12,7 +12,7 @@ fn encrypted() -> (RedisServer, RedisClientOptions) {
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
     let tls = RedisTls::new(authority.client(None));
-    let options = options_of(&server.tls_url()).tls(tls).expect("an address of TLS");
+    let options = options_of(&server.tls_url()).tls(tls);
     (server, options)
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::world::{LONG, busy, claim, free, key, options, queue_up, take, wait, wait_pausing};
 
 async fn lock(server: &RedisServer, silence: Duration) -> FairLock {
-    let options = FairLockOptions::from(options(server)).silence(silence).expect("a silence");
+    let options = FairLockOptions::from(options(server)).silence(silence);
     FairLock::connect(options).await.expect("a lock")
 }
 
@@ -131,7 +131,7 @@ async fn a_queue_without_requests_is_gone_after_a_silence() {
 #[tokio::test]
 async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
-    let options = options(&server).timeout(Duration::from_millis(300)).expect("a timeout");
+    let options = options(&server).timeout(Duration::from_millis(300));
     let lock = FairLock::connect(options).await.expect("a lock");
     let holder = claim(1);
     let waiter = claim(1);
@@ -214,7 +214,7 @@ async fn five_hundred_waiters_are_served_one_after_the_other_in_their_order() {
 #[tokio::test]
 async fn a_silence_out_of_range_is_refused() {
     let options = || FairLockOptions::new("redis://127.0.0.1:1", "test").expect("an address");
-    assert!(options().silence(Duration::ZERO).is_err());
-    assert!(options().silence(Duration::from_secs(601)).is_err());
-    assert!(options().silence(Duration::from_secs(600)).is_ok());
+    assert!(FairLock::connect_lazily(options().silence(Duration::ZERO)).is_err());
+    assert!(FairLock::connect_lazily(options().silence(Duration::from_secs(601))).is_err());
+    assert!(FairLock::connect_lazily(options().silence(Duration::from_secs(600))).is_ok());
 }

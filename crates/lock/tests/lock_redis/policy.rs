@@ -15,7 +15,11 @@ use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take};
 const LEASE: Duration = Duration::from_millis(500);
 
 fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LEASE).expect("a lease").wait(LockWait::at_most(LONG))
+    locks_for(lock, LEASE)
+}
+
+fn locks_for<L: Lock>(lock: L, lease: Duration) -> Locks<L> {
+    Locks::builder(lock).lease(lease).build().expect("a lease").wait(LockWait::at_most(LONG))
 }
 
 /// It stays held while it is renewed, and is lost when the server has forgotten it.
@@ -78,9 +82,9 @@ async fn all_locks_over_one_handle_wait_for_each_others_releases() {
 #[tokio::test]
 async fn a_release_that_has_no_answer_is_not_said_to_be_another_holder() {
     let server = RedisServer::start();
-    let options = options(&server).timeout(Duration::from_millis(100)).expect("a timeout");
+    let options = options(&server).timeout(Duration::from_millis(100));
     let lock = RedisLock::connect(options).await.expect("a lock");
-    let locks = locks(lock).lease(LONG).expect("a lease");
+    let locks = locks_for(lock, LONG);
     server.stop();
     let error = locks.try_lock(&key(1)).await.expect_err("the server is paused");
     assert_eq!(error.kind(), LockErrorKind::NoReply, "{error}");
@@ -93,7 +97,7 @@ async fn a_release_that_has_no_answer_is_not_said_to_be_another_holder() {
 async fn a_lock_by_majority_is_kept_and_is_lost_when_too_few_nodes_are_left() {
     let mut servers = [(); 3].map(|()| RedisServer::start());
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
-    let locks = locks(lock).lease(LEASE * 2).expect("a lease");
+    let locks = locks_for(lock, LEASE * 2);
     let held = locks.lock(&key(1)).await.expect("a lock");
     servers[0].kill();
     sleep(LEASE * 3).await;
@@ -145,9 +149,10 @@ async fn a_wait_that_is_dropped_at_any_time_leaves_no_place_and_no_lock() {
 #[tokio::test]
 async fn a_guard_that_is_dropped_by_a_panic_hands_over_at_once() {
     let server = RedisServer::start();
-    let [one, other] = [(); 2].map(|()| FairLock::connect_lazily(options(&server)));
+    let [one, other] =
+        [(); 2].map(|()| FairLock::connect_lazily(options(&server)).expect("options"));
     // A lease so long that its end could not be what frees it.
-    let one = Locks::new(one).lease(LONG).expect("a lease");
+    let one = Locks::builder(one).lease(LONG).build().expect("a lease");
     let held = one.lock(&key(1)).await.expect("a lock");
     let fence = held.fence();
     let other = locks(other);
@@ -168,8 +173,8 @@ async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
     let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
     let proxy = FaultProxy::start(address).await;
     let locks = || {
-        let locks = locks(RedisLock::connect_lazily(options_of(&proxy.url())));
-        locks.lease(LEASE * 10).expect("a lease")
+        let lock = RedisLock::connect_lazily(options_of(&proxy.url())).expect("options");
+        locks_for(lock, LEASE * 10)
     };
     let one = locks();
     let other = locks();
@@ -195,8 +200,9 @@ async fn a_silent_holder_is_taken_over_and_one_that_renews_is_not() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let succeeding = || {
-        let locks = locks(RedisLock::connect_lazily(options(&server)));
-        locks.take_over_after(LEASE).expect("a time")
+        let locks = Locks::builder(RedisLock::connect_lazily(options(&server)).expect("options"));
+        let locks = locks.lease(LEASE).take_over_after(LEASE).build().expect("options");
+        locks.wait(LockWait::at_most(LONG))
     };
     let held = locks(lock.clone()).lock(&key(1)).await.expect("a lock");
     assert!(timeout(LEASE * 4, succeeding().lock(&key(1))).await.is_err());
@@ -214,7 +220,7 @@ async fn a_silent_holder_is_taken_over_and_one_that_renews_is_not() {
 #[tokio::test]
 async fn an_owner_takes_its_lock_again_in_another_process_and_others_do_not() {
     let server = RedisServer::start();
-    let lock = || ReentrantLock::connect_lazily(options(&server));
+    let lock = || ReentrantLock::connect_lazily(options(&server)).expect("options");
     let owner = Owner::new();
     let [one, other] = [(); 2].map(|()| locks(lock()).owned_by(owner));
     let stranger = locks(lock());

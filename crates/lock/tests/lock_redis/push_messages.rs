@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(8);
 
 /// Renewed every 20 s.
 fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LONG).expect("a lease").wait(LockWait::at_most(LONG))
+    Locks::builder(lock).lease(LONG).build().expect("a lease").wait(LockWait::at_most(LONG))
 }
 
 /// How many names a server tracks.
@@ -142,7 +142,7 @@ async fn a_majority_that_still_holds_it_is_no_loss() {
 async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
-    let locks = Locks::new(lock).lease(Duration::from_millis(900)).expect("a lease");
+    let locks = Locks::builder(lock).lease(Duration::from_millis(900)).build().expect("a lease");
     let held = locks.lock(&key(1)).await.expect("a lock");
     let began = std::time::Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
@@ -163,7 +163,7 @@ async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
 async fn without_push_messages_a_loss_is_found_by_the_next_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
-    let locks = Locks::new(lock).lease(Duration::from_secs(3)).expect("a lease");
+    let locks = Locks::builder(lock).lease(Duration::from_secs(3)).build().expect("a lease");
     let held = locks.lock(&key(1)).await.expect("a lock");
     delete("lock")(&server);
     timeout(SOON, held.lost()).await.expect("it is notified by the next renewal");

@@ -28,7 +28,7 @@ impl Nodes {
 
     async fn with_timeout(count: usize, timeout: Duration) -> Self {
         let servers: Vec<_> = (0..count).map(|_| RedisServer::start()).collect();
-        let nodes = servers.iter().map(|server| node(server).timeout(timeout).expect("a timeout"));
+        let nodes = servers.iter().map(|server| node(server).timeout(timeout));
         let lock = Redlock::connect(nodes).await.expect("a lock");
         Self { servers, lock }
     }
@@ -59,8 +59,8 @@ pub(crate) fn name(number: u64) -> String {
 
 /// Options of a node that is asked every time, and after a restart soon.
 fn node(server: &RedisServer) -> RedisClientOptions {
-    let options = options(server).probe_every(Duration::from_millis(100)).expect("an interval");
-    options.down_after(1_000_000).expect("a number")
+    let options = options(server).probe_every(Duration::from_millis(100));
+    options.down_after(1_000_000)
 }
 
 fn is_granted(attempt: &Result<Attempt, LockError>) -> bool {

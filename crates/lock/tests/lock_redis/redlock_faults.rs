@@ -135,8 +135,8 @@ async fn a_waiter_is_notified_of_the_release() {
 async fn a_node_that_hangs_costs_nothing_once_it_is_taken_to_be_down() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let node = |server| {
-        let options = options(server).timeout(TIMEOUT).expect("a timeout");
-        options.down_after(3).expect("a number").probe_every(LONG).expect("an interval")
+        let options = options(server).timeout(TIMEOUT);
+        options.down_after(3).probe_every(LONG)
     };
     let lock = Redlock::connect(servers.iter().map(node)).await.expect("a lock");
     servers[0].stop();

@@ -88,7 +88,7 @@ async fn no_lease_is_so_short_or_so_long_that_it_never_ends_or_is_refused() {
 async fn namespaces_do_not_exclude_each_other() {
     let server = RedisServer::start();
     let shop = RedisClientOptions::new(&server.url(), "shop").expect("options");
-    let [shop, other] = [RedisLock::connect_lazily(shop), lock(&server).await];
+    let [shop, other] = [RedisLock::connect_lazily(shop).expect("options"), lock(&server).await];
     take(&shop, &claim(1), LONG).await;
     take(&other, &claim(1), LONG).await;
     busy(&shop, &claim(1)).await;
@@ -220,7 +220,8 @@ async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
 async fn an_error_names_the_key_by_its_digest_and_nothing_secret() {
     let port = free_port();
     let lock =
-        RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")));
+        RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")))
+            .expect("options");
     let secret = bellwether::Key::of("patient").with("Jane Doe");
     let claim = bellwether::store::Claim::new(secret.clone());
     let error = attempt(&lock, &claim, LONG).await.expect_err("no server is there").to_string();

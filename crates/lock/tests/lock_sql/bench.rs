@@ -46,9 +46,15 @@ impl Kind {
 
     pub(crate) fn lock_at(self, url: &str, settings: &LockSettings) -> Arc<dyn Fenced> {
         match self {
-            Self::Names => Arc::new(MySqlLock::connect_lazily(self.mysql(url, settings))),
-            Self::Rows => Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, settings))),
-            Self::Advisory => Arc::new(PostgresLock::connect_lazily(postgres(url, settings))),
+            Self::Names => {
+                Arc::new(MySqlLock::connect_lazily(self.mysql(url, settings)).expect("options"))
+            }
+            Self::Rows => {
+                Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, settings)).expect("options"))
+            }
+            Self::Advisory => {
+                Arc::new(PostgresLock::connect_lazily(postgres(url, settings)).expect("options"))
+            }
         }
     }
 
@@ -66,10 +72,10 @@ impl Kind {
     }
 
     fn mysql(self, url: &str, settings: &LockSettings) -> MySqlOptions {
-        let options = MySqlOptions::new(url, &settings.namespace).and_then(|options| {
+        let options = MySqlOptions::new(url, &settings.namespace).map(|options| {
             options
-                .timeout(settings.timeout)?
-                .session_timeout(settings.session)?
+                .timeout(settings.timeout)
+                .session_timeout(settings.session)
                 .connections(settings.connections)
         });
         options.expect("options")
@@ -85,10 +91,10 @@ impl Kind {
 }
 
 fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
-    let options = PostgresOptions::new(url, &settings.namespace).and_then(|options| {
+    let options = PostgresOptions::new(url, &settings.namespace).map(|options| {
         options
-            .timeout(settings.timeout)?
-            .session_timeout(settings.session)?
+            .timeout(settings.timeout)
+            .session_timeout(settings.session)
             .connections(settings.connections)
     });
     options.expect("options")

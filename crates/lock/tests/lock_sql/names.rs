@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::Claim;
-use bellwether_lock::{LockErrorKind, MySqlOptions, PostgresOptions};
+use bellwether_lock::{LockErrorKind, MySqlOptions, PostgresLock, PostgresOptions};
 use tokio::time::timeout;
 
 use crate::bench::{
@@ -155,8 +155,17 @@ fn an_address_that_asks_for_tls_is_refused_with_the_name_of_its_parameter() {
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let options = || PostgresOptions::new("postgresql://localhost", "test").expect("options");
+    let refused = |options: PostgresOptions, setting: &str| {
+        let error = PostgresLock::connect_lazily(options).expect_err("an option is wrong");
+        assert!(error.to_string().starts_with(setting), "{error}");
+    };
     let [none, day] = [Duration::ZERO, Duration::from_secs(24 * 60 * 60)];
-    assert!(options().timeout(none).is_err() && options().timeout(day).is_err());
-    assert!(options().session_timeout(none).is_err() && options().session_timeout(day).is_err());
-    assert!(options().connections(0).is_err() && options().connections(10_001).is_err());
+    for time in [none, day] {
+        refused(options().timeout(time), "timeout of the lock must be");
+        refused(options().session_timeout(time), "session timeout of the lock must be");
+    }
+    for connections in [0, 10_001] {
+        let two = options().connections(connections).timeout(none);
+        refused(two, "connections of the lock must be");
+    }
 }

@@ -43,7 +43,7 @@ impl Board {
 
     pub(crate) fn options_for(&self, namespace: &str) -> ZooKeeperOptions {
         let options = ZooKeeperOptions::new(&self.server.hosts(), namespace).expect("an address");
-        options.timeout(PATIENCE).expect("a time")
+        options.timeout(PATIENCE)
     }
 
     /// A lock with a session of its own that is not to end.
@@ -53,7 +53,7 @@ impl Board {
 
     /// A lock whose session ends soon when its client is silent.
     pub(crate) async fn mortal_lock(&self) -> ZooKeeperLock {
-        let options = self.options().session_timeout(SESSION).expect("a time-out");
+        let options = self.options().session_timeout(SESSION);
         ZooKeeperLock::connect(options).await.expect("a session")
     }
 

@@ -26,7 +26,7 @@ async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
 }
 
 fn options(hosts: &str) -> ZooKeeperOptions {
-    ZooKeeperOptions::new(hosts, "test").unwrap().session_timeout(Duration::from_secs(30)).unwrap()
+    ZooKeeperOptions::new(hosts, "test").unwrap().session_timeout(Duration::from_secs(30))
 }
 
 /// Makes the parent of the key, so that the next claim needs a node only. Unlike one that a claim
@@ -145,8 +145,8 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
-    let options = options.session_timeout(Duration::from_secs(4)).unwrap();
-    let lock = ZooKeeperLock::connect(options.timeout(LIMIT).unwrap()).await.unwrap();
+    let options = options.session_timeout(Duration::from_secs(4));
+    let lock = ZooKeeperLock::connect(options.timeout(LIMIT)).await.unwrap();
     let claim = claim();
     let grant = take(&lock, &claim).await;
     proxy.blackhole();
@@ -180,8 +180,9 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let hosts = listener.local_addr().unwrap().to_string();
     let lock = ZooKeeperLock::connect_lazily(
-        ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap(),
-    );
+        ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT),
+    )
+    .expect("options");
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::NoReply);
@@ -191,7 +192,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
 #[tokio::test]
 async fn a_paused_server_costs_the_timeout_of_an_operation() {
     let board = Board::start().await;
-    let lock = ZooKeeperLock::connect(board.options().timeout(LIMIT).unwrap()).await.unwrap();
+    let lock = ZooKeeperLock::connect(board.options().timeout(LIMIT)).await.unwrap();
     board.server.stop();
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
@@ -211,7 +212,7 @@ async fn a_lazy_lock_waits_for_no_server_until_it_is_used() {
     let mut board = Board::start().await;
     let options = board.options();
     board.server.kill();
-    let lock = ZooKeeperLock::connect_lazily(options);
+    let lock = ZooKeeperLock::connect_lazily(options).expect("options");
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unreachable);
     board.server.restart();
@@ -239,7 +240,7 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
                 let _ = stream.write_all(&said).await;
             }
         });
-        let options = ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT).unwrap();
+        let options = ZooKeeperOptions::new(&hosts, "test").unwrap().timeout(LIMIT);
         let began = Instant::now();
         ZooKeeperLock::connect(options).await.unwrap_err();
         assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
@@ -253,8 +254,8 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
 async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
-    let options = options(&proxy.address().to_string()).session_timeout(SESSION).unwrap();
-    let lock = ZooKeeperLock::connect(options.timeout(LIMIT).unwrap()).await.unwrap();
+    let options = options(&proxy.address().to_string()).session_timeout(SESSION);
+    let lock = ZooKeeperLock::connect(options.timeout(LIMIT)).await.unwrap();
     warm_up(&board, &lock).await;
     for byte in [0, 3, 7, 15, 19, 23, 40, 70, 90, 120] {
         proxy.flip(byte, 0x81);

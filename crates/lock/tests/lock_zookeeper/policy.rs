@@ -9,6 +9,11 @@ use tokio::time::timeout;
 
 use crate::board::{Board, PATIENCE, SESSION, claim, free, key, parent, take};
 
+fn locks_for(lock: ZooKeeperLock, lease: Duration) -> Locks<ZooKeeperLock> {
+    let locks = Locks::builder(lock).lease(lease).build();
+    locks.expect("a lease").wait(LockWait::at_most(PATIENCE))
+}
+
 fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
     Locks::new(lock).wait(LockWait::at_most(PATIENCE))
 }
@@ -19,7 +24,7 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
-    let options = options.session_timeout(SESSION).unwrap();
+    let options = options.session_timeout(SESSION);
     let cut_off = locks(ZooKeeperLock::connect(options).await.unwrap());
     let other = locks(board.lock().await);
     let first = cut_off.lock(&key()).await.unwrap();
@@ -130,7 +135,7 @@ async fn a_caller_waits_out_a_server_that_restarts() {
 #[tokio::test]
 async fn a_holder_whose_node_was_removed_is_notified_at_once() {
     let board = Board::start().await;
-    let locks = locks(board.lock().await).lease(PATIENCE * 60).unwrap();
+    let locks = locks_for(board.lock().await, PATIENCE * 60);
     for pause in [Duration::ZERO, Duration::from_millis(500)] {
         let held = locks.lock(&key()).await.unwrap();
         tokio::time::sleep(pause).await;
@@ -146,7 +151,7 @@ async fn a_holder_whose_node_was_removed_is_notified_at_once() {
 #[tokio::test]
 async fn work_whose_node_was_removed_is_dropped() {
     let board = Board::start().await;
-    let locks = locks(board.lock().await).lease(PATIENCE * 60).unwrap();
+    let locks = locks_for(board.lock().await, PATIENCE * 60);
     let running = locks.clone();
     let work = async move { running.run(&key(), std::future::pending::<()>()).await };
     let work = tokio::spawn(work);

@@ -150,8 +150,8 @@ async fn a_claim_keeps_its_place_in_the_queue_between_its_requests() {
 #[tokio::test]
 async fn a_claim_that_stops_asking_loses_its_place_in_the_queue() {
     let board = Board::start().await;
-    let options = board.options().session_timeout(Duration::from_millis(400)).unwrap();
-    let options = options.timeout(Duration::from_millis(200)).unwrap();
+    let options = board.options().session_timeout(Duration::from_millis(400));
+    let options = options.timeout(Duration::from_millis(200));
     let forgetful = ZooKeeperLock::connect(options).await.unwrap();
     let lock = board.lock().await;
     let held = claim();
@@ -171,7 +171,7 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
-    let middle = ZooKeeperLock::connect(options.session_timeout(SESSION).unwrap()).await.unwrap();
+    let middle = ZooKeeperLock::connect(options.session_timeout(SESSION)).await.unwrap();
     let lock = board.lock().await;
     let held = claim();
     let between = claim();

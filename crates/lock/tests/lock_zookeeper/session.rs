@@ -16,7 +16,7 @@ use crate::board::{
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string(), "test").unwrap();
-    let lock = ZooKeeperLock::connect(options.session_timeout(SESSION).unwrap()).await.unwrap();
+    let lock = ZooKeeperLock::connect(options.session_timeout(SESSION)).await.unwrap();
     (proxy, lock)
 }
 
@@ -225,7 +225,7 @@ async fn the_node_of_another_session_is_not_found_for_one_that_was_not_answered(
 #[tokio::test]
 async fn a_session_that_was_given_up_is_closed_although_it_is_unused() {
     let board = Board::start().await;
-    let options = board.options().session_timeout(SESSION * 4).unwrap();
+    let options = board.options().session_timeout(SESSION * 4);
     let (lock, other, held, next) =
         (ZooKeeperLock::connect(options).await.unwrap(), board.lock().await, claim(), claim());
     let grant = take(&lock, &held).await;

@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+    LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, kind, locks, locks_by, seize,
 };
 
 /// Case 9.
@@ -188,7 +188,7 @@ async fn a_shutdown_with_nothing_held_ends_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_is_forgotten_is_free_after_the_longest_hold() {
     let lock = LocalLock::new();
-    let locks = locks(lock.clone()).max_hold(SECOND * 60).unwrap();
+    let locks = locks_by(lock.clone(), |it| it.max_hold(SECOND * 60));
     std::mem::forget(locks.lock(&key()).await.unwrap());
     let next = timeout(SECOND * 60 + LEASE, locks.lock(&key())).await;
     assert!(next.unwrap().is_ok());
@@ -225,7 +225,7 @@ async fn a_try_after_one_that_was_dropped_while_it_asked_is_granted() {
 async fn a_try_after_a_lost_hold_was_dropped_waits_for_its_release() {
     let lock = Scripted::default();
     lock.delay(Operation::Release, MS * 20, MS * 20);
-    let locks = locks(lock.clone()).max_hold(LEASE).unwrap();
+    let locks = locks_by(lock.clone(), |it| it.max_hold(LEASE));
     let held = locks.lock(&key()).await.unwrap();
     held.lost().await;
     drop(held);
@@ -272,7 +272,7 @@ async fn all_locks_over_one_handle_wait_for_each_others_releases() {
 async fn a_release_that_fails_or_has_not_ended_is_not_said_to_be_another_holder() {
     for hangs in [false, true] {
         let lock = Scripted::default();
-        let locks = locks(lock.clone()).lease(SECOND * 10).unwrap();
+        let locks = locks_by(lock.clone(), |it| it.lease(SECOND * 10));
         let held = locks.lock(&key()).await.unwrap();
         assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
         match hangs {

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::reentrant::ReentrantLocal;
 use crate::support::{
-    LEASE, MS, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+    LEASE, MS, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks, locks_by,
+    seize,
 };
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +115,7 @@ async fn a_holder_without_an_owner_blocks_itself_and_one_release_frees_it() {
 async fn a_holder_that_renews_is_never_taken_over() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    let thief = locks(lock.clone()).take_over_after(MS * 100).unwrap();
+    let thief = locks_by(lock.clone(), |it| it.take_over_after(MS * 100));
     let thief = thief.wait(LockWait::at_most(LEASE * 20));
     assert_eq!(kind(thief.lock(&key()).await), LockErrorKind::TimedOut);
     assert!(!held.is_lost());
@@ -124,7 +125,7 @@ async fn a_holder_that_renews_is_never_taken_over() {
 #[tokio::test(start_paused = true)]
 async fn a_new_holder_is_not_taken_over_by_a_caller_that_waited_long() {
     let lock = LocalLock::new();
-    let thief = locks(lock.clone()).take_over_after(SECOND * 10).unwrap();
+    let thief = locks_by(lock.clone(), |it| it.take_over_after(SECOND * 10));
     let key = key();
     seize(&lock, &key, SECOND * 600).await;
     let passes_on = async {
@@ -157,7 +158,7 @@ async fn a_silent_holder_is_taken_over_by_exactly_one_after_the_time() {
     pass_on(&lock.lock, SECOND * 3_600).await;
     let began = Instant::now();
     let waiting = (0..8).map(|_| {
-        let thief = locks(lock.lock.clone()).take_over_after(SECOND * 5).unwrap();
+        let thief = locks_by(lock.lock.clone(), |it| it.take_over_after(SECOND * 5));
         let thief = thief.wait(LockWait::at_most(SECOND * 6));
         async move {
             let held = thief.lock(&key()).await.ok()?;
@@ -175,9 +176,9 @@ async fn a_silent_holder_is_taken_over_by_exactly_one_after_the_time() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_taken_over_is_notified_and_its_release_frees_nothing() {
     let lock = Scripted::default();
-    let silent = locks(lock.clone()).lease(SECOND * 60).unwrap().lock(&key()).await.unwrap();
+    let silent = locks_by(lock.clone(), |it| it.lease(SECOND * 60)).lock(&key()).await.unwrap();
     lock.fail(Operation::Renew, LockErrorKind::Unreachable, 1);
-    let thief = locks(lock.lock.clone()).take_over_after(SECOND * 10).unwrap();
+    let thief = locks_by(lock.lock.clone(), |it| it.take_over_after(SECOND * 10));
     let stolen = timeout(SECOND * 11, thief.lock(&key())).await.unwrap().unwrap();
     assert!(stolen.fence() > silent.fence());
     timeout(SECOND * 60, silent.lost()).await.unwrap();

@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::support::{
-    LEASE, MS, NEVER, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+    LEASE, MS, NEVER, Operation, Remote, SECOND, Scripted, is_held, item, key, kind, locks,
+    locks_by, seize,
 };
 
 /// When it is lost, from now on.
@@ -43,7 +44,7 @@ fn when_the_runtime_goes_it_is_lost_and_free_within_a_lease() {
     let runtime =
         || tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let one = runtime();
-    let short = Locks::new(lock).lease(MS * 300).unwrap();
+    let short = Locks::builder(lock).lease(MS * 300).build().unwrap();
     let held = one.block_on(short.lock(&key())).unwrap();
     assert!(!held.is_lost());
     drop(one);
@@ -184,7 +185,7 @@ async fn a_renewal_without_an_answer_does_not_hide_the_end() {
 #[tokio::test(start_paused = true)]
 async fn after_the_longest_hold_it_is_lost_and_then_free() {
     let lock = LocalLock::new();
-    let locks = locks(lock.clone()).max_hold(LEASE * 5).unwrap();
+    let locks = locks_by(lock.clone(), |it| it.max_hold(LEASE * 5));
     let held = locks.lock(&key()).await.unwrap();
     assert_eq!(lost_after(&held, LEASE * 6).await, LEASE * 5);
     let began = Instant::now();
@@ -198,7 +199,7 @@ async fn after_the_longest_hold_it_is_lost_and_then_free() {
 #[tokio::test(start_paused = true)]
 async fn after_the_longest_hold_a_session_gives_it_up() {
     let (lock, _session) = Scripted::by_session();
-    let locks = locks(lock.clone()).max_hold(LEASE * 5).unwrap();
+    let locks = locks_by(lock.clone(), |it| it.max_hold(LEASE * 5));
     let held = locks.lock(&key()).await.unwrap();
     assert_eq!(lost_after(&held, LEASE * 6).await, LEASE * 5);
     sleep(LEASE + MS).await;
@@ -251,7 +252,7 @@ async fn a_loss_is_reported_to_a_caller_that_asks_after_it() {
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     let lock = Remote(LocalLock::new());
-    let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
+    let locks = Locks::builder(lock.clone()).lease(MS * 100).build().unwrap();
     let held = locks.lock(&key()).await.unwrap();
     thread::sleep(MS * 120);
     assert!(held.is_lost());

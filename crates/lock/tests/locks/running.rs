@@ -68,7 +68,7 @@ async fn or_it_is_done_and_can_see_it_for_itself() {
 #[tokio::test]
 async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
     let lock = LocalLock::new();
-    let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
+    let locks = Locks::builder(lock.clone()).lease(MS * 100).build().unwrap();
     // No other task could run, as in a process that was stopped.
     let work = async { std::thread::sleep(MS * 110) };
     let error = locks.run(&key(), work).await.unwrap_err();
@@ -76,7 +76,7 @@ async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
 }
 
 static LATE: LazyLock<Locks<LocalLock>> =
-    LazyLock::new(|| Locks::new(LocalLock::new()).lease(MS * 100).unwrap());
+    LazyLock::new(|| Locks::builder(LocalLock::new()).lease(MS * 100).build().unwrap());
 
 /// Blocks for longer than its lease, awaits, and writes. As on several threads, no other task has
 /// run when the work is polled again.

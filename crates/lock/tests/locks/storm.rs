@@ -138,7 +138,7 @@ impl Fenced {
 #[tokio::test]
 async fn a_late_write_is_refused_by_its_fence() {
     let lock = LocalLock::new();
-    let short = |lock: &LocalLock| Locks::new(lock.clone()).lease(MS * 100).unwrap();
+    let short = |lock: &LocalLock| Locks::builder(lock.clone()).lease(MS * 100).build().unwrap();
     let stopped = short(&lock);
     let other = short(&lock);
     let mut resource = Fenced::default();

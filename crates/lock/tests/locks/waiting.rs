@@ -185,17 +185,19 @@ async fn a_waiter_gets_it_right_at_the_end_of_a_lease_that_is_not_renewed() {
 /// Case 40.
 #[tokio::test]
 async fn durations_that_make_no_sense_are_refused() {
-    let locks = || Locks::new(LocalLock::new());
+    let builder = || Locks::builder(LocalLock::new());
     for lease in [Duration::ZERO, MS * 99, SECOND * 3_601, Duration::MAX] {
-        let refused = locks().lease(lease).err();
+        let refused = builder().lease(lease).build().err();
         assert!(matches!(refused, Some(ConfigError::OutOfRange { setting: "lease", .. })));
     }
     for max in [Duration::ZERO, Duration::MAX] {
-        assert!(locks().max_hold(max).is_err());
-        assert!(locks().take_over_after(max).is_err());
+        assert!(builder().max_hold(max).build().is_err());
+        assert!(builder().take_over_after(max).build().is_err());
     }
+    let two = builder().max_hold(Duration::ZERO).lease(Duration::ZERO).build().err();
+    assert!(matches!(two, Some(ConfigError::OutOfRange { setting: "max_hold", .. })), "the first");
     // A wait has no upper limit.
-    let forever = locks().wait(LockWait::at_most(Duration::MAX));
+    let forever = Locks::new(LocalLock::new()).wait(LockWait::at_most(Duration::MAX));
     forever.lock(&key()).await.unwrap().release().await.unwrap();
 }
 

@@ -20,7 +20,7 @@ fn a_loader_that_borrows(items: &Cache<u64, u64>, pool: &Pool) {
 }
 
 fn a_request_that_borrows(name: &str) {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |name: &&str| Key::of("item").with(*name));
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), |name: &&str| Key::of("item").with(*name)).build().unwrap();
     let mut service = layer.service(loader_fn(async |name: &str| Ok::<_, Error>(name.len())));
     drop(tower::Service::call(&mut service, name));
 }

@@ -32,7 +32,7 @@ fn not_to_be_cloned(pool: Pool) {
 }
 
 fn without_a_request() {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku)).build().unwrap();
     layer.service(loader_fn(async |name: String| Ok::<_, Error>(7)));
 }
 

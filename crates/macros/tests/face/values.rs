@@ -20,7 +20,7 @@ fn something_is_not_derived(items: &Cache<u64, Option<Half>>) {
 }
 
 fn behind_a_layer() {
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku));
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku)).build().unwrap();
     layer.service(loader_fn(async |_: u64| Ok::<_, Error>(Item)));
 }
 

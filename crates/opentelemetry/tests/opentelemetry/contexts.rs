@@ -93,7 +93,7 @@ async fn a_batch_is_loaded_in_the_context_of_its_request() {
 #[tokio::test(start_paused = true)]
 async fn a_loader_of_a_layer_runs_in_the_context_of_its_request() {
     let key = |request: &InContext<u64>| Key::of("item").with(*request.request());
-    let layer = ReadThroughLayer::new(MemoryStore::new(10), key).ttl(MINUTE);
+    let layer = ReadThroughLayer::builder(MemoryStore::new(10), key).ttl(MINUTE).build().unwrap();
     let service = layer.layer(ContextLoader::new(loader_fn(async |_: u64| load().await)));
     let (context, span) = request();
     let ask = async { service.oneshot(InContext::current(7)).await };

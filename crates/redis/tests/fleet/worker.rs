@@ -70,12 +70,12 @@ pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 impl Member {
     async fn open(setup: Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let mut options = RedisOptions::new(&setup.url, NAMESPACE)?
-            .timeout(Duration::from_millis(setup.timeout_ms))?;
+            .timeout(Duration::from_millis(setup.timeout_ms));
         if setup.resp2 {
             options = options.resp2();
         }
         if setup.near {
-            options = options.near(1024 * 1024)?;
+            options = options.near(1024 * 1024);
         }
         let store = connect(options).await?;
         let ledger = setup.ledger.as_ref();
@@ -222,17 +222,18 @@ fn rows(store: &RedisStore, database: &Arc<Client>, setup: &Setup) -> Rows {
         Some(pause) => Wait::tries(1, Duration::from_millis(pause)),
         None => Wait::at_most(LONG),
     };
-    ReadThroughLayer::new(store.clone(), key_of)
+    ReadThroughLayer::builder(store.clone(), key_of)
         .ttl(Duration::from_millis(setup.ttl_ms))
         .stale_if_error(Duration::from_millis(setup.stale_if_error_ms))
         .lease(Duration::from_millis(setup.lease_ms))
-        .and_then(|layer| layer.load_timeout(LONG))
-        .expect("times within their ranges")
+        .load_timeout(LONG)
         .wait(wait)
         .when_abandoned(match setup.cancels {
             true => WhenAbandoned::Cancel,
             false => WhenAbandoned::Finish,
         })
+        .build()
+        .expect("options")
         .layer(Loader::over(database))
 }
 

@@ -34,9 +34,10 @@ impl Catalog {
     pub(crate) fn leasing(store: RedisStore, lease: Duration) -> Self {
         let loads = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&loads);
-        let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| key(*sku))
+        let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| key(*sku))
             .ttl(Duration::from_secs(60))
             .lease(lease)
+            .build()
             .expect("a lease")
             .layer(service_fn(move |sku: u64| {
                 let load = counter.fetch_add(1, Ordering::SeqCst);
@@ -79,6 +80,6 @@ pub(crate) fn options(server: &RedisServer) -> RedisOptions {
 pub(crate) fn options_at(url: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what a test shows.
     RedisOptions::new(url, "live")
-        .and_then(|options| options.timeout(Duration::from_secs(5)))
+        .map(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")
 }

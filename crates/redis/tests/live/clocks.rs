@@ -232,7 +232,10 @@ async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_bac
     let loading = {
         let begun = Arc::clone(&begun);
         let end = Arc::clone(&end);
-        let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| key(*sku)).ttl(MINUTE);
+        let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| key(*sku))
+            .ttl(MINUTE)
+            .build()
+            .unwrap();
         let mut service = layer.layer(service_fn(move |_: u64| {
             let begun = Arc::clone(&begun);
             let end = Arc::clone(&end);

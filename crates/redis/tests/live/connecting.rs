@@ -33,7 +33,7 @@ async fn slow(server: &RedisServer) -> FaultProxy {
 /// The options of a program, whose commands may take 250 ms.
 fn options(url: &str) -> RedisOptions {
     let options = RedisOptions::new(url, "connecting").expect("an address");
-    options.connect_timeout(PATIENCE).expect("a time")
+    options.connect_timeout(PATIENCE)
 }
 
 async fn works(store: &RedisStore) {
@@ -59,7 +59,7 @@ async fn a_tls_handshake_may_take_a_second() {
     proxy.begin_after(SLOW);
     let url = format!("rediss://localhost:{}", proxy.address().port());
     let tls = RedisTls::new(authority.client(None));
-    works(&options(&url).tls(tls).expect("TLS").connect().await.expect("a store")).await;
+    works(&options(&url).tls(tls).connect().await.expect("a store")).await;
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ fn silent_server() -> (TcpListener, u16) {
 /// What connecting says after this time.
 async fn says(options: RedisOptions, after: Duration) -> String {
     let began = Instant::now();
-    let connected = options.connect_timeout(after).expect("a time").connect().await;
+    let connected = options.connect_timeout(after).connect().await;
     let error = connected.expect_err("it does not answer");
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     assert!(began.elapsed() >= after && began.elapsed() < after + PATIENCE);
@@ -136,7 +136,7 @@ async fn an_error_of_the_checks_says_how_long_they_were_waited_for() {
 async fn callers_wait_for_a_command_and_the_slow_connection_is_used_in_the_end() {
     let server = RedisServer::start();
     let proxy = slow(&server).await;
-    let store = options(&proxy.url()).connect_lazily();
+    let store = options(&proxy.url()).connect_lazily().expect("options");
     let (began, mut gave_up) = (Instant::now(), 0);
     loop {
         let asked = Instant::now();

@@ -96,7 +96,12 @@ async fn a_password_that_is_changed_while_connecting_is_asked_for_once_more() {
     let server = RedisServer::start();
     allow(&server, &["new"]);
     let (options, calls) = provider(options(&server), &[Some("old"), Some("new")], None);
-    options.connect_lazily().find(key(1)).await.expect("the password of the second answer");
+    options
+        .connect_lazily()
+        .expect("options")
+        .find(key(1))
+        .await
+        .expect("the password of the second answer");
     assert_eq!(calls.load(Ordering::SeqCst), 2);
 }
 
@@ -106,7 +111,7 @@ async fn a_provider_that_fails_is_named_and_asked_again() {
     allow(&server, &["secret"]);
     let answers = [None, None, None, None, None, Some("secret")];
     let (options, calls) = provider(options(&server), &answers, None);
-    let store = options.connect_lazily();
+    let store = options.connect_lazily().expect("options");
     let error = store.find(key(1)).await.expect_err("there is no token");
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     assert!(error.to_string().contains("the service of tokens is away"), "{error}");
@@ -180,7 +185,7 @@ async fn a_user_that_is_missing_disabled_or_has_another_password_is_named() {
     allow(&server, &["secret"]);
     let at = |login: &str| {
         let url = format!("redis://{login}@127.0.0.1:{}", server.port());
-        RedisOptions::new(&url, "test").expect("an address").timeout(PATIENCE).expect("a timeout")
+        RedisOptions::new(&url, "test").expect("an address").timeout(PATIENCE)
     };
     server.command(&["ACL", "SETUSER", "default", "off"]);
     let admin = || {
@@ -212,7 +217,8 @@ async fn a_wrong_password_causes_no_storm_of_connections() {
     let server = RedisServer::start();
     allow(&server, &["secret"]);
     let url = format!("redis://bw:wrong@127.0.0.1:{}", server.port());
-    let store = RedisOptions::new(&url, "test").expect("an address").connect_lazily();
+    let store =
+        RedisOptions::new(&url, "test").expect("an address").connect_lazily().expect("options");
     let began = tokio::time::Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
         store.find(key(1)).await.expect_err("the password is wrong");
@@ -293,7 +299,7 @@ fn secrets_are_not_shown() {
     let options = RedisOptions::new(server, "test").expect("an address");
     let credentials = RedisCredentials::new("user-name", "hunter2");
     let provided = options.clone().credentials(credentials.clone());
-    let store = provided.clone().connect_lazily();
+    let store = provided.clone().connect_lazily().expect("options");
     let shown = format!("{options:?} {credentials:?} {provided:?} {store:?}");
     assert!(!shown.contains("hunter2") && !shown.contains("user-name"), "{shown}");
 }

@@ -19,7 +19,7 @@ use crate::catalog::{Catalog, key, options_at};
 
 /// Options for a server by TLS that trust this authority.
 fn trusting(url: &str, authority: &Authority) -> RedisOptions {
-    options_at(url).tls(trust(authority)).expect("an address of TLS")
+    options_at(url).tls(trust(authority))
 }
 
 fn trust(authority: &Authority) -> RedisTls {
@@ -56,7 +56,7 @@ async fn redis_store_keeps_the_contract_through_tls_with_a_near_cache() {
     }
     let authority = Authority::new("ours");
     let server = RedisServer::start_tls(&authority.local());
-    let near = trusting(&server.tls_url(), &authority).near(1 << 20).expect("a size");
+    let near = trusting(&server.tls_url(), &authority).near(1 << 20);
     let store = near.connect().await.expect("a store");
     assert_eq!(conformance::run(store).await, []);
 }
@@ -103,8 +103,8 @@ async fn a_certificate_for_another_host_is_named_with_both_names() {
     let by_address = format!("rediss://127.0.0.1:{}", server.tls_port());
     let said = misfit(trusting(&by_address, &authority)).await;
     assert!(said.contains("other.example") && said.contains("\"127.0.0.1\""), "{said}");
-    let named = trust(&authority).server_name("other.example").expect("a name");
-    let options = options_at(&by_address).tls(named).expect("an address of TLS");
+    let named = trust(&authority).server_name("other.example");
+    let options = options_at(&by_address).tls(named);
     options.connect().await.expect("the name that the certificate is for");
 }
 
@@ -117,9 +117,7 @@ async fn a_client_certificate_that_is_missing_foreign_or_expired_is_named() {
     let server = RedisServer::start();
     server.listen_by_tls(&ours.local(), Some(&clients));
     let url = server.tls_url();
-    let with = |identity: &Identity| {
-        options_at(&url).tls(with_identity(&ours, identity)).expect("an address of TLS")
-    };
+    let with = |identity: &Identity| options_at(&url).tls(with_identity(&ours, identity));
     with(&clients.local()).connect().await.expect("a certificate that the server trusts");
     let said = misfit(trusting(&url, &ours)).await;
     assert!(said.contains("client certificate") && said.contains("RedisTls::files"), "{said}");
@@ -146,8 +144,8 @@ async fn plain_text_to_a_port_of_tls_is_named() {
 async fn tls_to_a_port_of_plain_text_is_named() {
     let server = RedisServer::start();
     let url = format!("rediss://localhost:{}", server.port());
-    let short = options_at(&url).connect_timeout(Duration::from_millis(500)).expect("a time");
-    let error = short.tls(trust(&Authority::new("ours"))).expect("an address of TLS");
+    let short = options_at(&url).connect_timeout(Duration::from_millis(500));
+    let error = short.tls(trust(&Authority::new("ours")));
     let error = error.connect().await.expect_err("it speaks plain text");
     // The server waits for the end of a line, if there is none in the handshake.
     let is_late = error.kind() == StoreErrorKind::TimedOut;
@@ -160,7 +158,8 @@ async fn a_mistake_causes_no_storm_of_connections() {
     let server = RedisServer::start();
     let upstream = ([127, 0, 0, 1], server.port()).into();
     let front = TlsFront::start(upstream, &authority.local()).await;
-    let store = trusting(&front.url(), &Authority::new("another")).connect_lazily();
+    let store =
+        trusting(&front.url(), &Authority::new("another")).connect_lazily().expect("options");
     let began = Instant::now();
     let mut lookups = 0;
     while began.elapsed() < Duration::from_secs(2) {
@@ -262,7 +261,7 @@ async fn files_that_are_renewed_need_no_restart_and_may_be_renewed_one_by_one() 
     let files = Files::of(&server);
     let [first, second] = [old.local(), new.local()];
     files.write([&old.pem(), &first.chain, &first.key]);
-    let options = options_at(&server.tls_url()).tls(files.tls()).expect("an address of TLS");
+    let options = options_at(&server.tls_url()).tls(files.tls());
     let catalog = Catalog::over(options.connect().await.expect("a store"));
     catalog.ask(1).await;
     // A certificate without its key: the former ones stay.
@@ -284,20 +283,22 @@ async fn a_file_that_is_missing_or_holds_no_certificate_is_named() {
     }
     let server = RedisServer::start_tls(&Authority::new("ours").local());
     let missing = RedisTls::ca_file("/nowhere/ca.crt");
-    let said = misfit(options_at(&server.tls_url()).tls(missing).expect("options")).await;
+    let said = misfit(options_at(&server.tls_url()).tls(missing)).await;
     assert!(said.contains("/nowhere/ca.crt"), "{said}");
     let path = server.dir().join("ca.crt");
     fs::write(&path, "no certificate").expect("a file");
     let empty = RedisTls::ca_file(&path);
-    let said = misfit(options_at(&server.tls_url()).tls(empty).expect("options")).await;
+    let said = misfit(options_at(&server.tls_url()).tls(empty)).await;
     assert!(said.contains("ca.crt") && said.contains("no certificate"), "{said}");
 }
 
 #[test]
 fn names_of_no_server_and_addresses_without_tls_are_refused_at_once() {
     let tls = RedisTls::default;
-    assert!(matches!(tls().server_name("no name"), Err(ConfigError::Tls { .. })));
-    assert!(matches!(options_at("redis://h").tls(tls()), Err(ConfigError::Tls { .. })));
+    let refused = |url, tls| options_at(url).tls(tls).connect_lazily().err();
+    let named = tls().server_name("no name");
+    assert!(matches!(refused("rediss://h", named), Some(ConfigError::Tls { .. })));
+    assert!(matches!(refused("redis://h", tls()), Some(ConfigError::Tls { .. })));
 }
 
 #[test]
@@ -305,8 +306,9 @@ fn a_private_key_is_shown_nowhere() {
     let authority = Authority::new("ours");
     let identity = authority.local();
     let tls = with_identity(&authority, &identity);
-    let options = options_at("rediss://user:hunter2@h").tls(tls.clone()).expect("options");
-    let shown = format!("{tls:?} {options:?} {:?}", options.clone().connect_lazily());
+    let options = options_at("rediss://user:hunter2@h").tls(tls.clone());
+    let shown =
+        format!("{tls:?} {options:?} {:?}", options.clone().connect_lazily().expect("options"));
     let secret = identity.key.lines().nth(1).expect("a line of the key");
     assert!(!shown.contains(secret) && !shown.contains("hunter2"), "{shown}");
 }

@@ -25,7 +25,7 @@ const LONG: Duration = Duration::from_secs(4);
 async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
     let options = RedisOptions::new(&proxy.url(), "live");
-    let options = options.and_then(|options| options.timeout(TIMEOUT)).expect("options");
+    let options = options.map(|options| options.timeout(TIMEOUT)).expect("options");
     let store = near(options).connect().await.expect("a store");
     let other = other_process(server).await;
     put(&other, 1, 7).await;

@@ -42,8 +42,10 @@ impl Database {
             })
         });
         let key_of: fn(&u64) -> Key = |sku| key(*sku);
-        ReadThroughLayer::new(store, key_of)
+        ReadThroughLayer::builder(store, key_of)
             .ttl(Duration::from_secs(60))
+            .build()
+            .unwrap()
             .layer(Batched::new(Query::new(query)))
     }
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn user(server: &RedisServer, more: &[&str]) -> RedisOptions {
     let options = RedisOptions::new(&server.url_of_user(&[&RIGHTS[..], more].concat()), "live");
-    options.and_then(|options| options.timeout(PATIENCE)).expect("options")
+    options.map(|options| options.timeout(PATIENCE)).expect("options")
 }
 
 async fn over_resp2(server: &RedisServer) -> RedisStore {
@@ -86,7 +86,7 @@ async fn a_store_that_connects_lazily_subscribes_when_it_first_asks_for_a_lease(
     let server = RedisServer::start();
     let leader = over_resp2(&server).await;
     let lease = lead(&leader, &Claim::new(key(1))).await;
-    let store = options(&server).resp2().connect_lazily();
+    let store = options(&server).resp2().connect_lazily().expect("options");
     assert!(!store.stats().is_subscribed);
     assert!(is_busy(&store).await);
     within(PATIENCE, || store.stats().is_subscribed).await;

@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) fn near(options: RedisOptions) -> RedisOptions {
-    options.near(BYTES).expect("enough bytes")
+    options.near(BYTES)
 }
 
 async fn near_store(server: &RedisServer) -> RedisStore {
@@ -223,7 +223,7 @@ async fn a_dead_connection_is_noticed_while_copies_are_read() {
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
     let budget = Duration::from_millis(250);
     let options = RedisOptions::new(&proxy.url(), "live");
-    let options = near(options.and_then(|options| options.timeout(budget)).expect("options"));
+    let options = near(options.map(|options| options.timeout(budget)).expect("options"));
     let store = options.connect().await.expect("a store");
     let other = other_process(&server).await;
     put(&other, 1, 7).await;
@@ -239,7 +239,7 @@ async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
     let options = RedisOptions::new(&proxy.url(), "live");
-    let options = options.and_then(|options| options.timeout(MINUTE)).expect("options");
+    let options = options.map(|options| options.timeout(MINUTE)).expect("options");
     let store = near(options).connect().await.expect("a store");
     let other = other_process(&server).await;
     proxy.delay(Duration::ZERO, Duration::from_millis(5));
@@ -322,7 +322,7 @@ async fn what_is_near_is_tracked_and_nothing_else_is_asked_for_it() {
 #[tokio::test]
 async fn the_task_that_guards_copies_ends_with_them() {
     let server = RedisServer::start();
-    let options = near(options(&server)).near_ttl(Duration::from_millis(1)).expect("a ttl");
+    let options = near(options(&server)).near_ttl(Duration::from_millis(1));
     let (store, other) = (options.connect().await.expect("a store"), other_process(&server).await);
     put(&other, 1, 7).await;
     let tasks = || Handle::current().metrics().num_alive_tasks();
@@ -335,8 +335,9 @@ async fn the_task_that_guards_copies_ends_with_them() {
 #[test]
 fn a_near_tier_out_of_its_range_is_refused_by_name() {
     let options = RedisOptions::new("redis://localhost", "test").expect("options");
-    let error = options.clone().near(1).expect_err("too small").to_string();
+    let error = options.clone().near(1).connect_lazily().expect_err("too small").to_string();
     assert!(error.contains("near tier") && error.contains("65536"), "{error}");
-    let error = options.near_ttl(Duration::ZERO).expect_err("too short").to_string();
+    let error =
+        options.near_ttl(Duration::ZERO).connect_lazily().expect_err("too short").to_string();
     assert!(error.contains("near tier"), "{error}");
 }

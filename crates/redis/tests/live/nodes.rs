@@ -32,7 +32,7 @@ async fn look_up_until(store: &RedisStore, sku: u64, holds: impl Fn() -> bool) {
 #[tokio::test]
 async fn the_server_of_a_fixed_address_is_one_node() {
     let server = RedisServer::start();
-    let store = options(&server).connect_lazily();
+    let store = options(&server).connect_lazily().expect("options");
     assert_eq!(of(&store, &server).expect("it is known before").connects, 0);
     store.find(key(1)).await.expect("an answer");
     let node = of(&store, &server).expect("a node");

@@ -59,9 +59,11 @@ async fn cached(server: &RedisServer, bytes: usize) -> (Cached, RedisStore, Load
     let store = options(server).connect().await.expect("a store");
     let loads = Loads::default();
     let key_of: fn(&u64) -> Key = |sku| key(*sku);
-    let layer = ReadThroughLayer::new(store.clone(), key_of)
+    let layer = ReadThroughLayer::builder(store.clone(), key_of)
         .ttl(Duration::from_secs(600))
-        .stale_while_revalidate(Duration::from_secs(60));
+        .stale_while_revalidate(Duration::from_secs(60))
+        .build()
+        .unwrap();
     let loader = Loader { loads: Arc::clone(&loads), bytes };
     (layer.layer(loader), store, loads)
 }
@@ -125,7 +127,8 @@ async fn many_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_redis()
         RedisServer::start_with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let store = options(&server).connect().await.expect("a store");
     let key_of: fn(&u64) -> Key = |sku| key(*sku);
-    let layer = ReadThroughLayer::new(store, key_of).ttl(Duration::from_secs(600));
+    let layer =
+        ReadThroughLayer::builder(store, key_of).ttl(Duration::from_secs(600)).build().unwrap();
     let cached = layer.layer(service_fn(|sku: u64| ready(Ok::<_, Infallible>(sku))));
     let ask = async |skus: std::ops::Range<u64>| {
         let asked = stream::iter(skus).map(|sku| {

@@ -28,7 +28,7 @@ type Way = fn(RedisOptions) -> RedisOptions;
 const WAYS: [Way; 2] = [|options| options, RedisOptions::resp2];
 
 async fn store(server: &RedisServer, way: Way) -> RedisStore {
-    let options = options(server).timeout(PATIENCE).expect("a timeout");
+    let options = options(server).timeout(PATIENCE);
     way(options).connect().await.expect("a store")
 }
 

@@ -78,7 +78,7 @@ async fn a_planned_failover_fails_no_request_and_the_old_primary_gets_no_more_wr
 #[tokio::test]
 async fn a_primary_that_was_killed_is_replaced_soon_after_the_sentinels_name_another_one() {
     let mut fleet = SentinelFleet::start().await;
-    let options = options_at(&fleet.url()).timeout(Duration::from_millis(500)).expect("a timeout");
+    let options = options_at(&fleet.url()).timeout(Duration::from_millis(500));
     let catalog = Catalog::over(options.connect().await.expect("a store"));
     catalog.ask(1).await;
     fleet.primary.kill();

@@ -46,7 +46,7 @@ pub(crate) fn all_rights() -> Vec<&'static str> {
 
 fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
     let options = RedisOptions::new(&server.url_of_user(rights), "test").expect("options");
-    options.timeout(Duration::from_secs(5)).expect("a timeout")
+    options.timeout(Duration::from_secs(5))
 }
 
 #[tokio::test]
@@ -82,16 +82,11 @@ async fn several_rights_that_are_missing_are_named_at_once() {
 async fn a_right_that_a_near_cache_needs_is_named_on_connecting() {
     let server = RedisServer::start();
     user(&server, &RIGHTS).connect().await.expect("a store without a near cache");
-    let near = user(&server, &RIGHTS).near(1 << 20).expect("a size");
+    let near = user(&server, &RIGHTS).near(1 << 20);
     let error = near.connect().await.expect_err(TRACKING);
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("client|tracking"), "{error}");
-    user(&server, &all_rights())
-        .near(1 << 20)
-        .expect("a size")
-        .connect()
-        .await
-        .expect("all rights");
+    user(&server, &all_rights()).near(1 << 20).connect().await.expect("all rights");
 }
 
 #[tokio::test]
@@ -182,7 +177,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
     user(&server, &all_rights());
     let url = format!("redis://bw:hunter2@127.0.0.1:{}", server.port());
     let options = RedisOptions::new(&url, "test").expect("options");
-    let lazily = options.clone().connect_lazily();
+    let lazily = options.clone().connect_lazily().expect("options");
     let error = options.connect().await.expect_err("refused");
     assert!(error.to_string().contains("redis"), "{error}");
     let said = format!("{error} {error:?} {lazily:?}");
@@ -213,8 +208,7 @@ async fn a_malformed_address_is_a_misconfiguration() {
 async fn a_store_made_before_its_server_works_once_it_is_there() {
     let mut server = RedisServer::start();
     server.kill();
-    let catalog =
-        Catalog::over(options(&server).timeout(TIGHT).expect("a timeout").connect_lazily());
+    let catalog = Catalog::over(options(&server).timeout(TIGHT).connect_lazily().expect("options"));
     let (_, status) = catalog.ask_with_status(1).await;
     assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
     server.restart();

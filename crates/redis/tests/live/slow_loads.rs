@@ -26,9 +26,10 @@ async fn callers_in_two_processes_share_one_load_of_seven_seconds() {
         let store = RedisOptions::new(&server.url(), "test").expect("an address").connect().await;
         let loads = Arc::clone(&loads);
         let key_of: fn(&u64) -> Key = |sku| key(*sku);
-        ReadThroughLayer::new(store.expect("a store"), key_of)
+        ReadThroughLayer::builder(store.expect("a store"), key_of)
             .ttl(Duration::from_secs(60))
             .lease(Duration::from_secs(2))
+            .build()
             .expect("a lease")
             .layer(service_fn(move |_: u64| {
                 let load = loads.fetch_add(1, Ordering::SeqCst);

@@ -394,10 +394,12 @@ async fn a_tag_is_invalidated_for_the_services_of_all_processes() {
     let loads = Arc::new(AtomicUsize::new(0));
     let service = |store: RedisStore| {
         let loads = Arc::clone(&loads);
-        ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
+        ReadThroughLayer::builder(store, |sku: &u64| Key::of("item").with(*sku))
             .ttl(MINUTE)
             .tags(|sku: &u64| [tag(*sku / 10)])
             .answer_tags(|load: &usize| [Tag::of("load").with(*load)])
+            .build()
+            .unwrap()
             .layer(service_fn(move |_: u64| {
                 let load = loads.fetch_add(1, Ordering::SeqCst);
                 async move { Ok::<_, Infallible>(load) }

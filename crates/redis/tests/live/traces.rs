@@ -20,7 +20,7 @@ fn key() -> Key {
 
 async fn store(server: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&server.url(), "test").expect("options");
-    options.timeout(PATIENT).expect("a timeout").connect().await.expect("a store")
+    options.timeout(PATIENT).connect().await.expect("a store")
 }
 
 async fn lead(store: &RedisStore, trace: Option<&str>) -> Lease {

@@ -16,8 +16,9 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = FaultyStore::new(MemoryStore::new(100)).remote();
-//! let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| Key::of("item").with(*sku))
-//!     .ttl(Duration::from_secs(60));
+//! let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| Key::of("item").with(*sku))
+//!     .ttl(Duration::from_secs(60))
+//!     .build()?;
 //! let mut catalog = layer.layer(service_fn(async |sku: u64| {
 //!     Ok::<_, std::io::Error>(format!("item {sku}"))
 //! }));

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::codec::{Codec, Json};
-use bellwether::service::ReadThrough;
+use bellwether::service::{ReadThrough, ReadThroughLayerBuilder};
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store, Value};
 use bellwether::{CacheErrorKind, CacheStatus, Error, Key, Lifetimes, ReadThroughLayer};
 use bellwether_test::StoreExt as _;
@@ -42,25 +42,25 @@ pub fn key(item: u64) -> Key {
     Key::of("item").with(item)
 }
 
-/// A layer that keeps answers for a minute, to the millisecond, and remembers no failures.
-pub fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
-    remembering_layer(store).failure_windows(NO_TIME, NO_TIME).expect("windows")
+/// The options of a layer that keeps answers for a minute, to the millisecond, and remembers no failures.
+pub fn layer(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
+    remembering_layer(store).failure_windows(NO_TIME, NO_TIME)
 }
 
 /// The same, but it remembers failures as layers do by default.
-pub fn remembering_layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+pub fn remembering_layer(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
     let key_of: KeyOf = |item| key(*item);
-    ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter")
+    ReadThroughLayer::builder(store, key_of).ttl(MINUTE).jitter(0.0)
 }
 
 /// The same, but it lets no probe through during a cooldown.
-pub fn unprobed<C>(layer: ReadThroughLayer<KeyOf, C>) -> ReadThroughLayer<KeyOf, C> {
-    layer.failure_probes(MINUTE, MINUTE).expect("windows")
+pub fn unprobed<C>(layer: ReadThroughLayerBuilder<KeyOf, C>) -> ReadThroughLayerBuilder<KeyOf, C> {
+    layer.failure_probes(MINUTE, MINUTE)
 }
 
 /// What a process of the fleet has: a layer of its own, over the store that all share.
 pub fn cached(store: impl Store, loader: &Loader) -> Cached {
-    layer(store).layer(loader.clone())
+    layer(store).build().expect("options").layer(loader.clone())
 }
 
 /// A request that is under way from now on.

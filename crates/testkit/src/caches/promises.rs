@@ -72,7 +72,7 @@ async fn ends(stores: &[Arc<dyn Store>], item: u64, ending: Ending, within: Dura
 
 fn process(store: &Arc<dyn Store>, loader: &Loader) -> Cached {
     let layer = unprobed(remembering_layer(Arc::clone(store)));
-    layer.failure_windows(MINUTE, MINUTE).expect("windows").layer(loader.clone())
+    layer.failure_windows(MINUTE, MINUTE).build().expect("options").layer(loader.clone())
 }
 
 /// Checks that a stale answer delays no caller, and that one load in the fleet replaces it.
@@ -81,7 +81,9 @@ pub async fn a_stale_answer_is_replaced_by_one_load(stores: &[Arc<dyn Store>]) {
     put_for(&stores[0], 1, "42", JSON, lifetimes).await;
     stores[0].expire(key(1)).await.expect("an answer");
     let loader = Loader::gated();
-    let process = |store| layer(store).stale_while_revalidate(MINUTE).layer(loader.clone());
+    let process = |store| {
+        layer(store).stale_while_revalidate(MINUTE).build().expect("options").layer(loader.clone())
+    };
     let fleet: Vec<_> = stores.iter().cloned().map(process).collect();
     let is_stale = |status: &CacheStatus| {
         matches!(status, CacheStatus::Stale { why: StaleReason::Revalidating, .. })
@@ -93,8 +95,8 @@ pub async fn a_stale_answer_is_replaced_by_one_load(stores: &[Arc<dyn Store>]) {
 pub async fn an_early_refresh_is_one_load(stores: &[Arc<dyn Store>]) {
     let loader = Loader::gated();
     let process = |store| {
-        let early = layer(store).ttl(SECOND * 10).refresh_early(100.0).expect("it makes sense");
-        early.layer(loader.clone())
+        let early = layer(store).ttl(SECOND * 10).refresh_early(100.0).build();
+        early.expect("options").layer(loader.clone())
     };
     let fleet: Vec<_> = stores.iter().cloned().map(process).collect();
     let first = ask(&fleet[0], 1);

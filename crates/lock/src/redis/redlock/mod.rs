@@ -94,7 +94,7 @@ impl Redlock {
     /// the leases.
     ///
     /// # Errors
-    /// If there are not 3 to 31 nodes, or two with the same address, or one is a cluster.
+    /// If an option is wrong, if there are not 3 to 31 nodes, or two with the same address, or one is a cluster.
     pub fn connect_lazily(
         nodes: impl IntoIterator<Item = RedisClientOptions>,
     ) -> Result<Self, ConfigError> {
@@ -118,7 +118,7 @@ impl Redlock {
             let (watchers, tracking) = (watchers.clone(), Tracking::Watches);
             RedisClient::new(options, ClientSetup { watchers, tracking, ..ClientSetup::default() })
         };
-        let nodes = nodes.into_iter().map(client).collect();
+        let nodes = nodes.into_iter().map(client).collect::<Result<_, _>>()?;
         let queues = LocalQueues::default();
         Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release, queues })))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{ConfigError, Key};
 use bellwether_redis_client::RedisClientOptions;
 
 use super::PRELUDE;
@@ -37,16 +37,19 @@ impl ReentrantLock {
     /// Connects. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not
+    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not
     /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisClientOptions) -> Result<Self, LockError> {
-        let lock = Self::connect_lazily(options);
+        let lock = Self::connect_lazily(options)?;
         lock.lock.prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisClientOptions) -> Self {
+    ///
+    /// # Errors
+    /// If an option is wrong: the first one.
+    pub fn connect_lazily(options: RedisClientOptions) -> Result<Self, ConfigError> {
         let ours = |text| RedisScript::linked("", &[PRELUDE, include_str!("prelude.lua")], text);
         let scripts = LockScripts {
             acquire: ours(include_str!("acquire.lua")),
@@ -56,7 +59,7 @@ impl ReentrantLock {
             commands: "getex set pexpire pttl time del hgetall hset hdel",
         };
         let count = ours(include_str!("count.lua"));
-        Self { lock: Scripted::new(options, ":holds", scripts), count }
+        Ok(Self { lock: Scripted::new(options, ":holds", scripts)?, count })
     }
 
     /// How many holds of a key there are now, of any owner.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bellwether::Key;
 use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, Request,
+    Attempt, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, LocksBuilder, Request,
 };
 
 pub(crate) use self::remote::Remote;
@@ -32,7 +32,16 @@ pub(crate) fn item(item: u64) -> Key {
 
 /// What a process of the fleet has: locks of its own, over the lock that all share.
 pub(crate) fn locks<L: Lock>(lock: L) -> Locks<Remote<L>> {
-    Locks::new(Remote(lock)).lease(LEASE).expect("a lease").wait(LockWait::at_most(NEVER))
+    locks_by(lock, |builder| builder)
+}
+
+/// The same, with other options.
+pub(crate) fn locks_by<L: Lock>(
+    lock: L,
+    options: impl FnOnce(LocksBuilder<Remote<L>>) -> LocksBuilder<Remote<L>>,
+) -> Locks<Remote<L>> {
+    let locks = options(Locks::builder(Remote(lock)).lease(LEASE)).build();
+    locks.expect("options").wait(LockWait::at_most(NEVER))
 }
 
 pub(crate) fn kind<L: Lock>(answer: Result<LockGuard<L>, LockError>) -> LockErrorKind {

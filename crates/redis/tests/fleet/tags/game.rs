@@ -96,15 +96,16 @@ fn service(
         TagUse::OfRequest => |_| Vec::new(),
         TagUse::OfAnswer => |(group, _)| tags_of(*group),
     };
-    ReadThroughLayer::new(store, key)
+    ReadThroughLayer::builder(store, key)
         .ttl(Duration::from_millis(ttl))
         .lease(Duration::from_millis(lease))
-        .expect("a lease")
         .tags(move |ask: &TaggedAsk| match of {
             TagUse::OfRequest => tags_of(ask.key % GROUPS),
             TagUse::OfAnswer => Vec::new(),
         })
         .answer_tags(of_answer)
+        .build()
+        .expect("a lease")
         .layer(GroupLoader(Arc::clone(client)))
 }
 

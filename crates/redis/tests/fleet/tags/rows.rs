@@ -56,14 +56,15 @@ pub(crate) fn limited_rows(
     setup: &Setup,
 ) -> LimitedRows {
     let key: fn(&Ask) -> Key = |ask| key_of(ask.key);
-    ReadThroughLayer::new(store.clone(), key)
+    ReadThroughLayer::builder(store.clone(), key)
         .ttl(Duration::from_millis(setup.ttl_ms))
         .stale_while_revalidate(LONG)
         .lease(Duration::from_millis(setup.lease_ms))
-        .and_then(|layer| layer.load_timeout(LONG))
-        .expect("times within their ranges")
+        .load_timeout(LONG)
         .wait(Wait::at_most(LONG))
         .tags(|ask: &Ask| [tag_of_row(ask.key), tag_of_all()])
+        .build()
+        .expect("options")
         .layer(ConcurrencyLimit::new(Loader::over(database), LOADS_AT_ONCE))
 }
 

@@ -43,7 +43,7 @@ async fn redis_store_keeps_the_contract_on_a_cluster_through_tls() {
     within(MINUTE, is_whole).await;
     let tls = RedisTls::new(authority.client(None));
     let url = format!("rediss-cluster://localhost:{port}");
-    let options: RedisOptions = options_at(&url).tls(tls).expect("an address of TLS");
+    let options: RedisOptions = options_at(&url).tls(tls);
     let store = options.connect().await.expect("a store");
     assert!(store.stats().is_subscribed);
     assert_eq!(conformance::run(store).await, []);

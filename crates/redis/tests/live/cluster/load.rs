@@ -44,8 +44,8 @@ impl Load {
                 *loads.loads.lock().unwrap().entry(sku).or_default() += 1;
                 async move { Ok::<_, Infallible>(format!("item {sku}")) }
             });
-            let layer = ReadThroughLayer::new(store, |sku: &u64| key(*sku));
-            let layer = layer.ttl(Duration::from_secs(600)).layer(load);
+            let layer = ReadThroughLayer::builder(store, |sku: &u64| key(*sku));
+            let layer = layer.ttl(Duration::from_secs(600)).build().unwrap().layer(load);
             for _ in 0..8 {
                 let mut catalog = layer.clone();
                 let (seen, is_over) = (Arc::clone(&seen), Arc::clone(&is_over));

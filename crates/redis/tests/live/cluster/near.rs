@@ -15,7 +15,7 @@ use crate::catalog::{key, options_at};
 const MIB: usize = 1024 * 1024;
 
 async fn near(cluster: &RedisCluster) -> RedisStore {
-    let options = options_at(&cluster.url()).near(MIB).expect("a near tier");
+    let options = options_at(&cluster.url()).near(MIB);
     options.connect().await.expect("a store")
 }
 

@@ -58,8 +58,8 @@ async fn slots_without_an_owner_are_named_on_connecting() {
 async fn a_store_that_connects_lazily_uses_the_cluster_once_it_is_there() {
     let node = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let seed = format!("redis-cluster://127.0.0.1:{}", node.port());
-    let options = options_at(&seed).timeout(Duration::from_millis(100)).expect("a timeout");
-    let store = options.connect_lazily();
+    let options = options_at(&seed).timeout(Duration::from_millis(100));
+    let store = options.connect_lazily().expect("options");
     let error = store.find(key(1)).await.expect_err("no slot has an owner");
     assert_eq!(error.kind(), StoreErrorKind::NotReady, "{error}");
     node.own_all_slots();

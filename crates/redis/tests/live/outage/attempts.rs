@@ -41,7 +41,7 @@ async fn rush(store: &RedisStore) -> usize {
 async fn a_thousand_callers_of_a_redis_that_refuses_cause_a_few_attempts_to_connect() {
     let site = Site::start().await;
     site.proxy.refuse();
-    let store = site.options().connect_lazily();
+    let store = site.options().connect_lazily().expect("options");
     rush(&store).await;
     // One of each connection, and one of the task that gives leases up; then one per probe, and
     // those are 0.2 s apart at least.
@@ -53,7 +53,7 @@ async fn a_thousand_callers_of_a_redis_that_refuses_cause_a_few_attempts_to_conn
 async fn attempts_to_connect_are_apart_even_if_every_caller_is_let_through() {
     let site = Site::start().await;
     site.proxy.refuse();
-    let store = site.options().down_after(NEVER).expect("a number").connect_lazily();
+    let store = site.options().down_after(NEVER).connect_lazily().expect("options");
     rush(&store).await;
     // Pauses of 25, 50, and then 62.5 ms at least.
     let connects = store.stats().connects;
@@ -64,7 +64,7 @@ async fn attempts_to_connect_are_apart_even_if_every_caller_is_let_through() {
 async fn attempts_to_connect_to_a_redis_that_is_silent_are_apart() {
     let site = Site::start().await;
     site.proxy.blackhole();
-    let store = site.options().down_after(NEVER).expect("a number").connect_lazily();
+    let store = site.options().down_after(NEVER).connect_lazily().expect("options");
     rush(&store).await;
     // One attempt goes on, and beside it one is begun every half second.
     let most = 1 + (RUSH + TIMEOUT).as_millis().div_ceil(500);
@@ -77,8 +77,8 @@ async fn one_operation_per_interval_asks_a_redis_that_is_down() {
     let site = Site::start().await;
     site.proxy.refuse();
     let interval = Duration::from_millis(200);
-    let options = site.options().probe_every(interval).expect("an interval");
-    let store = options.connect_lazily();
+    let options = site.options().probe_every(interval);
+    let store = options.connect_lazily().expect("options");
     while !store.is_down() {
         let _ = look(&store).await;
     }
@@ -128,8 +128,8 @@ async fn a_connection_that_stalls_while_it_is_made_is_given_up_for_another_one()
             tokio::spawn(greet(client));
         }
     });
-    let options = RedisOptions::new(&url, "test").and_then(|options| options.down_after(NEVER));
-    let store = options.expect("options").connect_lazily();
+    let options = RedisOptions::new(&url, "test").map(|options| options.down_after(NEVER));
+    let store = options.expect("options").connect_lazily().expect("options");
     let began = Instant::now();
     while greeted.load(Ordering::SeqCst) < 3 {
         assert!(began.elapsed() < Duration::from_secs(10), "it waits for one that stalls");

@@ -43,7 +43,7 @@ struct Copied {
 impl Copied {
     async fn start() -> Self {
         let site = Site::start().await;
-        let options = site.options().timeout(PATIENCE).expect("a timeout");
+        let options = site.options().timeout(PATIENCE);
         let ours = options.connect().await.expect("a store");
         let there = RedisOptions::new(&site.server.url(), "test")
             .expect("an address")
@@ -139,7 +139,7 @@ async fn a_late_copy_of_an_acquire_leaves_a_lease_that_holds_as_it_is() {
 async fn a_late_copy_of_a_commit_does_not_undo_an_invalidation() {
     for change in CHANGES {
         let site = Site::start().await;
-        let options = site.options().timeout(PATIENCE).expect("a timeout");
+        let options = site.options().timeout(PATIENCE);
         let ours = options.connect().await.expect("a store");
         let there = RedisOptions::new(&site.server.url(), "test")
             .expect("an address")

@@ -24,8 +24,10 @@ fn hurried(store: RedisStore, takes: Duration) -> Hurried {
     let load = service_fn(move |(sku, _)| -> BoxFuture<'static, Result<u64, Infallible>> {
         time::sleep(takes).map(move |()| Ok(sku)).boxed()
     });
-    ReadThroughLayer::new(store, ask_of)
+    ReadThroughLayer::builder(store, ask_of)
         .ttl(Duration::from_secs(60))
+        .build()
+        .unwrap()
         .layer(BoxCloneSyncService::new(load))
 }
 

@@ -173,7 +173,7 @@ async fn a_lease_that_is_held_is_taken_over_by_no_other_claim_of_its_process() {
 /// A load that never ends, under a lease of a minute.
 fn endless(store: RedisStore) -> impl Future<Output = ()> {
     let ask = |sku: &u64| Lookup::of(key(*sku)).force_refresh();
-    let layer = ReadThroughLayer::new(store, ask).lease(MINUTE).expect("a lease");
+    let layer = ReadThroughLayer::builder(store, ask).lease(MINUTE).build().expect("a lease");
     let load = service_fn(|_: u64| pending::<Result<u64, Infallible>>());
     let mut service = layer.layer(load);
     async move { drop(service.call(1).await) }
@@ -211,8 +211,8 @@ struct Process {
 impl Process {
     /// Twenty callers that ask for ten keys for this long. Returns the time of the slowest call.
     async fn trades(&self, period: Duration) -> Duration {
-        let layer = ReadThroughLayer::new(self.store.clone(), |sku: &u64| key(*sku));
-        let layer = layer.ttl(Duration::from_millis(20)).lease(MINUTE).expect("a lease");
+        let layer = ReadThroughLayer::builder(self.store.clone(), |sku: &u64| key(*sku));
+        let layer = layer.ttl(Duration::from_millis(20)).lease(MINUTE).build().expect("a lease");
         let service = layer.layer(service_fn(|sku: u64| async move {
             sleep(Duration::from_millis(10)).await;
             Ok::<_, Infallible>(sku)

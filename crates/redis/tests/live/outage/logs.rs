@@ -50,10 +50,10 @@ async fn ten_thousand_failures_are_a_few_lines_in_the_log() {
     let lines = Lines::default();
     let _logged = subscriber::set_default(lines.clone());
     let site = Site::start().await;
-    let options = site.options().down_after(1).expect("a number");
-    let store = options.probe_every(Duration::from_millis(100)).expect("an interval");
-    let store = store.connect_lazily();
-    let patient = site.options().connect_lazily();
+    let options = site.options().down_after(1);
+    let store = options.probe_every(Duration::from_millis(100));
+    let store = store.connect_lazily().expect("options");
+    let patient = site.options().connect_lazily().expect("options");
     for _ in 0..3 {
         site.proxy.refuse();
         site.proxy.cut();

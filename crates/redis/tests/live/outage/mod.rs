@@ -60,8 +60,8 @@ impl Site {
 
     /// A store whose next probe is far away.
     fn without_probes(&self) -> RedisStore {
-        let options = self.options().probe_every(Duration::from_secs(60)).expect("an interval");
-        options.connect_lazily()
+        let options = self.options().probe_every(Duration::from_secs(60));
+        options.connect_lazily().expect("options")
     }
 }
 

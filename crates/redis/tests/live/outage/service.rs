@@ -82,7 +82,10 @@ impl Shop {
     fn over(store: RedisStore) -> Self {
         let loader = Loader::default();
         let key_of: fn(&u64) -> Key = |sku| key(*sku);
-        let layer = ReadThroughLayer::new(store.clone(), key_of).ttl(Duration::from_secs(600));
+        let layer = ReadThroughLayer::builder(store.clone(), key_of)
+            .ttl(Duration::from_secs(600))
+            .build()
+            .unwrap();
         Self { service: layer.layer(loader.clone()), store, loader }
     }
 
@@ -148,7 +151,7 @@ async fn goes_on(what: &str, shop: &Shop, away: Duration, back: impl AsyncFnOnce
 async fn a_service_without_a_redis_from_the_start_goes_on() {
     let site = Site::start().await;
     site.proxy.refuse();
-    let shop = Shop::over(site.options().connect_lazily());
+    let shop = Shop::over(site.options().connect_lazily().expect("options"));
     goes_on("absent", &shop, Duration::from_secs(2), async || site.proxy.heal()).await;
 }
 

@@ -111,7 +111,7 @@ async fn keys_without_a_failed_invalidation_are_served_while_others_wait() {
 #[tokio::test]
 async fn a_caller_can_demand_that_no_invalidation_is_kept() {
     let site = Site::start().await;
-    let options = site.options().kept_invalidations(0).expect("none");
+    let options = site.options().kept_invalidations(0);
     let store = options.connect().await.expect("a store");
     put(&store, 1, "old").await;
     site.close();
@@ -128,7 +128,10 @@ async fn a_layer_serves_nothing_from_before_a_failed_invalidation() {
     let site = Site::start().await;
     let catalog = Catalog::over(site.store().await);
     assert_eq!(catalog.ask(1).await, "item 1, load 0");
-    let handle = ReadThroughLayer::new(catalog.store.clone(), |sku: &u64| key(*sku)).handle();
+    let handle = ReadThroughLayer::builder(catalog.store.clone(), |sku: &u64| key(*sku))
+        .build()
+        .unwrap()
+        .handle();
     site.close();
     let failed = handle.invalidate(&key(1)).await.expect_err("no connection");
     assert!(failed.is_kept(), "{failed}");

@@ -65,7 +65,7 @@ async fn an_invalidation_that_a_sentinel_failover_lost_is_re_asserted_before_a_r
         let options = options_at(&fleet.url());
         let options = if is_near { near(options) } else { options };
         let store = options.connect().await.expect("a store");
-        let forgetful = options_at(&fleet.url()).reassert_window(Duration::ZERO).expect("none");
+        let forgetful = options_at(&fleet.url()).reassert_window(Duration::ZERO);
         let forgetful = forgetful.connect().await.expect("another process");
         replicated(&store, &fleet.primary, &fleet.replica, &[0, 1, 2]).await;
         for (sku, of) in (0..).zip(BOTH) {
@@ -165,7 +165,7 @@ async fn an_invalidation_that_a_restart_lost_is_re_asserted_before_a_read() {
 #[tokio::test]
 async fn without_a_window_nothing_is_re_asserted() {
     let mut server = RedisServer::start();
-    let options = options_at(&server.url()).reassert_window(Duration::ZERO).expect("none");
+    let options = options_at(&server.url()).reassert_window(Duration::ZERO);
     let store = options.connect().await.expect("a store");
     restarted(&mut server, &store).await;
     is_back(&store).await;

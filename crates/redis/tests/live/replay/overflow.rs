@@ -12,7 +12,7 @@ const MOST: u64 = 10;
 
 /// A store that has had to drop the invalidations of half of its items.
 async fn overflowed(site: &Site, is_near: bool) -> RedisStore {
-    let options = site.options().kept_invalidations(MOST as usize).expect("some");
+    let options = site.options().kept_invalidations(MOST as usize);
     let options = if is_near { near(options) } else { options };
     let store = options.connect().await.expect("a store");
     for sku in 0..3 * MOST {
@@ -72,7 +72,7 @@ async fn when_too_many_have_failed_this_process_serves_what_is_loaded_from_then_
 #[tokio::test]
 async fn a_load_that_began_before_too_many_failed_is_not_stored() {
     let site = Site::start().await;
-    let options = site.options().kept_invalidations(1).expect("one");
+    let options = site.options().kept_invalidations(1);
     let store = options.connect().await.expect("a store");
     let old = lease(&store, 3).await;
     site.close();

@@ -23,8 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
     let options = RedisClientOptions::new(&redis.url(), "test").expect("a URL");
-    let options = options.timeout(timeout).expect("a timeout");
-    Locks::new(RedisLock::connect_lazily(options)).lease(LEASE).expect("a lease")
+    let options = options.timeout(timeout);
+    Locks::builder(RedisLock::connect_lazily(options).expect("options"))
+        .lease(LEASE)
+        .build()
+        .expect("a lease")
 }
 
 #[tokio::test]
