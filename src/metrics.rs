@@ -25,6 +25,7 @@
 //!     // then render, for example `PrometheusHandle::render`
 //! };
 //! scrape();
+//! # Ok::<_, bellwether::ConfigError>(())
 //! ```
 //!
 //! Call [`describe`] once for each kind of statistics, after the recorder is installed, for recorders

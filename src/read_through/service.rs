@@ -117,10 +117,11 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| {
+    /// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| {
     ///     Key::of("item").with(*sku)
     /// })
-    /// .ttl(Duration::from_secs(60));
+    /// .ttl(Duration::from_secs(60))
+    /// .build()?;
     /// let catalog = layer.layer(Batched::new(service_fn(query_many)));
     ///
     /// let mut page = vec![];

@@ -14,7 +14,7 @@ use super::memory::MemoryStore;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may be shared with other processes, so it cannot hold values that are never encoded",
     label = "not a store of this process alone",
-    note = "a `MemoryStore` is one; for a shared store, `Cache::builder` and `ReadThroughLayer::new` encode values"
+    note = "a `MemoryStore` is one; for a shared store, `Cache::builder` and `ReadThroughLayer::builder` encode values"
 )]
 pub trait InProcessStore: Store {}
 

@@ -41,9 +41,8 @@ const ARROWS: [(&str, &[&str]); 27] = [
         &[
             "codec",
             "config_error",
-            // Macros, which live at the root of the crate.
+            // A macro, which lives at the root of the crate.
             "delegate_load_options",
-            "delegate_options",
             "error",
             "error_class",
             "key",

@@ -30,7 +30,7 @@ use super::method_use::MethodUse;
 /// let product = CachedMethod::fresh_for(Duration::from_secs(60))
 ///     .stale_if_error(Duration::from_secs(3_600))
 ///     .status(tonic::Code::NotFound, Duration::from_secs(5))
-///     .metadata("x-tenant")?;
+///     .metadata("x-tenant");
 /// # Ok(product)
 /// # }
 /// ```

@@ -31,7 +31,7 @@ use super::target::{host_of, routed};
 /// use bellwether_http::RequestKey;
 ///
 /// // `/items?page=2&q=wool` and `/items?q=wool&page=2&utm_source=x` have the same key.
-/// let key = RequestKey::path().query(["page", "q"]).header("accept-language")?;
+/// let key = RequestKey::path().query(["page", "q"]).header("accept-language");
 /// # let _ = key;
 /// # Ok::<_, bellwether::ConfigError>(())
 /// ```

@@ -25,7 +25,7 @@ use bellwether::{ConfigError, warn_throttled};
 /// use bellwether_redis_client::RedisTls;
 ///
 /// let tls = RedisTls::files("/etc/tls/ca.crt", "/etc/tls/tls.crt", "/etc/tls/tls.key");
-/// let options = RedisClientOptions::new("rediss://cache.example.org", "shop")?.tls(tls)?;
+/// let options = RedisClientOptions::new("rediss://cache.example.org", "shop")?.tls(tls);
 /// # let _ = options;
 /// # Ok(())
 /// # }

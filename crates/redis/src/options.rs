@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RedisStore;
-use super::check;
 use super::outbox::ledger::KeepingRules;
 use super::store::StoreParts;
 use bellwether::adapter::within;
@@ -189,10 +188,7 @@ impl RedisOptions {
     /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
     /// lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let store = self.connect_lazily()?;
-        let StoreParts { client, near, .. } = &*store.0;
-        client.connecting(check::prepare(client, near.is_some())).await?;
-        Ok(store)
+        self.connect_lazily()?.checked().await
     }
 
     /// A store that connects at its first use, for services that start before their Redis.

@@ -16,6 +16,8 @@ use crate::support::store::{Faulty, UNREACHABLE, local, remote};
 
 const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
+type Layered = ReadThroughLayerBuilder<fn(&Request) -> Key>;
+
 const MILLI: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +92,7 @@ impl Source {
         &self,
         store: Faulty,
         ttl: Duration,
-        with: impl Fn(
-            ReadThroughLayerBuilder<fn(&Request) -> Key>,
-        ) -> ReadThroughLayerBuilder<fn(&Request) -> Key>,
+        with: impl Fn(Layered) -> Layered,
     ) -> Caching {
         let source = self.clone();
         let key_of: fn(&Request) -> Key = |_| Key::of("item");

@@ -5,16 +5,17 @@ use std::fs;
 
 use super::sources::root;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "src/read_through/layer.rs",
     "src/cache.rs",
     "src/store/memory/options.rs",
     "crates/redis/src/options.rs",
+    "crates/redis-client/src/options.rs",
 ];
 
 /// What a method of a builder gives back.
-const BUILT: [&str; 5] =
-    ["-> Self", "-> Result<Self", "-> ReadThroughLayer<", "-> CacheBuilder<", "-> RedisStore"];
+const BUILT: [&str; 4] =
+    ["-> Self", "-> ReadThroughLayerBuilder<", "-> CacheBuilder<", "-> Result<RedisStore"];
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("a file")
@@ -22,7 +23,10 @@ fn read(path: &str) -> String {
 
 /// The methods of a file that take a builder and give it back.
 fn options_of(text: &str) -> Vec<&str> {
-    let methods = text.split("pub fn ").skip(1);
+    let is_hidden = |before: &&str| before.trim_end().ends_with("#[doc(hidden)]");
+    let parts: Vec<_> = text.split("pub fn ").collect();
+    let shown = parts.windows(2).filter(|pair| !is_hidden(&pair[0]));
+    let methods = shown.map(|pair| pair[1]);
     let heads = methods.filter_map(|method| method.split_once(" {").map(|(head, _)| head));
     let is_option = |head: &&str| {
         let takes_self = head.split('(').nth(1).is_some_and(|arguments| {

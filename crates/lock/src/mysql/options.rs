@@ -14,7 +14,7 @@ use crate::session::{DatabaseAddress, SessionOptions};
 /// use bellwether_lock::{MySqlLock, MySqlOptions};
 ///
 /// let options = MySqlOptions::new("mysql://shop:secret@127.0.0.1/shop", "shop")?
-///     .session_timeout(Duration::from_secs(10))?;
+///     .session_timeout(Duration::from_secs(10));
 /// let lock = MySqlLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())

@@ -14,7 +14,7 @@ use crate::session::{DatabaseAddress, SessionOptions};
 /// use bellwether_lock::{PostgresLock, PostgresOptions};
 ///
 /// let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop", "shop")?
-///     .session_timeout(Duration::from_secs(10))?;
+///     .session_timeout(Duration::from_secs(10));
 /// let lock = PostgresLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
