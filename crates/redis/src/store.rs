@@ -80,7 +80,7 @@ impl StoreParts {
         };
         let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
-        let client = RedisClient::new(options, setup)?;
+        Ok(Self { client, near, outbox, tags, heartbeat, operations })
     }
 
     pub(super) fn stats(&self) -> RedisStats {
