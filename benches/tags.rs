@@ -82,7 +82,10 @@ fn catalog(
     };
     let of_answer = tags.unwrap_or_default() - of_request.unwrap_or_default();
     let layer = layer.answer_tags(move |product: &Product| of(product.sku(), of_answer));
-    layer.build().expect("options").layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
+    layer
+        .build()
+        .expect("options")
+        .layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
 }
 
 fn in_process<S: Store>(

@@ -52,7 +52,7 @@ impl Args {
 
     fn checked(self) -> Result<Self, String> {
         if let Some(url) = self.store.as_deref().filter(|store| *store != "memory") {
-            RedisOptions::new(url, "shop").map_err(|fault| {
+            RedisOptions::new(url, "shop").map(drop).map_err(|fault| {
                 let shown = tables::shown(url);
                 format!(
                     "--store {shown}: neither `memory` nor like redis://127.0.0.1:6379: {fault}"

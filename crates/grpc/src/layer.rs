@@ -93,7 +93,7 @@ impl GrpcCacheLayerBuilder {
     ///
     /// Default: none. Only the author of a method knows whether its answers may be shared.
     pub fn method(mut self, path: &str, mut method: CachedMethod) -> Self {
-        self.layer.set_checked(&mut (), check(path).and(method.wrong.result()));
+        self.layer.set_checked(&mut (), check(path).and_then(|()| method.wrong.result()));
         method.calls = Arc::default();
         Arc::make_mut(&mut self.options.methods).insert(path.to_owned(), Arc::new(method));
         self

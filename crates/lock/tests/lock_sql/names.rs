@@ -147,9 +147,8 @@ fn an_address_that_asks_for_tls_is_refused_with_the_name_of_its_parameter() {
         let is_said = error.contains("`require_ssl`") && error.contains("not encrypted");
         assert!(is_said && !error.contains("hunter2"), "{parameter}: {error}");
     }
-    PostgresOptions::new("postgresql://localhost/shop?sslmode=disable", "test")
-        .expect("it is plain");
-    MySqlOptions::new("mysql://localhost/shop?require_ssl=false", "test").expect("it is plain");
+    assert!(PostgresOptions::new("postgresql://localhost/shop?sslmode=disable", "test").is_ok());
+    assert!(MySqlOptions::new("mysql://localhost/shop?require_ssl=false", "test").is_ok());
 }
 
 #[test]

@@ -174,7 +174,7 @@ async fn a_server_that_refuses_messages_is_worked_with_by_pauses() {
 #[tokio::test]
 async fn a_wrong_password_is_said_without_repeating_it() {
     let server = RedisServer::start();
-    user(&server, &all_rights());
+    drop(user(&server, &all_rights()));
     let url = format!("redis://bw:hunter2@127.0.0.1:{}", server.port());
     let options = RedisOptions::new(&url, "test").expect("options");
     let lazily = options.clone().connect_lazily().expect("options");
