@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
-use bellwether::store::Store;
-use bellwether::store::Tags;
+use bellwether::store::{Store, Tags};
 use bellwether::{Key, ReadThroughLayer};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;

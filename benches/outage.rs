@@ -9,8 +9,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bellwether::store::Store;
-use bellwether::store::Tags;
+use bellwether::store::{Store, Tags};
 use bellwether::{Error, Key, MemoryStore, ReadThroughLayer};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;

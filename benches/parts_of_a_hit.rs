@@ -12,10 +12,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
-use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Remaining, Renew,
-    Settled, Store, StoreFuture, Value,
+    Settled, Store, StoreFuture, Tags, Value,
 };
 use bellwether::{Key, Lifetimes, ReadThroughLayer};
 use bytes::Bytes;

@@ -9,8 +9,7 @@ use std::iter::once;
 use std::time::Duration;
 
 use bellwether::service::{Handle, ReadThrough};
-use bellwether::store::Store;
-use bellwether::store::Tags;
+use bellwether::store::{Store, Tags};
 use bellwether::{Key, MemoryStore, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_testkit::servers::{RedisServer, Reply};

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 /// An option with an invalid value, or one without effect. What ends a chain of options returns the first
-/// one, in all crates, such as `build` or `connect`: no option panics, and none is ignored.
+/// one, such as `build` or `connect`. No option panics, and none is ignored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -35,10 +35,11 @@ impl<K> ReadThroughLayer<K> {
     /// Begins a layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
-    /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request. Everything on which the
-    /// answer depends belongs in the key.
+    /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request.
+    /// Everything on which the answer depends belongs in the key.
     ///
-    /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: concurrent callers share a load.
+    /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: concurrent callers share a
+    /// load.
     pub fn builder<S, Req, R>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
     where
         S: Store,
@@ -405,7 +406,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// shared by the waiters and not stored, which is logged.
     ///
     /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
-    /// lookup learns of such tags from the entry, so it takes a second round trip.
+    /// lookup learns of such tags from the entry: the first hit of a key in a process takes a second
+    /// round trip.
     ///
     /// Default: none.
     pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>>
@@ -505,8 +507,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///         ErrorKind::NotFound => ErrorClass::NotFound,
     ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
     ///         _ => ErrorClass::Failure,
-    ///     });
+    ///     })
+    ///     .build()?;
     /// # let _ = layer;
+    /// # Ok::<_, bellwether::ConfigError>(())
     /// ```
     pub fn classify_error<E, F>(mut self, classify: F) -> Self
     where

@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bellwether::codec::Json;
-use bellwether::service::ReadThroughLayerBuilder;
-use bellwether::service::{Handle, ReadThrough, ResponseFuture};
+use bellwether::service::{Handle, ReadThrough, ReadThroughLayerBuilder, ResponseFuture};
 use bellwether::store::{self, Store};
 use bellwether::store::{Digest, StoreErrorKind};
 use bellwether::{
@@ -228,7 +227,7 @@ impl<T> Otherwise for Probe<T> {}
 /// Both held it by `Arc`, and still required `Clone` of it, because their `Clone` was derived.
 #[test]
 fn a_service_can_be_cloned_whatever_its_codec() {
-    assert!(Probe::<ReadThroughLayerBuilder<KeyOf, Single>>(PhantomData).is_clone());
+    assert!(Probe::<ReadThroughLayer<KeyOf, Single>>(PhantomData).is_clone());
     assert!(Probe::<Cached<Single>>(PhantomData).is_clone());
 }
 
@@ -299,7 +298,8 @@ fn a_request_can_be_sent_to_another_thread() {
 fn public_types_can_be_shared_and_shown() {
     is_public::<(Key, Digest, Json)>();
     is_public::<(MemoryStore, RedisStore, RedisOptions, RedisStats)>();
-    is_public::<(ReadThroughLayerBuilder<KeyOf>, Cached, Handle, Handle<Cached>)>();
+    is_public::<(ReadThroughLayer<KeyOf>, ReadThroughLayerBuilder<KeyOf>)>();
+    is_public::<(Cached, Handle, Handle<Cached>)>();
     is_public::<(CacheStatus, LoadLocation, BypassReason, Wait, WhenAbandoned)>();
     is_public::<(Error<Refusal>, CacheError, CacheErrorKind, ConfigError)>();
     is_public::<(StoreError, StoreErrorKind)>();

@@ -62,6 +62,7 @@ impl ServerArgs {
                 None => tls,
             });
         }
+        options.wrong.result()?;
         Ok(options)
     }
 

@@ -26,12 +26,12 @@ use super::method_use::MethodUse;
 /// ```
 /// # use std::time::Duration;
 /// # use bellwether_grpc::CachedMethod;
-/// # fn product() -> Result<CachedMethod, bellwether::ConfigError> {
+/// # fn product() -> CachedMethod {
 /// let product = CachedMethod::fresh_for(Duration::from_secs(60))
 ///     .stale_if_error(Duration::from_secs(3_600))
 ///     .status(tonic::Code::NotFound, Duration::from_secs(5))
 ///     .metadata("x-tenant");
-/// # Ok(product)
+/// # product
 /// # }
 /// ```
 #[derive(Clone, Debug)]

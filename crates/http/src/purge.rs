@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bellwether::adapter::BoxFuture;
-use bellwether::adapter::{result_of_all, warn_throttled, within};
+use bellwether::adapter::{BoxFuture, result_of_all, warn_throttled, within};
 use bellwether::service::Handle;
 use bellwether::store::Digest;
 use bellwether::{CacheError, ConfigError, Key, Tag};

@@ -33,7 +33,6 @@ use super::target::{host_of, routed};
 /// // `/items?page=2&q=wool` and `/items?q=wool&page=2&utm_source=x` have the same key.
 /// let key = RequestKey::path().query(["page", "q"]).header("accept-language");
 /// # let _ = key;
-/// # Ok::<_, bellwether::ConfigError>(())
 /// ```
 #[derive(Clone)]
 pub struct RequestKey {
@@ -182,7 +181,8 @@ impl RequestKey {
     /// ```
     ///
     /// # Errors
-    /// If a [field](Self::header) is not valid, if a request like this has no key, or one that is too long, or if axum's router has a part in it.
+    /// If a [field](Self::header) is not valid, if a request like this has no key, or one that is too
+    /// long, or if axum's router has a part in it.
     pub fn of<B>(&self, request: Request<B>) -> Result<Key, ConfigError> {
         self.wrong.result()?;
         let mut parts = request.into_parts().0;
@@ -212,8 +212,8 @@ impl RequestKey {
     /// ```
     ///
     /// # Errors
-    /// If a [field](Self::header) is not valid, if this is not a key of a template, if a parameter has no value or two, or if there is a value
-    /// for another parameter. The error names it.
+    /// If a [field](Self::header) is not valid, if this is not a key of a template, if a parameter has no
+    /// value or two, or if there is a value for another parameter. The error names it.
     #[cfg(feature = "axum")]
     pub fn fill<B>(
         &self,

@@ -16,8 +16,7 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use axum::{Router, serve};
 use bellwether::{MemoryStore, Wait};
-use bellwether_http::HttpCacheLayer;
-use bellwether_http::HttpCacheLayerBuilder;
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -67,11 +66,8 @@ async fn a_thousand_connections_to_a_proxy_cause_one_request_to_its_origin() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/item/42", listener.local_addr().unwrap());
     let address = origin.url.parse().unwrap();
-    let layer = patient(HttpCacheLayer::builder(MemoryStore::new(100)));
-    let proxy =
-        tokio::spawn(
-            async move { proxy::serve(listener, &address, &layer.build().unwrap()).await },
-        );
+    let layer = patient(HttpCacheLayer::builder(MemoryStore::new(100))).build().unwrap();
+    let proxy = tokio::spawn(async move { proxy::serve(listener, &address, &layer).await });
     let connections = CONNECTIONS.to_string();
     let said =
         run("h2load", &["-t", "2", "-c", &connections, "-n", &connections, "-m", "1", &url]).await;

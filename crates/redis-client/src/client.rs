@@ -22,8 +22,7 @@ use super::slot::{InSlot, tag_of};
 use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;
 use super::value::RedisValue;
-use bellwether::store::Digest;
-use bellwether::store::Watch;
+use bellwether::store::{Digest, Watch};
 use bellwether::{ConfigError, StoreError};
 
 /// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of

@@ -58,10 +58,9 @@ pub use self::stats::{NearStats, RedisStats, ReplayStats};
 use self::outbox::ledger::{ChangedDigest, KeepingRules};
 use self::store::StoreParts;
 use bellwether::stats::StoreOperation;
-use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
-    StoreFuture, Watch,
+    StoreFuture, Tags, Watch,
 };
 use bellwether::{Key, StoreError};
 

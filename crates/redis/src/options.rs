@@ -7,8 +7,7 @@ use super::RedisStore;
 use super::outbox::ledger::KeepingRules;
 use super::store::StoreParts;
 use bellwether::adapter::within;
-use bellwether::delegate_options;
-use bellwether::{ConfigError, StoreError};
+use bellwether::{ConfigError, StoreError, delegate_options};
 #[cfg(feature = "tls")]
 use bellwether_redis_client::RedisTls;
 use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
@@ -184,9 +183,9 @@ impl RedisOptions {
     /// Connects, and checks that the server answers and permits what the scripts need.
     ///
     /// # Errors
-    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not ready, if slots of the
-    /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
-    /// lacks a permission. The error names that.
+    /// If an option is wrong, if the server or a node of the cluster cannot be reached or is not ready,
+    /// if slots of the cluster have no owner, if a single server is a replica or a node of a cluster, or
+    /// if the user lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         self.connect_lazily()?.checked().await
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bellwether::ConfigError;
 use bellwether::store::StoreErrorKind;
-use bellwether_redis::RedisCredentials;
-use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisCredentials, RedisOptions, RedisStore};
 
 const PASSWORD: &str = "hunter2";
 

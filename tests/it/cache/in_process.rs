@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use bellwether::codec::InProcess;
 use bellwether::service::loader_fn;
-use bellwether::store::InProcessStore;
-use bellwether::store::MemoryOptions;
+use bellwether::store::{InProcessStore, MemoryOptions};
 use bellwether::{Cache, CacheStatus, MemoryStore, ReadThroughLayer};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, key};

@@ -341,9 +341,7 @@ async fn a_failure_of_the_source_itself_needs_no_second_witness() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         source.is_down(true);
-        let settings = |layer: ReadThroughLayerBuilder<fn(&Request) -> Key>| {
-            layer.classify_any_error(|error| super::class_of(&error.to_string()))
-        };
+        let settings = |it: Layered| it.classify_any_error(|why| super::class_of(&why.to_string()));
         let fleet = [(); 2].map(|()| source.process_with(place(&memory), MINUTE, settings));
         let asked = (0..20).map(|nth| ask(&fleet[nth % 2], Request::Good)).collect();
         assert!(all(asked).await.iter().all(|(answer, _)| answer.is_err()));

@@ -8,8 +8,7 @@ mod leaving;
 mod query;
 
 use bellwether::batch::Batched;
-use bellwether::service::ReadThrough;
-use bellwether::service::ReadThroughLayerBuilder;
+use bellwether::service::{ReadThrough, ReadThroughLayerBuilder};
 use bellwether::store::Store;
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, SharedError};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};

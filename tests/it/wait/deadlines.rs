@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bellwether::codec::{Cacheability, Codec, Json};
-use bellwether::service::ReadThroughLayerBuilder;
-use bellwether::service::{Lookup, ReadThrough};
+use bellwether::service::{Lookup, ReadThrough, ReadThroughLayerBuilder};
 use bellwether::store::Store;
 use bellwether::{
     CacheErrorKind, CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason, Wait,

@@ -4,9 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bellwether::FailureCause;
-use bellwether::store::Tags;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Failure, Peek, Renew, Store,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Failure, Peek, Renew, Store, Tags,
 };
 use bellwether_testkit::servers::chosen_server_lacks_tls;
 use bellwether_testkit::wait::until;

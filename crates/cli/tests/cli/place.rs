@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-use bellwether::store::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Draft, End, Lease, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, End, Lease, Settled, Store, Tags, Value};
 use bellwether::trace::TraceParent;
 use bellwether::{Key, Lifetimes, Tag};
 use bellwether_redis::{RedisOptions, RedisStore, RedisTls};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether_grpc::GrpcCacheLayerBuilder;
-use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCacheLayerBuilder};
 use bellwether_redis::RedisOptions;
 use bellwether_testkit::servers::RedisServer;
 use prost::Message;

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether_grpc::GrpcCacheLayerBuilder;
-use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCacheLayerBuilder};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::Routes;

@@ -241,7 +241,7 @@ async fn how_an_answer_came_about_is_told_if_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_method_or_no_metadata_is_named_where_it_is_given() {
+fn what_is_no_method_or_no_metadata_is_named_by_build() {
     for path in ["catalog.Catalog/Product", "/catalog.Catalog", "/", "/a/b/c", "/a b/c"] {
         let method = CachedMethod::fresh_for(MINUTE);
         let refused =

@@ -3,8 +3,7 @@
 use std::future::ready;
 use std::time::Duration;
 
-use bellwether::store::Store;
-use bellwether::store::StoreErrorKind;
+use bellwether::store::{Store, StoreErrorKind};
 use bellwether::{Key, MemoryStore};
 use bellwether_http::HttpCacheLayerBuilder;
 use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether::store::Store;
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder, KeyedRules, RequestKey};
 use bellwether_test::faulty::FaultyStore;
 use http::Request;
 use tokio::time::sleep;

@@ -7,8 +7,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get as route;
 use bellwether::MemoryStore;
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder, KeyedRules, RequestKey};
 use http::Request;
 use tower::ServiceExt;
 

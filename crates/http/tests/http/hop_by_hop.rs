@@ -2,8 +2,7 @@
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, KeyedRules, RequestKey};
 use http::{HeaderName, Request};
 
 use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, says, text};

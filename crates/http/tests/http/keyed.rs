@@ -7,8 +7,7 @@ use axum::extract::{Path, Query};
 use axum::routing::get as route;
 use axum::{Router, http::StatusCode};
 use bellwether::{Key, MemoryStore};
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder, KeyedRules, RequestKey};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 

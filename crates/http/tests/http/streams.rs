@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCacheLayer, RequestKey};
+use bellwether_http::{HttpCacheLayer, HttpCacheLayerBuilder, RequestKey};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether_http::HttpCacheLayerBuilder;
-use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey, surrogate_tag};
+use bellwether_http::{
+    HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, RequestKey, surrogate_tag,
+};
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, says};
 

@@ -1,7 +1,6 @@
 //! Every lock in Redis keeps the contract of locks through TLS.
 
-use bellwether_lock::redis::RedisClientOptions;
-use bellwether_lock::redis::RedisTls;
+use bellwether_lock::redis::{RedisClientOptions, RedisTls};
 use bellwether_lock::{FairLock, RedisLock, Redlock, ReentrantLock, conformance};
 use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls};
 

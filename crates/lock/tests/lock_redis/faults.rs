@@ -9,8 +9,7 @@ use bellwether_lock::{
     FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock, Released,
 };
 use bellwether_testkit::faults::{FaultProxy, Replacement};
-use bellwether_testkit::servers::RedisServer;
-use bellwether_testkit::servers::free_port;
+use bellwether_testkit::servers::{RedisServer, free_port};
 use tokio::time::{sleep, timeout};
 
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};

@@ -5,8 +5,7 @@ use std::time::Duration;
 use bellwether::store::Renew;
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released};
-use bellwether_testkit::servers::free_port;
-use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::servers::{RedisServer, Reply, free_port};
 use bellwether_testkit::wait::within;
 
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take};

@@ -15,7 +15,7 @@ fn values_of_the_process_in_a_store_that_may_be_shared(store: Arc<dyn Store>) {
 }
 
 fn a_layer_of_the_process_over_one(store: Arc<dyn Store>) {
-    ReadThroughLayer::in_process(store, |sku: &u64| Key::of("item").with(*sku)).build().unwrap();
+    ReadThroughLayer::in_process(store, |sku: &u64| Key::of("item").with(*sku));
 }
 
 fn main() {}

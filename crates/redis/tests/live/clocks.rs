@@ -4,10 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Settled, Store,
-    Value,
+    Tags, Value,
 };
 use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;

@@ -4,8 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use bellwether::store::StoreErrorKind;
-use bellwether_redis::RedisTls;
-use bellwether_redis::{RedisOptions, RedisStore};
+use bellwether_redis::{RedisOptions, RedisStore, RedisTls};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::store::StoreErrorKind;
-use bellwether_redis::RedisCredentials;
-use bellwether_redis::RedisOptions;
+use bellwether_redis::{RedisCredentials, RedisOptions};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use bellwether::ConfigError;
 use bellwether::store::StoreErrorKind;
-use bellwether_redis::RedisOptions;
-use bellwether_redis::RedisTls;
+use bellwether_redis::{RedisOptions, RedisTls};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::servers::{

@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Settled, Store, StoreErrorKind, Value};
 use bellwether::{BypassReason, CacheStatus, Lifetimes};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;

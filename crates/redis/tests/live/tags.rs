@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::store::Tags;
-use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Peek, Settled, Store, Tags, Value};
 use bellwether::{Key, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;

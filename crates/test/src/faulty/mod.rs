@@ -100,14 +100,13 @@ pub use self::operation::Operation;
 
 use self::fault::Lies;
 use self::script::Script;
-use bellwether::Key;
-use bellwether::StoreError;
 use bellwether::store::Tags;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, InProcessStore, Lease, Peek, Renew,
     Settled, StoreFuture,
 };
 use bellwether::store::{Store, Watch, Watchers};
+use bellwether::{Key, StoreError};
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.
 ///

@@ -94,7 +94,8 @@ impl Redlock {
     /// the leases.
     ///
     /// # Errors
-    /// If an option is wrong, if there are not 3 to 31 nodes, or two with the same address, or one is a cluster.
+    /// If an option is wrong, if there are not 3 to 31 nodes, or two with the same address, or one is a
+    /// cluster.
     pub fn connect_lazily(
         nodes: impl IntoIterator<Item = RedisClientOptions>,
     ) -> Result<Self, ConfigError> {

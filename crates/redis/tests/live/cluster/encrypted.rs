@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use bellwether_redis::RedisOptions;
-use bellwether_redis::RedisTls;
+use bellwether_redis::{RedisOptions, RedisTls};
 use bellwether_test::conformance;
 use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls, free_port};
 use bellwether_testkit::wait::within;

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::store::{Accept, Acquire, Claim, Store, StoreErrorKind};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisCluster;
 use futures_util::future::join_all;

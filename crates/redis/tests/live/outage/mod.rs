@@ -14,8 +14,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::StoreErrorKind;
-use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::store::{Accept, Acquire, Claim, Store, StoreErrorKind};
 use bellwether::{Key, StoreError};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_test::StoreExt as _;
