@@ -38,8 +38,7 @@ impl<K> ReadThroughLayer<K> {
     /// bypasses the cache), or a [`Lookup`](crate::service::Lookup) with options for this request.
     /// Everything on which the answer depends belongs in the key.
     ///
-    /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: concurrent callers share a
-    /// load.
+    /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: callers share a load.
     pub fn builder<S, Req, R>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
     where
         S: Store,
@@ -406,8 +405,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// shared by the waiters and not stored, which is logged.
     ///
     /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
-    /// lookup learns of such tags from the entry: the first hit of a key in a process takes a second
-    /// round trip.
+    /// lookup learns of such tags from the entry: a process needs two round trips for its first hit.
     ///
     /// Default: none.
     pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>>

@@ -160,7 +160,7 @@ async fn a_node_that_hangs_costs_nothing_once_it_is_taken_to_be_down() {
 async fn a_wrong_option_of_one_node_is_said() {
     let mut nodes = [1, 2, 3].map(|port| options_of(&format!("redis://127.0.0.1:{port}")));
     nodes[2] = nodes[2].clone().timeout(Duration::ZERO);
-    let error = Redlock::connect_lazily(nodes).err().expect("no option").to_string();
+    let error = Redlock::connect_lazily(nodes).expect_err("an option").to_string();
     assert!(error.starts_with("timeout of the store"), "{error}");
 }
 
