@@ -15,10 +15,9 @@ use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 use crate::support::store::{Faulty, UNREACHABLE, local, remote};
 
 const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
+const MILLI: Duration = Duration::from_millis(1);
 
 type Layered = ReadThroughLayerBuilder<fn(&Request) -> Key>;
-
-const MILLI: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
