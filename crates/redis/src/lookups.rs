@@ -105,9 +105,16 @@ impl Lookups {
         {
             return result;
         }
-        let mut result = Ok((None, Vec::new()));
+        let (mut result, names) = (Ok((None, Vec::new())), slice::from_ref(&names));
+        let answer = |_, read| result = read;
         // Boxed, so that callers that share a command need no memory for it.
-        Box::pin(reader.read(slice::from_ref(&names), reading, |_, read| result = read)).await;
+        if reader.client.is_cluster() {
+            Box::pin(reader.read(names, reading, answer)).await;
+        } else {
+            let (mut open, names) = OpenLookups::of(names);
+            let seen = Box::pin(reader.read_some(&names, reading)).await;
+            open.note(names, seen, &mut { answer });
+        }
         result
     }
 
