@@ -4,10 +4,9 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::Duration;
 
-use bellwether::service::loader_fn;
 use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
 use tokio::runtime::{Builder, Runtime};
-use tower::{Layer, Service};
+use tower::{Layer, Service, service_fn};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race};
@@ -24,7 +23,7 @@ fn race(case: &str, ttl: Duration, runtime: &Runtime, effort: Effort) {
     let load = async |sku: u64| Ok::<_, Infallible>(Product::new(sku));
     let layer =
         ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku));
-    let mut catalog = layer.ttl(ttl).build().expect("options").layer(loader_fn(load));
+    let mut catalog = layer.ttl(ttl).build().expect("options").layer(service_fn(load));
     let cache: Cache<u64, Product> =
         Cache::builder("item", MemoryStore::new(10_000)).ttl(ttl).build().expect("options");
     runtime.block_on(catalog.call(SKU)).expect("a load");

@@ -83,7 +83,7 @@ STATS = [
      [("green", None), ("orange", 0.01), ("red", 0.05)],
      "Requests that ended with an error, and not because there is no such thing."),
     ("Failed loads", "percentunit",
-     share(("loads_ended_total", 'result=~"failed|timed_out|panicked"'), ("loads_ended_total",)),
+     share(("load_duration_seconds_count", 'result=~"failed|timed_out|panicked"'), ("load_duration_seconds_count",)),
      [("green", None), ("orange", 0.05), ("red", 0.5)],
      "Calls of the loader that failed, timed out or panicked. Stale answers may hide them from callers."),
     ("Alerts", "none", 'count(ALERTS{alertname=~"Bellwether.+", alertstate="firing"}) or vector(0)',
@@ -122,7 +122,7 @@ ROWS = [
         ("Loads by why they started", "cps", True, per_second("loads_started_total", CACHE, "why"), "{{why}}",
          "The number of queries that the source sees. store_failed, not_kept, wait_ran_out and no_key run "
          "without a lease, so other processes may repeat them."),
-        ("Loads by how they ended", "cps", True, per_second("loads_ended_total", CACHE, "result"),
+        ("Loads by how they ended", "cps", True, per_second("load_duration_seconds_count", CACHE, "result"),
          "{{result}}", "failed, timed_out and panicked are faults of the source."),
         ("Time of loads", "s", False, quantile(0.99, "load_duration_seconds", CACHE, "result"), "{{result}}",
          "99 % of the loads took at most so long. Waiters wait as long."),
@@ -166,7 +166,7 @@ ROWS = [
     ("Stores", [
         ("Store is up", "none", False, "min by (store, instance) (%s)" % metric("store_up", STORE),
          "{{store}} {{instance}}", "0 while the circuit breaker is open: the store is not asked."),
-        ("Operations", "ops", True, per_second("store_operations_total", STORE, "operation"),
+        ("Operations", "ops", True, per_second("store_operation_duration_seconds_count", STORE, "operation"),
          "{{operation}}", "What is asked of the store. Copies in the process are not counted."),
         ("Errors", "ops", True, per_second("store_errors_total", STORE, "error"), "{{error}}",
          "Operations that failed. down: not asked, because the circuit breaker is open."),

@@ -35,7 +35,7 @@ use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
 use crate::stats::CacheStats;
 use crate::store::{InProcessStore, Store};
-use crate::tag::{Tag, Tags, TooManyTags};
+use crate::tag::{Tag, Tags};
 
 /// Values of one type, each under a key of one type, loaded by a function where they are missing.
 ///
@@ -150,7 +150,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let stock: Cache<(&str, u64), u64> =
     ///     Cache::builder("stock", MemoryStore::new(10)).ttl(Duration::from_secs(60)).build()?;
-    /// let berlin = stock.tagged([Tag::of("warehouse").with("berlin")])?;
+    /// let berlin = stock.tagged([Tag::of("warehouse").with("berlin")]);
     /// let load = async || Ok::<_, Infallible>(7);
     /// assert_eq!(berlin.get_or_load(("berlin", 42), load).await?, 7);
     ///
@@ -160,10 +160,11 @@ impl<K, V, C> Cache<K, V, C> {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// If there are more than [`Tags::MOST`].
-    pub fn tagged(&self, tags: impl IntoIterator<Item = Tag>) -> Result<Self, TooManyTags> {
-        Ok(Self { options: self.options.clone().tagged(Tags::new(tags)?), ..self.clone() })
+    /// With more than [`Tags::MOST`] of them, its calls fail with
+    /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
+    #[must_use]
+    pub fn tagged(&self, tags: impl IntoIterator<Item = Tag>) -> Self {
+        Self { options: self.options.clone().tagged(Tags::unbounded(tags)), ..self.clone() }
     }
 
     /// The key of a value: the name of the cache, and this part.

@@ -29,7 +29,7 @@
 //! ```
 //!
 //! Call [`describe`] once for each kind of statistics, after the recorder is installed, for recorders
-//! that show what a metric is. Statistics of your own become metrics by a [`MetricTable`].
+//! that show what a metric is.
 //! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
 //! Prometheus, by these names.
 //!
@@ -41,8 +41,7 @@
 //! | metric | type | labels | what it is |
 //! |---|---|---|---|
 //! | `requests_total` | counter | `cache`, `outcome`, `detail` | [`RequestStats`](crate::stats::RequestStats): `hit_local` is `outcome="hit", detail="local"` |
-//! | `loads_started_total` | counter | `cache`, `why` | [`LoadStartStats`](crate::stats::LoadStartStats) |
-//! | `loads_ended_total` | counter | `cache`, `result` | [`LoadEndStats`](crate::stats::LoadEndStats) |
+//! | `loads_started_total` | counter | `cache`, `why` | [`LoadStats`](crate::stats::LoadStats) |
 //! | `loads_running` | gauge | `cache` | loads that have started and not ended |
 //! | `loads_queued` | gauge | `cache` | [`CurrentStats`](crate::stats::CurrentStats): uncached loads that wait because as many run as may |
 //! | `flights`, `waiters` | gauge | `cache` | the same: keys that are loaded or waited for, and the callers that wait |
@@ -53,7 +52,7 @@
 //! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
 //! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
 //! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |
-//! | `load_duration_seconds` | histogram | `cache`, `result` | [`LoadTimeStats`](crate::stats::LoadTimeStats): how long loads took |
+//! | `load_duration_seconds` | histogram | `cache`, `result` | [`LoadTimeStats`](crate::stats::LoadTimeStats): how many loads have ended, and how long they took |
 //! | `wait_duration_seconds` | histogram | `cache`, `place` | [`WaitTimeStats`](crate::stats::WaitTimeStats): how long callers waited for the load that answered them, `here` or `elsewhere` |
 //! | `flight_callers` | histogram | `cache` | how many callers each flight had: the size of the stampedes that were held back |
 //! | `notice_lag_seconds` | histogram | `cache` | how long ago the load of another process had ended when its waiters here noticed |

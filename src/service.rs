@@ -64,6 +64,5 @@
 pub use crate::read_through::future::ResponseFuture;
 pub use crate::read_through::handle::Handle;
 pub use crate::read_through::layer::ReadThroughLayerBuilder;
-pub use crate::read_through::loader_fn::{LoaderFn, loader_fn};
 pub use crate::read_through::lookup::{IntoLookup, Lookup};
 pub use crate::read_through::service::ReadThrough;

@@ -254,8 +254,8 @@ impl<C: ?Sized> CacheClient<C> {
             if !replaces(stored) {
                 return None;
             }
-            let tags = Tags::new(self.0.codec.tags(&answer));
-            let tags = stored.map_or(Tags::none(), Entry::tags).union(&tags.ok()?).ok()?;
+            let tags = Tags::unbounded(self.0.codec.tags(&answer));
+            let tags = stored.map_or(Tags::none(), Entry::tags).union(&tags).ok()?;
             let (value, _) = load::encoded(&self.0, &key, answer).ok()?;
             let draft = Draft::new(value, self.0.codec.id(), lifetimes);
             Some(draft.tagged(self.0.tags.and_everything(&tags)))
@@ -303,6 +303,7 @@ impl<C: ?Sized> CacheClient<C> {
         if key.byte_len() > Key::MAX_BYTES {
             return Err(CacheError::key_too_long(&key));
         }
+        tags.within_bounds().map_err(|many| CacheError::too_many_tags(&key, many))?;
         let core = &self.0;
         let answer = load::classified(core, &key, tags, core.codec.keep(answer));
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());

@@ -313,15 +313,12 @@ fn storable<R, C: Codec<R> + ?Sized>(
         let marker = Draft::marker(core.policy.freshness.marker_ttl, Marker::Uncacheable);
         LoaderAnswer::value(AnswerKind::Value, kept, marker)
     };
-    let own = Tags::new(core.codec.tags(&kept));
-    let own = match own.and_then(|own| tags.union(&own).map(|_| own)) {
-        Ok(own) => own,
-        Err(many) => {
-            let why = ["an answer is not stored", ""];
-            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&many));
-            return uncacheable(Arc::new(kept));
-        }
-    };
+    let own = Tags::unbounded(core.codec.tags(&kept));
+    if let Err(many) = tags.union(&own) {
+        let why = ["an answer is not stored", ""];
+        core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&many));
+        return uncacheable(Arc::new(kept));
+    }
     if lifetimes.life().is_zero() {
         return LoaderAnswer::value(
             AnswerKind::Value,

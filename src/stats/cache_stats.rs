@@ -15,7 +15,7 @@ pub struct CacheStats {
     pub current: CurrentStats,
     /// How requests ended.
     pub requests: RequestStats,
-    /// Calls of the loader.
+    /// Calls of the loader, by why they started.
     pub loads: LoadStats,
     /// What ended waits for the load of another process.
     pub wakes: WakeStats,
@@ -29,7 +29,7 @@ pub struct CacheStats {
     pub refused: LimitStats,
     /// Changes through handles.
     pub invalidations: InvalidationStats,
-    /// How long loads took, by their result.
+    /// Calls of the loader that have ended: how many and how long they took, by their result.
     pub load_times: LoadTimeStats,
     /// How long callers waited for the load of another caller that answered them.
     pub wait_times: WaitTimeStats,
@@ -42,8 +42,15 @@ pub struct CacheStats {
     pub notice_lag: HistogramStats,
 }
 
+impl CacheStats {
+    /// Calls of the loader that have started and not ended yet.
+    pub fn running_loads(&self) -> u64 {
+        self.loads.total().saturating_sub(self.load_times.count())
+    }
+}
+
 /// What is under way in a layer and all its services at this moment. These figures rise and fall;
-/// [`LoadStats::running`](super::LoadStats::running) says how many loads run.
+/// [`CacheStats::running_loads`] says how many loads run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CurrentStats {
@@ -69,9 +76,7 @@ metric_table! { CacheStats, "cache":
         }
     };
     Counter "bellwether.loads.started" "{load}" "Calls of the loader, by why they started."
-        = |it, to| to.each("why", it.loads.started.by_name());
-    Counter "bellwether.loads.ended" "{load}" "Calls of the loader, by how they ended."
-        = |it, to| to.each("result", it.loads.ended.by_name());
+        = |it, to| to.each("why", it.loads.by_name());
     Counter "bellwether.wakes" "{wake}"
         "Ends of waits for the load of another process. A missed push is a poll that found its end."
         = |it, to| to.each("by", it.wakes.by_name());
@@ -86,7 +91,7 @@ metric_table! { CacheStats, "cache":
     Counter "bellwether.invalidations" "{invalidation}" "Invalidations and expirations."
         = |it, to| to.each("event", it.invalidations.by_name());
     Gauge "bellwether.loads.running" "{load}" "Loads that have started and not ended."
-        = |it, to| to.one(it.loads.running());
+        = |it, to| to.one(it.running_loads());
     Gauge "bellwether.loads.queued" "{load}" "Uncached loads that wait because as many run as may."
         = |it, to| to.one(it.current.queued_loads);
     Gauge "bellwether.flights" "{flight}"
@@ -211,27 +216,10 @@ impl RequestStats {
     }
 }
 
-/// Calls of the loader, each counted when it starts and when it ends. Requests of a batch count
-/// one each, though one call loads them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadStats {
-    /// Why loads started.
-    pub started: LoadStartStats,
-    /// How loads ended.
-    pub ended: LoadEndStats,
-}
-
-impl LoadStats {
-    /// Loads that have started and not ended yet.
-    pub fn running(&self) -> u64 {
-        self.started.total().saturating_sub(self.ended.total())
-    }
-}
-
 counters! {
-    /// Why loads started.
-    pub struct LoadStartStats counts pub(crate) LoadReason {
+    /// Calls of the loader, by why they started. Requests of a batch count one each, though one call loads
+    /// them.
+    pub struct LoadStats counts pub(crate) LoadReason {
         /// Nothing usable was stored.
         miss: Miss,
         /// A stale answer is replaced in the background.
@@ -251,7 +239,7 @@ counters! {
     }
 }
 
-impl LoadStartStats {
+impl LoadStats {
     /// Loads under a lease, of which a key has one at a time in the whole fleet.
     pub fn leased(&self) -> u64 {
         self.miss + self.revalidation + self.early + self.forced
@@ -264,8 +252,8 @@ impl LoadStartStats {
 }
 
 counters! {
-    /// How loads ended.
-    pub struct LoadEndStats counts pub(crate) LoadResult {
+    /// How long loads took, by their result.
+    pub struct LoadTimeStats times pub(crate) LoadResult {
         /// With an answer that can be shared.
         succeeded: Succeeded,
         /// With the answer that there is none.
@@ -281,9 +269,6 @@ counters! {
         /// It was dropped before it ended: its callers had left, or the runtime went down.
         cancelled: Cancelled,
     }
-
-    /// How long loads took, by their result.
-    timed by LoadTimeStats;
 }
 
 by_event! {
@@ -405,8 +390,8 @@ mod tests {
 
     #[test]
     fn every_load_starts_with_a_lease_or_without() {
-        for reason in 0..LoadStartStats::COUNT {
-            let stats = LoadStartStats::read(|counter| u64::from(counter == reason));
+        for reason in 0..LoadStats::COUNT {
+            let stats = LoadStats::read(|counter| u64::from(counter == reason));
             assert_eq!(stats.leased() + stats.uncached(), 1, "{stats:?}");
         }
     }

@@ -26,25 +26,9 @@ impl<const N: usize> Default for Counters<N> {
     }
 }
 
-/// Defines a snapshot and the events that it counts: a field and a variant for each. With `timed by`, it
-/// defines a snapshot with a histogram of times for each event, too.
+/// Defines a snapshot and the events of which it has the number, or the times: a field and a variant for
+/// each.
 macro_rules! counters {
-    (
-        $(#[$of_stats:meta])*
-        pub struct $Stats:ident counts $vis:vis $Event:ident { $($fields:tt)* }
-
-        $(#[$of_times:meta])*
-        timed by $Times:ident;
-    ) => {
-        $crate::stats::counters::counters! {
-            $(#[$of_stats])*
-            pub struct $Stats counts $vis $Event { $($fields)* }
-        }
-        $crate::stats::counters::by_event! {
-            $(#[$of_times])*
-            pub struct $Times by $Event of HistogramStats { $($fields)* }
-        }
-    };
     (
         $(#[$of_stats:meta])*
         pub struct $Stats:ident counts $vis:vis $Event:ident {
@@ -64,11 +48,40 @@ macro_rules! counters {
             }
         }
 
-        #[doc = concat!("What [`", stringify!($Stats), "`] counts.")]
+        $crate::stats::counters::counters! {
+            enum $Stats of $vis $Event { $( $(#[$of_field])* $Variant, )+ }
+        }
+    };
+    (
+        $(#[$of_stats:meta])*
+        pub struct $Stats:ident times $vis:vis $Event:ident {
+            $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
+        }
+    ) => {
+        $crate::stats::counters::by_event! {
+            $(#[$of_stats])*
+            pub struct $Stats by $Event of HistogramStats { $( $(#[$of_field])* $field: $Variant, )+ }
+        }
+
+        impl $Stats {
+            /// How many events there were, of all kinds.
+            pub fn count(&self) -> u64 {
+                0 $( + self.$field.count() )+
+            }
+        }
+
+        $crate::stats::counters::counters! {
+            enum $Stats of $vis $Event { $( $(#[$of_field])* $Variant, )+ }
+        }
+    };
+    (
+        enum $Stats:ident of $vis:vis $Event:ident { $( $(#[$of_variant:meta])* $Variant:ident, )+ }
+    ) => {
+        #[doc = concat!("What [`", stringify!($Stats), "`] has.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::exhaustive_enums, reason = "a recorder names each of them")]
         $vis enum $Event {
-            $( $(#[$of_field])* $Variant, )+
+            $( $(#[$of_variant])* $Variant, )+
         }
     };
 }

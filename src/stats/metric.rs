@@ -4,17 +4,18 @@ use std::fmt;
 
 use super::histogram::HistogramStats;
 
-/// Statistics that exporters show as metrics: [`CacheStats`](super::CacheStats), those of stores and of
-/// locks, and your own.
+/// Statistics that exporters show as metrics: [`CacheStats`](super::CacheStats), and those of stores and of
+/// locks.
 ///
 /// `bellwether::metrics` (feature `metrics`) publishes them through the `metrics` facade, and
-/// `bellwether-opentelemetry` as instruments. [`metric_table!`](crate::metric_table) makes the table.
+/// `bellwether-opentelemetry` as instruments.
 pub trait MetricTable: Sized + 'static {
     /// The label that says whose statistics these are, such as `cache`. Its value is the name that the
     /// program gives them.
     const OWNER: &'static str;
 
     /// One row for each metric.
+    #[doc(hidden)]
     const METRICS: &'static [MetricRow<Self>];
 }
 
@@ -151,6 +152,7 @@ impl fmt::Debug for MetricValues<'_> {
 ///
 /// assert_eq!(PoolStats::METRICS[0].prometheus_name(), "pool_opened_total");
 /// ```
+#[doc(hidden)]
 #[macro_export]
 macro_rules! metric_table {
     ($Stats:ty, $owner:literal:

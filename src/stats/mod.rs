@@ -26,7 +26,7 @@
 //!
 //! let stats = cache.stats();
 //! assert_eq!((stats.requests.led_stored, stats.requests.hit_local), (1, 2));
-//! assert_eq!(stats.loads.started.miss, 1);
+//! assert_eq!(stats.loads.miss, 1);
 //! assert_eq!(cache.hottest()[0].loads, 1);
 //! # Ok(())
 //! # }
@@ -36,7 +36,7 @@
 //! - Each request is counted once, when it is answered or when its caller leaves. So
 //!   [`RequestStats::total`] is the number of requests that have ended.
 //! - Each call of the loader is counted once when it starts, and once when it ends.
-//!   [`LoadStats::running`] is the difference.
+//!   [`CacheStats::running_loads`] is the difference.
 //! - The caller that leads a load is never counted as collapsed.
 //! - Each wait for the load of another process counts once in [`wakes`](CacheStats::wakes): one that
 //!   a pause ended when the store has said what became of the load.
@@ -58,24 +58,24 @@ mod store_stats;
 mod striped;
 
 pub use self::cache_stats::{
-    CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats, LoadEndStats,
-    LoadStartStats, LoadStats, LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
+    CacheStats, CommitStats, CurrentStats, InvalidationStats, LeaseStats, LimitStats, LoadStats,
+    LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
 pub use self::histogram::HistogramStats;
 pub use self::hot_keys::HotKey;
-pub use self::metric::{MetricKind, MetricRow, MetricTable, MetricValue, MetricValues};
+pub use self::metric::MetricTable;
 pub use self::request_record::RequestRecord;
-pub use self::store_stats::{
-    MemoryStats, OperationStats, OperationTimeStats, StoreErrorStats, StoreOperation,
-};
+pub use self::store_stats::{MemoryStats, OperationTimeStats, StoreErrorStats};
 
-// For the stores and locks of this project, which are released with it.
+// For the stores, locks and exporters of this project, which are released with it.
 #[doc(hidden)]
 pub use self::histogram::Histogram;
 #[doc(hidden)]
+pub use self::metric::{MetricKind, MetricRow, MetricValue, MetricValues};
+#[doc(hidden)]
 pub use self::node_counters::{NodeCounters, NodeFigures};
 #[doc(hidden)]
-pub use self::store_stats::OperationCounters;
+pub use self::store_stats::{OperationCounters, StoreOperation};
 #[doc(hidden)]
 pub use self::striped::StripedCounter;
 

@@ -11,9 +11,9 @@ use tracing::{Span, field};
 
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, CurrentStats, InvalidationEvent, InvalidationStats,
-    LeaseEvent, LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult,
-    LoadStartStats, LoadStats, LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent,
-    RequestStats, WaitTimeStats, WakeEvent, WakeStats,
+    LeaseEvent, LeaseStats, LimitEvent, LimitStats, LoadReason, LoadResult, LoadStats,
+    LoadTimeStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WaitTimeStats,
+    WakeEvent, WakeStats,
 };
 use super::counters::Counters;
 use super::histogram::Histogram;
@@ -38,9 +38,8 @@ pub(crate) struct Statistics {
     /// What is under way. Held to add one or to list them, never across an `.await`.
     activities: Mutex<Vec<Weak<dyn Activity>>>,
     requests: Striped<{ RequestStats::COUNT }>,
-    started: Counters<{ LoadStartStats::COUNT }>,
-    ended: Counters<{ LoadEndStats::COUNT }>,
-    load_times: [Histogram; LoadEndStats::COUNT],
+    loads: Counters<{ LoadStats::COUNT }>,
+    load_times: [Histogram; LoadTimeStats::COUNT],
     wakes: Counters<{ WakeStats::COUNT }>,
     leases: Counters<{ LeaseStats::COUNT }>,
     commits: Counters<{ CommitStats::COUNT }>,
@@ -104,7 +103,7 @@ impl Statistics {
         why: LoadReason,
         trigger: &CallerSpan,
     ) -> RunningLoad {
-        self.started.add(why as usize);
+        self.loads.add(why as usize);
         let span = span(&self.name, key, why, trigger);
         if let Some(key) = key {
             self.hot_keys.count(key);
@@ -204,8 +203,8 @@ impl Statistics {
 
     pub(crate) fn read(&self) -> CacheStats {
         // In this order: no load is seen to end that is not seen to start.
-        let ended = LoadEndStats::read(|event| self.ended.read(event));
-        let started = LoadStartStats::read(|event| self.started.read(event));
+        let load_times = LoadTimeStats::read(|result| self.load_times[result].read());
+        let loads = LoadStats::read(|event| self.loads.read(event));
         let activities: Vec<_> =
             locked(&self.activities).iter().filter_map(Weak::upgrade).collect();
         let mut current = CurrentStats::default();
@@ -213,14 +212,14 @@ impl Statistics {
         CacheStats {
             current,
             requests: RequestStats::read(|event| self.requests.read(event)),
-            loads: LoadStats { started, ended },
+            loads,
             wakes: WakeStats::read(|event| self.wakes.read(event)),
             leases: LeaseStats::read(|event| self.leases.read(event)),
             commits: CommitStats::read(|event| self.commits.read(event)),
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),
-            load_times: LoadTimeStats::read(|result| self.load_times[result].read()),
+            load_times,
             wait_times: WaitTimeStats::read(|place| self.wait_times[place].read()),
             flight_callers: self.flight_callers.read(),
             notice_lag: self.notice_lag.read(),
@@ -260,9 +259,8 @@ impl Drop for RunningLoad {
             true => LoadResult::Panicked,
             false => LoadResult::Cancelled,
         });
-        self.span.record("result", LoadEndStats::FIELDS[result as usize]);
+        self.span.record("result", LoadTimeStats::FIELDS[result as usize]);
         self.statistics.load_times[result as usize].note(self.began.elapsed());
-        self.statistics.ended.add(result as usize);
     }
 }
 
@@ -270,7 +268,7 @@ impl Drop for RunningLoad {
 /// that triggered it, so it has no parent, and follows from that request.
 fn span(cache: &str, key: Option<&Key>, why: LoadReason, trigger: &CallerSpan) -> Span {
     let kind = key.map(Key::kind);
-    let (reason, result) = (LoadStartStats::FIELDS[why as usize], field::Empty);
+    let (reason, result) = (LoadStats::FIELDS[why as usize], field::Empty);
     if !matches!(why, LoadReason::Revalidation | LoadReason::Early) {
         return tracing::info_span!(target: LOAD, "cache.load", cache, key.kind = kind, key.digest = field::Empty, key.plain = field::Empty, why = reason, result);
     }

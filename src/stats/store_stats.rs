@@ -29,8 +29,8 @@ metric_table! { MemoryStats, "store":
 }
 
 counters! {
-    /// Operations of a store that have ended, successful or not.
-    pub struct OperationStats counts pub StoreOperation {
+    /// How long operations of a store took, successful or not, with all their requests.
+    pub struct OperationTimeStats times pub StoreOperation {
         /// Reads of an entry. Copies of the near tier are not counted.
         lookup: Lookup,
         /// Requests for a lease.
@@ -52,9 +52,6 @@ counters! {
         /// Expirations of a tag.
         expire_tag: ExpireTag,
     }
-
-    /// How long operations of a store took, successful or not, with all their requests.
-    timed by OperationTimeStats;
 }
 
 by_event! {
@@ -92,8 +89,7 @@ impl StoreErrorStats {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct OperationCounters {
-    /// These count the operations, too.
-    times: [Histogram; OperationStats::COUNT],
+    times: [Histogram; OperationTimeStats::COUNT],
     errors: Counters<{ StoreErrorStats::COUNT }>,
 }
 
@@ -112,11 +108,6 @@ impl OperationCounters {
     /// How long operations took.
     pub fn times(&self) -> OperationTimeStats {
         OperationTimeStats::read(|operation| self.times[operation].read())
-    }
-
-    /// How many operations have ended.
-    pub fn operations(&self) -> OperationStats {
-        OperationStats::read(|operation| self.times[operation].read().count())
     }
 
     /// How many of them have failed.

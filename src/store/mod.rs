@@ -58,7 +58,6 @@ use std::time::Duration;
 use crate::box_future::BoxFuture;
 
 pub use change::{Change, ChangeTarget};
-pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
 pub use failure::Failure;
 pub use in_process::InProcessStore;
@@ -70,9 +69,11 @@ pub use self::memory::MemoryOptions;
 pub use crate::claim::{Claim, Token};
 pub use crate::error::StoreErrorKind;
 pub use crate::key::Digest;
-pub use crate::tag::{Tags, TooManyTags};
+pub use crate::tag::Tags;
 
-// For the stores of this project, which are released with it.
+// For the stores and locks of this project, which are released with it.
+#[doc(hidden)]
+pub use self::clock::{Clock, Moment};
 #[doc(hidden)]
 pub use self::standing::{Spread, Standing, TagState};
 

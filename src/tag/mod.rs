@@ -1,9 +1,9 @@
 //! Tags: names that entries have in common, to invalidate them together.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::config_error::ConfigError;
 use crate::key::{CacheKey, Digest, Key};
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
@@ -82,11 +82,19 @@ impl Tags {
     ///
     /// # Errors
     /// If there are more than [`MOST`](Self::MOST).
-    pub fn new(tags: impl IntoIterator<Item = Tag>) -> Result<Self, TooManyTags> {
-        Self::unbounded(tags).within_bounds()
+    pub fn new(tags: impl IntoIterator<Item = Tag>) -> Result<Self, ConfigError> {
+        let tags = Self::unbounded(tags);
+        tags.within_bounds().map_err(|many| ConfigError::OutOfRange {
+            setting: "tags",
+            given: many.given.to_string(),
+            least: 0.to_string(),
+            most: Self::MOST.to_string(),
+        })?;
+        Ok(tags)
     }
 
-    /// These tags, however many: a [union](Self::union) refuses too many.
+    /// These tags, however many: [`union`](Self::union) and [`within_bounds`](Self::within_bounds) refuse
+    /// too many.
     pub(crate) fn unbounded(tags: impl IntoIterator<Item = Tag>) -> Self {
         Self::sorted(tags.into_iter().map(|tag| tag.digest()).collect())
     }
@@ -101,10 +109,12 @@ impl Tags {
     /// # Errors
     /// If there are more than [`MOST`](Self::MOST). The tag of clearable layers does not count.
     pub(crate) fn union(&self, other: &Self) -> Result<Self, TooManyTags> {
-        if other.is_empty() {
-            return self.clone().within_bounds();
-        }
-        Self::sorted(self.iter().chain(other.iter()).copied().collect()).within_bounds()
+        let both = match other.is_empty() {
+            true => self.clone(),
+            false => Self::sorted(self.iter().chain(other.iter()).copied().collect()),
+        };
+        both.within_bounds()?;
+        Ok(both)
     }
 
     /// Whether each of them is among the others.
@@ -123,13 +133,14 @@ impl Tags {
         Self((!tags.is_empty()).then(|| tags.into()))
     }
 
-    fn within_bounds(self) -> Result<Self, TooManyTags> {
+    /// Checks that there are at most [`MOST`](Self::MOST). The tag of clearable layers does not count.
+    pub(crate) fn within_bounds(&self) -> Result<(), TooManyTags> {
         if self.len() <= Self::MOST {
-            return Ok(self);
+            return Ok(());
         }
         let everything = Tag::everything().digest();
         match self.iter().filter(|tag| **tag != everything).count() {
-            0..=Self::MOST => Ok(self),
+            0..=Self::MOST => Ok(()),
             given => Err(TooManyTags { given }),
         }
     }
@@ -157,10 +168,8 @@ impl Tags {
 
 /// A request or an entry has more than [`Tags::MOST`] tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TooManyTags {
-    /// How many there are.
-    pub given: usize,
+pub(crate) struct TooManyTags {
+    given: usize,
 }
 
 impl fmt::Display for TooManyTags {
@@ -168,8 +177,6 @@ impl fmt::Display for TooManyTags {
         write!(f, "{} tags, more than {}", self.given, Tags::MOST)
     }
 }
-
-impl Error for TooManyTags {}
 
 #[cfg(test)]
 mod tests {
@@ -186,7 +193,7 @@ mod tests {
     #[test]
     fn more_tags_than_an_entry_may_have_are_refused_with_their_number() {
         let error = Tags::new((0..33).map(|number: u64| Tag::of("shelf").with(number)));
-        assert_eq!(error.unwrap_err().to_string(), "33 tags, more than 32");
+        assert_eq!(error.unwrap_err().to_string(), "tags must be from 0 to 32, not 33");
     }
 
     #[test]

@@ -54,7 +54,7 @@ async fn an_answer_that_is_expired_is_served_while_it_is_loaded_again() {
 async fn what_is_put_with_the_same_tags_is_served_without_a_load() {
     let catalog = Catalog::new();
     let hall = Tag::of("hall").with("berlin");
-    let items = catalog.items.tagged([hall.clone()]).unwrap();
+    let items = catalog.items.tagged([hall.clone()]);
     assert!(items.put(("berlin", 42), Item::named("written")).await.unwrap());
     let given = part(&catalog, "", "berlin", 42).await.unwrap();
     assert_eq!((given, catalog.queries()), (Item::named("written"), 0));

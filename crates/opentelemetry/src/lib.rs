@@ -16,7 +16,7 @@
 //! | your program uses | what to do |
 //! |---|---|
 //! | `tracing` with `tracing-opentelemetry` | nothing: the [spans](bellwether::trace) of loads and waiters are there |
-//! | OpenTelemetry by itself | wrap the function by [`in_current_context`] or [`batch_in_current_context`], or the service by [`ContextLoader`] |
+//! | OpenTelemetry by itself | wrap the function by [`in_current_context`] or [`batch_in_current_context`]; a service of your own attaches a context that its requests carry |
 //! | either, in several processes | [`TraceLinks`]: callers that wait for the load of another process are linked to its trace |
 
 mod context;
@@ -24,6 +24,6 @@ mod instruments;
 mod observed;
 mod trace_links;
 
-pub use self::context::{ContextLoader, InContext, batch_in_current_context, in_current_context};
+pub use self::context::{batch_in_current_context, in_current_context};
 pub use self::instruments::Instruments;
 pub use self::trace_links::TraceLinks;

@@ -23,6 +23,7 @@
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 
+#[doc(hidden)]
 pub mod by_digest;
 mod check;
 mod envelope;

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::stats::{
-    MetricValue, MetricValues, OperationStats, OperationTimeStats, StoreErrorStats,
-};
+use bellwether::stats::{MetricValue, MetricValues, OperationTimeStats, StoreErrorStats};
 use bellwether_redis_client::RedisNodeStats;
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
@@ -15,9 +13,8 @@ use bellwether_redis_client::RedisNodeStats;
 ///
 /// | metric | type | labels | what it is |
 /// |---|---|---|---|
-/// | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
 /// | `store_errors_total` | counter | `store`, `error` | those that failed |
-/// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
+/// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how many operations of a `RedisStore` have ended, and how long they took |
 /// | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 /// | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
 /// | `store_subscribed` | gauge | `store` | 1 while messages wake waiters, 0 while they poll |
@@ -42,9 +39,7 @@ pub struct RedisStats {
     /// Entries that could not be read and counted as misses: damaged, of a newer version of this
     /// crate, of another key, or of a foreign type.
     pub unreadable: u64,
-    /// Operations that have ended, successful or not.
-    pub operations: OperationStats,
-    /// How long they took.
+    /// Operations that have ended, successful or not: how many, and how long they took.
     pub operation_times: OperationTimeStats,
     /// Those of them that have failed, by the kind of the error. Each failed request for a layer is
     /// in one of them; without the store, layers load for themselves.
@@ -101,8 +96,6 @@ pub struct ReplayStats {
 }
 
 bellwether::metric_table! { RedisStats, "store":
-    Counter "bellwether.store.operations" "{operation}" "Operations of the store that have ended."
-        = |it, to| to.each("operation", it.operations.by_name());
     Counter "bellwether.store.errors" "{error}" "Operations of the store that have failed."
         = |it, to| to.each("error", it.errors.by_name());
     Histogram "bellwether.store.operation.duration" "s" "How long operations of the store took."

@@ -89,7 +89,6 @@ impl StoreParts {
             outages: self.client.outages(),
             pushes: self.client.pushes(),
             unreadable: self.tags.lookups.unreadable.load(Ordering::Relaxed),
-            operations: self.operations.operations(),
             operation_times: self.operations.times(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),

@@ -59,7 +59,7 @@ pub(crate) enum Telling {
 impl Caller {
     fn cache_of(&self, key: u64) -> Cache<u64, Loaded> {
         let tags = self.shared.tag_of(key).map(tag);
-        self.cache.tagged(tags).expect("one tag")
+        self.cache.tagged(tags)
     }
 
     /// Asks for a value, and leaves after so many polls.

@@ -59,7 +59,7 @@ impl OfStore {
             kinds.map(|kind| kind.cache(store.clone())).collect::<Result<Vec<_>, ConfigError>>()?;
         let tagged = &plain[Kind::Tagged.index()];
         let tagged = (0..GROUPS).map(|group| tagged.tagged([tag(Kind::Tagged, group)]));
-        let tagged = tagged.collect::<Result<_, _>>()?;
+        let tagged = tagged.collect();
         Ok(Self { store, plain, tagged })
     }
 }

@@ -4,13 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bellwether::codec::InProcess;
-use bellwether::service::loader_fn;
 use bellwether::store::{InProcessStore, MemoryOptions};
 use bellwether::{Cache, CacheStatus, MemoryStore, ReadThroughLayer};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, key};
 use tokio::time::advance;
-use tower::ServiceExt;
+use tower::{ServiceExt, service_fn};
 
 use super::builder;
 use crate::support::store::remote;
@@ -107,7 +106,7 @@ async fn a_layer_keeps_values_as_they_are_too() {
         .ttl(MINUTE)
         .build()
         .unwrap();
-    let service = layer.service(loader_fn(async |_: u64| compile().await));
+    let service = layer.service(service_fn(async |_: u64| compile().await));
     let loaded = service.clone().oneshot(1).await.unwrap();
     assert!(Arc::ptr_eq(&loaded, &service.oneshot(1).await.unwrap()));
 }

@@ -116,7 +116,7 @@ async fn a_panic_of_a_load_past_the_cache_is_an_error_of_its_caller() {
             assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);
             assert_eq!(status, CacheStatus::Bypass(why));
         }
-        assert_eq!(cached.stats().loads.ended.panicked, 2);
+        assert_eq!(cached.stats().load_times.panicked.count(), 2);
         loader.ends_by(End::Answer);
         answers(vec![ask(1), ask(KEYLESS)]).await;
     }

@@ -170,7 +170,7 @@ async fn a_panic_for_a_key_of_private_answers_is_counted_as_one() {
         assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);
     }
     let stats = catalog.stats();
-    assert_eq!((stats.loads.ended.panicked, stats.loads.ended.cancelled), (2, 0));
+    assert_eq!((stats.load_times.panicked.count(), stats.load_times.cancelled.count()), (2, 0));
     assert_eq!(stats.requests.left, 0);
 }
 

@@ -35,7 +35,7 @@ async fn each_get_is_a_hit_or_a_miss_or_fails() {
         counted.sort();
         assert_eq!(counted, expected);
         assert_eq!(stats.requests.failed(), 1 + failed);
-        assert_eq!(stats.loads.started.total(), 0);
+        assert_eq!(stats.loads.total(), 0);
         assert_eq!(stats.invalidations.put, 1);
     }
 }

@@ -83,7 +83,7 @@ async fn a_call_with_a_tag_takes_no_entry_without_it() {
     for place in [local, remote] {
         let store = place(&MemoryStore::new(10));
         let plain = Cache::<u64, u64>::builder("item", store).ttl(MINUTE).build().expect("options");
-        let tagged = plain.tagged([tag()]).expect("one tag");
+        let tagged = plain.tagged([tag()]);
         let load = |value: u64| async move || Ok::<_, Infallible>(value);
         assert_eq!(plain.get_or_load(1, load(1)).await.expect("a value"), 1);
         plain.handle().invalidate_tag(&tag()).await.expect("it works");

@@ -34,8 +34,8 @@ async fn each_request_counts_once_and_its_response_says_how() {
         counted,
         [("hit_local", 1), ("led_stored", 1), ("collapsed_local", 9), ("bypassed_no_key", 1)]
     );
-    assert_eq!((stats.loads.started.miss, stats.loads.started.no_key), (1, 1));
-    assert_eq!(stats.loads.running(), 0);
+    assert_eq!((stats.loads.miss, stats.loads.no_key), (1, 1));
+    assert_eq!(stats.running_loads(), 0);
 }
 
 #[tokio::test(start_paused = true)]

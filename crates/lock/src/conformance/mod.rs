@@ -3,19 +3,12 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! use bellwether_lock::{LocalLock, conformance};
+//! use bellwether_lock::{LocalLock, conformance::Conformance};
 //!
-//! let lock = LocalLock::new();
-//! let mut violations = conformance::run(lock.clone()).await;
-//! violations.extend(conformance::run_fenced(lock.clone()).await);
-//! violations.extend(conformance::run_take_over(lock).await);
+//! let violations = Conformance::of(LocalLock::new()).fenced().take_over().run().await;
 //! assert!(violations.is_empty(), "{violations:#?}");
 //! # }
 //! ```
-//!
-//! [`run`] is for every lock. Further checks are for what a lock may offer: [`run_fenced`],
-//! [`run_reentrant`], [`run_exclusive`], [`run_take_over`] and [`run_queue`].
-//! [`run_standing_still`] is for every lock, too, and blocks its thread.
 //!
 //! The checks use keys of their own, so they can run on a lock that is in use. Eight run at once.
 //! Together they take a few seconds, because leases have to end. Checks of the end of a lease do
@@ -39,75 +32,88 @@ use self::subject::{LockSubject, SHORT};
 use super::{Fenced, Lock, Reentrant, TakeOver};
 use bellwether_test::suite::{Check, Violation, checks, run_checks};
 
-/// Runs the checks for every lock. Returns the violations.
-pub async fn run(lock: impl Lock) -> Vec<Violation> {
-    put_to(COMMON, Arc::new(lock), None).await
-}
-
-/// Runs the checks for locks with fences.
-pub async fn run_fenced(lock: impl Fenced) -> Vec<Violation> {
-    put_to(FENCED, Arc::new(lock), None).await
-}
-
-/// Runs the checks for locks that their owner may take again.
-pub async fn run_reentrant(lock: impl Reentrant) -> Vec<Violation> {
-    put_to(REENTRANT, Arc::new(lock), None).await
-}
-
-/// Runs the checks for locks that their owner may **not** take again: all others.
-pub async fn run_exclusive(lock: impl Lock) -> Vec<Violation> {
-    put_to(EXCLUSIVE, Arc::new(lock), None).await
-}
-
-/// Runs the checks for locks that can be taken over from a silent holder.
-pub async fn run_take_over(lock: impl TakeOver) -> Vec<Violation> {
-    let lock = Arc::new(lock);
-    put_to(TAKE_OVER, Arc::clone(&lock) as Arc<dyn Lock>, Some(lock)).await
-}
-
-/// Runs the checks for locks with a queue: first come, first served.
-pub async fn run_queue(lock: impl Lock) -> Vec<Violation> {
-    put_to(QUEUE, Arc::new(lock), None).await
-}
-
-/// Runs the checks for a process that stands still for longer than its lease or session. They block
-/// the thread for the term, several times. The term is the session timeout, or any lease from 100
-/// ms for a lock by leases.
-///
-/// Call it in a runtime of one thread, because another thread would go on renewing; and with a
-/// clock that is not paused.
-pub async fn run_standing_still(lock: impl Lock, term: Duration) -> Vec<Violation> {
-    put_to_for(STANDING_STILL, Arc::new(lock), None, term, 1).await
-}
-
-/// The names of all checks.
-pub fn checks() -> impl Iterator<Item = &'static str> {
-    let groups = [COMMON, FENCED, REENTRANT, EXCLUSIVE, TAKE_OVER, QUEUE, STANDING_STILL];
-    groups.into_iter().flatten().map(|(check, _)| *check)
-}
-
-async fn put_to(
-    checks: Checks,
-    lock: Arc<dyn Lock>,
+/// The checks for a lock: those for every lock, and those for what it offers.
+#[derive(Debug)]
+#[must_use = "it does nothing until it is run"]
+pub struct Conformance<L> {
+    lock: Arc<L>,
     take_over: Option<Arc<dyn TakeOver>>,
-) -> Vec<Violation> {
-    // Not all at once: a lock may need a connection for each key that is held or waited for.
-    put_to_for(checks, lock, take_over, SHORT, 8).await
+    groups: Vec<Checks>,
 }
 
-async fn put_to_for(
-    checks: Checks,
-    lock: Arc<dyn Lock>,
-    take_over: Option<Arc<dyn TakeOver>>,
-    term: Duration,
-    at_once: usize,
-) -> Vec<Violation> {
-    let subject = |trial| {
-        let lock = Arc::clone(&lock);
-        let take_over = take_over.clone();
-        Arc::new(LockSubject { lock, take_over, trial, term })
-    };
-    run_checks(checks, at_once, subject).await
+impl<L: Lock> Conformance<L> {
+    /// The checks for every lock.
+    pub fn of(lock: L) -> Self {
+        Self { lock: Arc::new(lock), take_over: None, groups: vec![COMMON] }
+    }
+
+    fn with(mut self, checks: Checks) -> Self {
+        self.groups.push(checks);
+        self
+    }
+
+    /// And those for locks with fences.
+    pub fn fenced(self) -> Self
+    where
+        L: Fenced,
+    {
+        self.with(FENCED)
+    }
+
+    /// And those for locks that their owner may take again.
+    pub fn reentrant(self) -> Self
+    where
+        L: Reentrant,
+    {
+        self.with(REENTRANT)
+    }
+
+    /// And those for locks that their owner may **not** take again: all others.
+    pub fn exclusive(self) -> Self {
+        self.with(EXCLUSIVE)
+    }
+
+    /// And those for locks that can be taken over from a silent holder.
+    pub fn take_over(mut self) -> Self
+    where
+        L: TakeOver,
+    {
+        self.take_over = Some(Arc::clone(&self.lock) as Arc<dyn TakeOver>);
+        self.with(TAKE_OVER)
+    }
+
+    /// And those for locks with a queue: first come, first served.
+    pub fn queue(self) -> Self {
+        self.with(QUEUE)
+    }
+
+    /// Runs the checks. Returns the violations.
+    pub async fn run(self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for checks in &self.groups {
+            // Not all at once: a lock may need a connection for each key that is held or waited for.
+            violations.extend(self.put_to(checks, SHORT, 8).await);
+        }
+        violations
+    }
+
+    /// Runs the checks for a process that stands still for longer than its lease or session, and no
+    /// others. They block the thread for the term, several times. The term is the session timeout, or
+    /// any lease from 100 ms for a lock by leases.
+    ///
+    /// Call it in a runtime of one thread, because another thread would go on renewing; and with a
+    /// clock that is not paused.
+    pub async fn run_standing_still(self, term: Duration) -> Vec<Violation> {
+        self.put_to(STANDING_STILL, term, 1).await
+    }
+
+    async fn put_to(&self, checks: Checks, term: Duration, at_once: usize) -> Vec<Violation> {
+        let subject = |trial| {
+            let lock = Arc::clone(&self.lock) as Arc<dyn Lock>;
+            Arc::new(LockSubject { lock, take_over: self.take_over.clone(), trial, term })
+        };
+        run_checks(checks, at_once, subject).await
+    }
 }
 
 type Checks = &'static [(&'static str, Check<Arc<LockSubject>>)];

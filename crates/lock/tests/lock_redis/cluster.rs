@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
-    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock, conformance,
+    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock,
+    conformance::Conformance,
 };
 use bellwether_testkit::servers::RedisCluster;
 use tokio::time::timeout;
@@ -15,29 +16,21 @@ use crate::world::{LONG, claim, free, key, options_of, take};
 async fn redis_lock_keeps_the_contract_on_a_cluster() {
     let cluster = RedisCluster::start();
     let lock = RedisLock::connect(options_of(&cluster.url())).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
-    assert_eq!(conformance::run_take_over(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().exclusive().take_over().run().await, []);
 }
 
 #[tokio::test]
 async fn reentrant_lock_keeps_the_contract_on_a_cluster() {
     let cluster = RedisCluster::start();
     let lock = ReentrantLock::connect(options_of(&cluster.url())).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_reentrant(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().reentrant().run().await, []);
 }
 
 #[tokio::test]
 async fn fair_lock_keeps_the_contract_on_a_cluster() {
     let cluster = RedisCluster::start();
     let lock = FairLock::connect(options_of(&cluster.url())).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
-    assert_eq!(conformance::run_queue(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().exclusive().queue().run().await, []);
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Every lock in Redis keeps the contract of locks.
 
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_lock::{
+    FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance::Conformance,
+};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 
@@ -12,56 +14,44 @@ use std::time::Duration;
 async fn redis_lock_keeps_the_contract() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
-    assert_eq!(conformance::run_take_over(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().exclusive().take_over().run().await, []);
 }
 
 #[tokio::test]
 async fn redis_lock_keeps_the_contract_over_resp2() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_take_over(lock).await, []);
+    assert_eq!(Conformance::of(lock).take_over().run().await, []);
 }
 
 #[tokio::test]
 async fn reentrant_and_fair_locks_keep_the_contract_over_resp2() {
     let server = RedisServer::start();
     let lock = ReentrantLock::connect(options(&server).resp2()).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_reentrant(lock).await, []);
+    assert_eq!(Conformance::of(lock).reentrant().run().await, []);
     let lock = FairLock::connect(options(&server).resp2()).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_queue(lock).await, []);
+    assert_eq!(Conformance::of(lock).queue().run().await, []);
 }
 
 #[tokio::test]
 async fn reentrant_lock_keeps_the_contract() {
     let server = RedisServer::start();
     let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_reentrant(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().reentrant().run().await, []);
 }
 
 #[tokio::test]
 async fn fair_lock_keeps_the_contract() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
-    assert_eq!(conformance::run_queue(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().exclusive().queue().run().await, []);
 }
 
 #[tokio::test]
 async fn redlock_keeps_the_contract() {
     let servers = [(); 5].map(|()| RedisServer::start());
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock).await, []);
+    assert_eq!(Conformance::of(lock).exclusive().run().await, []);
 }
 
 #[tokio::test]
@@ -76,7 +66,7 @@ async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
         Arc::new(Redlock::connect(servers.iter().map(crate::world::options)).await.expect("it")),
     ];
     for lock in locks {
-        assert_eq!(conformance::run_standing_still(lock, term).await, []);
+        assert_eq!(Conformance::of(lock).run_standing_still(term).await, []);
     }
 }
 
@@ -87,10 +77,9 @@ async fn nothing_is_left_but_one_fence_per_slot_and_not_for_ever() {
     let redis = RedisLock::connect(options()).await.expect("a lock");
     let fair = FairLock::connect(options()).await.expect("a lock");
     let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
-    assert_eq!(conformance::run_fenced(redis).await, []);
-    assert_eq!(conformance::run_fenced(fair.clone()).await, []);
-    assert_eq!(conformance::run_queue(fair).await, []);
-    assert_eq!(conformance::run_reentrant(reentrant).await, []);
+    assert_eq!(Conformance::of(redis).fenced().run().await, []);
+    assert_eq!(Conformance::of(fair).fenced().queue().run().await, []);
+    assert_eq!(Conformance::of(reentrant).reentrant().run().await, []);
     let names = || match server.command(&["KEYS", "*"]) {
         Reply::Array(names) => names.into_iter().map(Reply::text).collect::<Vec<_>>(),
         other => panic!("no list of names: {other:?}"),

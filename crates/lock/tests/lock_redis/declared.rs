@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_lock::{
+    FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance::Conformance,
+};
 use bellwether_redis::RedisOptions;
 use bellwether_test::conformance as store_conformance;
 
@@ -111,26 +113,23 @@ async fn every_name_that_a_script_touches_is_declared_but_the_calls_of_waiters()
     let store = RedisOptions::from(untracked()).connect().await.expect("a store");
     assert_eq!(store_conformance::run(store).await, []);
     let redis = RedisLock::connect(untracked()).await.expect("a lock");
-    assert_eq!(conformance::run(redis.clone()).await, []);
-    assert_eq!(conformance::run_take_over(redis.clone()).await, []);
+    assert_eq!(Conformance::of(redis.clone()).take_over().run().await, []);
     redis.verify(&claim(1)).expect("it can be verified").await.expect("an answer");
     crate::crowd::visit(&redis).await;
     let fair = FairLock::connect(untracked()).await.expect("a lock");
-    assert_eq!(conformance::run(fair.clone()).await, []);
-    assert_eq!(conformance::run_queue(fair.clone()).await, []);
+    assert_eq!(Conformance::of(fair.clone()).queue().run().await, []);
     let (holder, waiter) = (claim(1), claim(1));
     take(&fair, &holder, LONG).await;
     queue_up(&fair, &waiter).await;
     crate::world::free(&fair, &holder).await;
     take(&fair, &waiter, LONG).await;
     let reentrant = ReentrantLock::connect(untracked()).await.expect("a lock");
-    assert_eq!(conformance::run(reentrant.clone()).await, []);
-    assert_eq!(conformance::run_reentrant(reentrant.clone()).await, []);
+    assert_eq!(Conformance::of(reentrant.clone()).reentrant().run().await, []);
     reentrant.holds(key(1)).await.expect("a count");
     reentrant.verify(&claim(1)).expect("it can be verified").await.expect("an answer");
     let nodes = servers.iter().map(|server| options(server).resp2());
     let redlock = Redlock::connect(nodes).await.expect("a lock");
-    assert_eq!(conformance::run(redlock).await, []);
+    assert_eq!(Conformance::of(redlock).run().await, []);
     let mut findings = Findings::default();
     for monitor in monitors {
         findings.add(&monitor.end());
@@ -152,14 +151,11 @@ async fn all_names_of_a_key_are_in_one_slot_of_a_cluster() {
     within(LONG, is_whole).await;
     let options = || options_of(&format!("redis-cluster://127.0.0.1:{}", server.port()));
     let redis = RedisLock::connect_lazily(options()).expect("options");
-    assert_eq!(conformance::run(redis.clone()).await, []);
-    assert_eq!(conformance::run_fenced(redis).await, []);
+    assert_eq!(Conformance::of(redis).fenced().run().await, []);
     let fair = FairLock::connect_lazily(options()).expect("options");
-    assert_eq!(conformance::run(fair.clone()).await, []);
-    assert_eq!(conformance::run_fenced(fair).await, []);
+    assert_eq!(Conformance::of(fair).fenced().run().await, []);
     let reentrant = ReentrantLock::connect_lazily(options()).expect("options");
-    assert_eq!(conformance::run(reentrant.clone()).await, []);
-    assert_eq!(conformance::run_fenced(reentrant).await, []);
+    assert_eq!(Conformance::of(reentrant).fenced().run().await, []);
     let store = RedisOptions::from(options()).connect_lazily().expect("options");
     assert_eq!(store_conformance::run(store).await, []);
 }

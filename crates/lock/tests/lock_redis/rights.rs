@@ -3,7 +3,8 @@
 
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
-    FairLock, Lock, LockError, LockErrorKind, RedisLock, Redlock, ReentrantLock, conformance,
+    FairLock, Lock, LockError, LockErrorKind, RedisLock, Redlock, ReentrantLock,
+    conformance::Conformance,
 };
 use bellwether_testkit::servers::RedisServer;
 
@@ -39,7 +40,7 @@ async fn check<L: Lock + Clone>(
     }
     let all: Vec<_> = needed.into_iter().chain(tracking).collect();
     let lock = connect(options(&all)).await.expect("it has all rights");
-    assert_eq!(conformance::run(lock).await, []);
+    assert_eq!(Conformance::of(lock).run().await, []);
 }
 
 #[tokio::test]

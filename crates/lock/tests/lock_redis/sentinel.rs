@@ -1,7 +1,9 @@
 //! A failover that loses what the old primary had acknowledged.
 
 use bellwether::store::Renew;
-use bellwether_lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, conformance};
+use bellwether_lock::{
+    FairLock, Lock, RedisLock, ReentrantLock, Released, conformance::Conformance,
+};
 use bellwether_testkit::servers::{RedisServer, SentinelFleet};
 use bellwether_testkit::wait::until;
 
@@ -85,9 +87,9 @@ async fn locks_behind_sentinels_keep_the_contract_and_move_with_the_primary() {
     let lock = RedisLock::connect(options()).await.expect("a lock");
     let fair = FairLock::connect(options()).await.expect("a lock");
     let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run(fair).await, []);
-    assert_eq!(conformance::run(reentrant).await, []);
+    assert_eq!(Conformance::of(lock.clone()).run().await, []);
+    assert_eq!(Conformance::of(fair).run().await, []);
+    assert_eq!(Conformance::of(reentrant).run().await, []);
     let held = claim(1);
     let first = take(&lock, &held, LONG).await.fence;
     fleet.fail_over();

@@ -7,41 +7,37 @@ use bellwether::Key;
 use bellwether::store::{Claim, Renew, Watch};
 use bellwether_lock::{
     Attempt, Busy, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Request, TakeOver,
-    conformance,
+    conformance::Conformance,
 };
 
 #[tokio::test(start_paused = true)]
 async fn it_keeps_the_contract() {
     let lock = LocalLock::new();
-    assert_eq!(conformance::run(lock.clone()).await, []);
-    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
-    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
-    assert_eq!(conformance::run_take_over(lock).await, []);
+    assert_eq!(Conformance::of(lock).fenced().exclusive().take_over().run().await, []);
 }
 
 #[tokio::test]
 async fn it_keeps_the_contract_by_a_clock_that_runs() {
-    assert_eq!(conformance::run(LocalLock::new()).await, []);
+    assert_eq!(Conformance::of(LocalLock::new()).run().await, []);
 }
 
 #[tokio::test]
 async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
     let term = Duration::from_millis(100);
-    assert_eq!(conformance::run_standing_still(LocalLock::new(), term).await, []);
+    assert_eq!(Conformance::of(LocalLock::new()).run_standing_still(term).await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shared_lock_is_a_lock() {
     let shared = Arc::new(LocalLock::new());
-    assert_eq!(conformance::run_fenced(Arc::clone(&shared)).await, []);
-    assert_eq!(conformance::run_take_over(shared).await, []);
+    assert_eq!(Conformance::of(shared).fenced().take_over().run().await, []);
     let any: Arc<dyn Lock> = Arc::new(LocalLock::new());
-    assert_eq!(conformance::run(any).await, []);
+    assert_eq!(Conformance::of(any).run().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_has_no_queue_and_is_found_out() {
-    let violations = conformance::run_queue(LocalLock::new()).await;
+    let violations = Conformance::of(LocalLock::new()).queue().run().await;
     assert!(violations.iter().any(|it| it.check == "a_try_overtakes_no_waiter"), "{violations:#?}");
 }
 
@@ -184,9 +180,7 @@ async fn a_lock_that_breaks_a_promise_is_found_out() {
     ];
     for (promise, check) in table {
         let broken = Broken { lock: LocalLock::new(), promise };
-        let mut violations = conformance::run(broken.clone()).await;
-        violations.extend(conformance::run_fenced(broken.clone()).await);
-        violations.extend(conformance::run_take_over(broken).await);
+        let violations = Conformance::of(broken).fenced().take_over().run().await;
         assert!(violations.iter().any(|found| found.check == check), "{promise:?}: {violations:?}");
     }
 }

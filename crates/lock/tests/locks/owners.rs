@@ -8,7 +8,7 @@ use std::time::Duration;
 use bellwether::store::Claim;
 use bellwether_lock::{
     Attempt, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request, TakeOver,
-    conformance,
+    conformance::Conformance,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -22,9 +22,9 @@ use crate::support::{
 #[tokio::test(start_paused = true)]
 async fn what_these_tests_take_again_keeps_the_contract() {
     let lock = ReentrantLocal::default();
-    let violations = conformance::run_reentrant(lock.clone()).await;
+    let violations = Conformance::of(lock.clone()).reentrant().run().await;
     assert_eq!(violations, []);
-    let exclusive = conformance::run_exclusive(lock).await;
+    let exclusive = Conformance::of(lock).exclusive().run().await;
     assert_eq!(exclusive.len(), 1, "{exclusive:?}");
 }
 

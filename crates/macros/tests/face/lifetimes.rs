@@ -3,7 +3,7 @@
 use std::io::Error;
 
 use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
-use bellwether::service::loader_fn;
+use tower::service_fn;
 
 struct Pool;
 
@@ -21,7 +21,7 @@ fn a_loader_that_borrows(items: &Cache<u64, u64>, pool: &Pool) {
 
 fn a_request_that_borrows(name: &str) {
     let layer = ReadThroughLayer::builder(MemoryStore::new(10), |name: &&str| Key::of("item").with(*name)).build().unwrap();
-    let mut service = layer.service(loader_fn(async |name: &str| Ok::<_, Error>(name.len())));
+    let mut service = layer.service(service_fn(async |name: &str| Ok::<_, Error>(name.len())));
     drop(tower::Service::call(&mut service, name));
 }
 

@@ -4,9 +4,7 @@ use std::io::Error;
 
 use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
 use bellwether::batch::Batched;
-use bellwether::service::loader_fn;
-
-struct Pool;
+use tower::service_fn;
 
 fn no_result(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, async || 7));
@@ -24,16 +22,9 @@ fn of_another_type(items: &Cache<u64, u64>) {
     drop(items.get_or_load(1, async || Ok::<_, Error>("seven")));
 }
 
-fn not_to_be_cloned(pool: Pool) {
-    loader_fn(async move |sku: u64| {
-        let _ = &pool;
-        Ok::<_, Error>(sku)
-    });
-}
-
 fn without_a_request() {
     let layer = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku)).build().unwrap();
-    layer.service(loader_fn(async |name: String| Ok::<_, Error>(7)));
+    layer.service(service_fn(async |name: String| Ok::<_, Error>(7)));
 }
 
 fn a_batch_without_an_order(items: &Cache<u64, u64>) {

@@ -4,7 +4,7 @@ use std::io::Error;
 
 use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
 use bellwether::codec::InProcess;
-use bellwether::service::loader_fn;
+use tower::service_fn;
 
 struct Item;
 
@@ -21,7 +21,7 @@ fn something_is_not_derived(items: &Cache<u64, Option<Half>>) {
 
 fn behind_a_layer() {
     let layer = ReadThroughLayer::builder(MemoryStore::new(10), |sku: &u64| Key::of("item").with(*sku)).build().unwrap();
-    layer.service(loader_fn(async |_: u64| Ok::<_, Error>(Item)));
+    layer.service(service_fn(async |_: u64| Ok::<_, Error>(Item)));
 }
 
 fn in_the_process() {

@@ -2,17 +2,13 @@
 
 use std::convert::Infallible;
 
-use bellwether::service::loader_fn;
-use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
-use bellwether_opentelemetry::{
-    ContextLoader, InContext, batch_in_current_context, in_current_context,
-};
+use bellwether::{Cache, MemoryStore};
+use bellwether_opentelemetry::{batch_in_current_context, in_current_context};
 use bellwether_testkit::caches::{MINUTE, idle};
 use opentelemetry::Context;
 use opentelemetry::context::FutureExt;
 use opentelemetry::trace::{SpanId, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tower::{Layer, ServiceExt};
 
 /// A request of a client: a span, and the context with it.
 fn request() -> (Context, SpanId) {
@@ -88,14 +84,4 @@ async fn a_batch_is_loaded_in_the_context_of_its_request() {
     for found in page.with_context(context).await {
         assert_eq!(found.unwrap(), text(span));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_loader_of_a_layer_runs_in_the_context_of_its_request() {
-    let key = |request: &InContext<u64>| Key::of("item").with(*request.request());
-    let layer = ReadThroughLayer::builder(MemoryStore::new(10), key).ttl(MINUTE).build().unwrap();
-    let service = layer.layer(ContextLoader::new(loader_fn(async |_: u64| load().await)));
-    let (context, span) = request();
-    let ask = async { service.oneshot(InContext::current(7)).await };
-    assert_eq!(ask.with_context(context).await.unwrap(), text(span));
 }

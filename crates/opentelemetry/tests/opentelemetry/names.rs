@@ -32,8 +32,6 @@ fn redis_store() -> RedisStats {
     stats.outages = 2;
     stats.pushes = 3;
     stats.unreadable = 4;
-    stats.operations.lookup = 5;
-    stats.operations.commit = 6;
     stats.errors.down = 7;
     stats.errors.timed_out = 8;
     stats.is_down = true;

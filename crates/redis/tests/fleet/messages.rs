@@ -156,7 +156,7 @@ impl From<CacheStats> for Sums {
             bypassed: requests.bypassed(),
             failed: requests.failed(),
             left: requests.left,
-            loads: stats.loads.started.total(),
+            loads: stats.loads.total(),
             granted: stats.leases.granted,
             pushes: stats.wakes.push,
             pauses: stats.wakes.pause,

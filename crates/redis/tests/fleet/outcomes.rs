@@ -115,8 +115,8 @@ impl Scrape {
         Self {
             requests: stats.requests.total(),
             outcomes: Outcomes::counted(&stats.requests),
-            loads_started: stats.loads.started.total(),
-            loads_ended: stats.loads.ended.total(),
+            loads_started: stats.loads.total(),
+            loads_ended: stats.load_times.count(),
             flights,
             waiters,
             queued_loads,
@@ -130,7 +130,7 @@ impl Scrape {
         assert_eq!(self.outcomes, Outcomes::published(&self.text));
         self.publishes("requests_total", self.requests);
         self.publishes("loads_started_total", self.loads_started);
-        self.publishes("loads_ended_total", self.loads_ended);
+        self.publishes("load_duration_seconds_count", self.loads_ended);
         self.publishes("loads_running", self.loads_started - self.loads_ended);
         self.publishes("flights", self.flights);
         self.publishes("waiters", self.waiters);
@@ -141,7 +141,6 @@ impl Scrape {
     /// counters have.
     pub(crate) fn is_settled(&self) {
         self.is_published();
-        self.publishes("load_duration_seconds_count", self.loads_ended);
         self.publishes("wait_duration_seconds_count", self.outcomes.collapsed);
     }
 
