@@ -84,9 +84,7 @@ pub mod trace;
 /// Loads of many keys at once: [`Cache::get_or_load_many`], and [`Batched`](batch::Batched) loaders of
 /// a layer.
 pub mod batch {
-    pub use crate::read_through::many::{
-        BatchFuture, BatchLoader, BatchResponse, BatchResult, Batched,
-    };
+    pub use crate::read_through::many::{BatchFuture, BatchLoader, BatchResponse, Batched};
 }
 
 #[cfg(feature = "macros")]

@@ -7,7 +7,7 @@
 //! 2. An [invalidation](Change::Invalidate) ends the lease, so a commit whose lease still holds may
 //!    store. A lease that has lapsed or was taken over stores under three conditions: its fence is
 //!    above the watermark, its fence is above the stored entry's fence, and it is younger than
-//!    [`WATERMARK_TTL`]. Without this, a load slower than its lease would never be stored. Such a
+//!    ten minutes. Without this, a load slower than its lease would never be stored. Such a
 //!    commit leaves the lease of another holder alone. Every other commit is
 //!    [`Superseded`](Settled::Superseded). The commit of a draft that is an
 //!    [invalidation](Draft::change) raises the watermark to its fence.
@@ -297,6 +297,7 @@ pub enum Settled {
 
 /// How long a watermark is kept after an invalidation: 10 minutes. A lapsed lease that is older
 /// stores nothing, because the watermarks of its time are gone.
+#[doc(hidden)]
 pub const WATERMARK_TTL: Duration = Duration::from_secs(600);
 
 /// A store is used as `dyn Store`.

@@ -6,11 +6,10 @@ use std::time::Duration;
 use bellwether::adapter::result_of_all;
 use bellwether::service::Handle;
 use bellwether::stats::CacheStats;
-use bellwether::{CacheError, Key};
+use bellwether::{CacheError, Key, Tag};
 use futures_util::future::join_all;
 use http::Uri;
 
-use super::tag_fields::{group_tags, surrogate_tag};
 use super::target::Target;
 
 /// A handle to the stored responses: by URI, by group and by surrogate key. Clones are handles to the
@@ -122,7 +121,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_group(&self, origin: &Uri, group: &str) -> Result<(), CacheError> {
-        let tags = group_tags(origin, group);
+        let tags = Self::group_tags(origin, group);
         result_of_all(join_all(tags.iter().map(|tag| self.entries.invalidate_tag(tag))).await)
     }
 
@@ -141,9 +140,27 @@ impl HttpHandle {
         group: &str,
         spread: Duration,
     ) -> Result<(), CacheError> {
-        let tags = group_tags(origin, group);
+        let tags = Self::group_tags(origin, group);
         let expired = |tag| self.entries.expire_tag(tag, spread);
         result_of_all(join_all(tags.iter().map(expired)).await)
+    }
+
+    /// The tag of the responses with a [surrogate key](super::HttpCacheLayerBuilder::surrogate_keys), for a
+    /// [`Handle`](bellwether::service::Handle). [`invalidate_tag`](Self::invalidate_tag) of this type takes
+    /// the key itself.
+    pub fn surrogate_tag(key: impl AsRef<[u8]>) -> Tag {
+        Tag::of("http-surrogate-key").with(key.as_ref())
+    }
+
+    /// The tags of a group (RFC 9875) of the origin of a URI, for a
+    /// [`Handle`](bellwether::service::Handle): invalidate all of them.
+    /// [`invalidate_group`](Self::invalidate_group) of this type takes the origin and the group.
+    ///
+    /// They are two or three, because requests over HTTP/1.1 do not state their scheme. A URI with user
+    /// information has none.
+    pub fn group_tags(origin: &Uri, group: &str) -> Vec<Tag> {
+        let target = Target::of_uri(origin);
+        target.map(|target| target.groups(group)).unwrap_or_default()
     }
 
     /// Removes all stored responses with a [surrogate key](super::HttpCacheLayerBuilder::surrogate_keys), of
@@ -155,7 +172,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn invalidate_tag(&self, key: &str) -> Result<(), CacheError> {
-        self.entries.invalidate_tag(&surrogate_tag(key)).await
+        self.entries.invalidate_tag(&Self::surrogate_tag(key)).await
     }
 
     /// Makes all stored responses with a surrogate key stale, over the time `spread`, as
@@ -167,7 +184,7 @@ impl HttpHandle {
     /// # Cancel safety
     /// As [`invalidate`](Self::invalidate).
     pub async fn expire_tag(&self, key: &str, spread: Duration) -> Result<(), CacheError> {
-        self.entries.expire_tag(&surrogate_tag(key), spread).await
+        self.entries.expire_tag(&Self::surrogate_tag(key), spread).await
     }
 
     /// Removes all stored responses of [clearable](super::HttpCacheLayerBuilder::clearable) layers over this

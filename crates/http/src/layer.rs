@@ -75,7 +75,7 @@ impl HttpCacheLayer<KeyedRules> {
     }
 
     /// A handle to the stored responses, by the keys that [`RequestKey`] makes. For a surrogate key
-    /// use [`surrogate_tag`](super::surrogate_tag), and for a group [`group_tags`](super::group_tags).
+    /// use [`HttpHandle::surrogate_tag`], and for a group [`HttpHandle::group_tags`].
     ///
     /// If the responses of a key vary, its operations are for all variants. [`Handle::expire`] makes
     /// each of them stale from that moment, by the clock of this process, or removes them in the cases

@@ -96,7 +96,6 @@ pub use request_key::RequestKey;
 #[cfg(feature = "axum")]
 pub use router::CacheRejection;
 pub use service::{HttpCache, HttpResponseFuture};
-pub use tag_fields::{group_tags, surrogate_tag};
 
 #[cfg(test)]
 mod tests;

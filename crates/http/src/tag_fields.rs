@@ -2,8 +2,9 @@
 
 use bellwether::adapter::warn_throttled;
 use bellwether::{ConfigError, Tag};
-use http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 
+use super::handle::HttpHandle;
 use super::rules::{self, CACHE_GROUPS};
 use super::target::Target;
 
@@ -66,7 +67,7 @@ impl TagFields {
     /// The tags of the surrogate keys of a message. `None` if it does not have the field.
     pub(super) fn surrogate_tags(&self, headers: &HeaderMap) -> Option<Vec<Tag>> {
         let name = self.surrogate_keys.as_ref().filter(|name| headers.contains_key(*name))?;
-        Some(rules::surrogate_keys(headers, name).map(surrogate_tag).collect())
+        Some(rules::surrogate_keys(headers, name).map(HttpHandle::surrogate_tag).collect())
     }
 
     /// The field that clients do not get.
@@ -87,20 +88,4 @@ fn unreadable() -> Vec<String> {
         "a field that should list cache groups is not a list of strings: it is ignored"
     );
     Vec::new()
-}
-
-/// The tag of the responses with a [surrogate key](super::HttpCacheLayerBuilder::surrogate_keys), for a
-/// [`Handle`](bellwether::service::Handle). An [`HttpHandle`](super::HttpHandle) takes the key itself.
-pub fn surrogate_tag(key: impl AsRef<[u8]>) -> Tag {
-    Tag::of("http-surrogate-key").with(key.as_ref())
-}
-
-/// The tags of a group (RFC 9875) of the origin of a URI, for a [`Handle`](bellwether::service::Handle):
-/// invalidate all of them. An [`HttpHandle`](super::HttpHandle) takes the origin and the group.
-///
-/// They are two or three, because requests over HTTP/1.1 do not state their scheme. A URI with user
-/// information has none.
-pub fn group_tags(origin: &Uri, group: &str) -> Vec<Tag> {
-    let target = Target::of_uri(origin);
-    target.map(|target| target.groups(group)).unwrap_or_default()
 }

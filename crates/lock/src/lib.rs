@@ -96,7 +96,6 @@ pub use guard::LockGuard;
 pub use hold::LockStatus;
 pub use layer::{LockLayer, Locked};
 pub use local::LocalLock;
-pub use local_queue::LocalQueues;
 pub use lock_wait::LockWait;
 pub use locks::{Locks, LocksBuilder};
 #[cfg(feature = "mysql")]
@@ -105,6 +104,9 @@ pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};
 
+// For the locks of this crate.
+#[doc(hidden)]
+pub use local_queue::LocalQueues;
 pub use locked_error::LockedError;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use session::SessionOptions;
@@ -186,6 +188,7 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// [`Locks`] over one lock know what this process holds, waits for and is releasing.
     ///
     /// Default: new ones, so that each `Locks` waits for its own releases only.
+    #[doc(hidden)]
     fn local_queues(&self) -> LocalQueues {
         LocalQueues::default()
     }

@@ -86,7 +86,7 @@ pub trait BatchLoader<Req>: Clone + Send + 'static {
 }
 
 /// The result of a call: an outcome for each of its requests, or one error for all of them.
-pub type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
+pub(super) type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
 
 impl<B, Req> BatchLoader<Req> for B
 where

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-pub use self::answers::{BatchLoader, BatchResponse, BatchResult};
+pub use self::answers::{BatchLoader, BatchResponse};
 use self::batch::{Batch, BatchItem};
 use self::error::{ItemError, flat};
 use super::core::Core;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether_http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey, group_tags};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey};
 use http::Uri;
 use tokio::sync::Notify;
 
@@ -289,7 +289,7 @@ async fn groups_hold_under_keys_of_the_program_too() {
     assert!(!asked().await && asked().await);
     change(&cache, "http://shop/build", "\"scripts\"").await;
     assert!(!asked().await && asked().await);
-    for tag in group_tags(&uri("http://shop"), "scripts") {
+    for tag in HttpHandle::group_tags(&uri("http://shop"), "scripts") {
         layer.handle().invalidate_tag(&tag).await.unwrap();
     }
     assert!(!asked().await);

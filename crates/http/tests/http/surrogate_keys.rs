@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether_http::{
-    HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, RequestKey, surrogate_tag,
-};
+use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, HttpHandle, RequestKey};
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, says};
 
@@ -107,7 +105,7 @@ async fn a_surrogate_key_removes_what_is_stored_under_keys_of_the_program() {
     let layer = layer.ttl(Duration::from_secs(60)).surrogate_keys("surrogate-key").build().unwrap();
     let cache = cached(&layer, &Origin::echoing());
     get(&cache, &[KEYS]).await;
-    layer.handle().invalidate_tag(&surrogate_tag("shelf-7")).await.unwrap();
+    layer.handle().invalidate_tag(&HttpHandle::surrogate_tag("shelf-7")).await.unwrap();
     assert!(!is_hit(&get(&cache, &[KEYS]).await));
 }
 

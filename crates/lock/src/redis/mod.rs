@@ -23,7 +23,7 @@
 //!
 //! A fence is the server's time of its grant in microseconds, or one more than the counter if that is
 //! not below the time. So fences grow over a restart without data or with older data, over a failover
-//! that lost the last fences, and when the clock is put back within [a day](FENCE_TTL) after the last
+//! that lost the last fences, and when the clock is put back within a day after the last
 //! grant. They may not grow when both happen at once: when grants are lost, and the clock is behind as
 //! well.
 //!
@@ -117,9 +117,6 @@ use bellwether_redis_client::{RedisClient, RedisRequest, RedisScript};
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
 pub use bellwether_redis_client::{CredentialsProvider, RedisClientOptions, RedisCredentials};
-
-/// How long a counter of fences is kept after the last grant: a day. Clocks are put back by less.
-pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A script with the functions of all locks.
 fn script(text: &str) -> RedisScript {
