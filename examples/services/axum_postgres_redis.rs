@@ -19,11 +19,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use bellwether::{Cache, Changed};
+use bellwether::{Cache, Changed, Wait};
 use bellwether_http::CacheRejection;
 use bellwether_redis::RedisStore;
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
 
 struct App {
     db: PgPool,
@@ -38,12 +39,17 @@ struct Item {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let db = PgPool::connect(&env::var("DATABASE_URL")?).await?;
+    // As many connections as loads may run at once, and a limit below that of a load.
+    let pool = PgPoolOptions::new().max_connections(20).acquire_timeout(Duration::from_secs(3));
+    let db = pool.connect(&env::var("DATABASE_URL")?).await?;
     sqlx::raw_sql(SCHEMA).execute(&db).await?;
     let store = RedisStore::connect(&env::var("REDIS_URL")?, "shop").await?;
-    let items = Cache::builder("item", store)
+    let items = Cache::builder("item", store.clone())
         .ttl(Duration::from_secs(60))
         .stale_if_error(Duration::from_secs(600)) // an old item is better than an error
+        .load_timeout(Duration::from_secs(5))
+        .wait(Wait::at_most(Duration::from_secs(6)))
+        .max_uncached_loads(20)
         .build()?;
     let app = Router::new()
         .route("/items/{id}", get(item))
@@ -52,8 +58,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("http://{}", listener.local_addr()?);
-    axum::serve(listener, app).await?;
+    axum::serve(listener, app).with_graceful_shutdown(stop()).await?;
+    store.drain(Duration::from_secs(5)).await; // repeats invalidations that have failed
     Ok(())
+}
+
+/// Ends at Ctrl-C.
+async fn stop() {
+    _ = tokio::signal::ctrl_c().await;
 }
 
 async fn item(

@@ -1,7 +1,6 @@
 //! A Tower service with its own type and error, behind `ReadThroughLayer`. It needs no server:
 //! `cargo run -p bellwether-examples --bin tower_service`.
 
-use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bellwether::{Key, MemoryStore, ReadThroughLayer};
+use bellwether::{CacheErrorKind, Error, Key, MemoryStore, ReadThroughLayer};
 use futures_util::future::join_all;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
@@ -52,7 +51,7 @@ impl fmt::Display for NoSuchItem {
     }
 }
 
-impl Error for NoSuchItem {}
+impl std::error::Error for NoSuchItem {}
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -74,7 +73,17 @@ async fn main() -> Result<(), BoxError> {
         answers.iter().filter(|answer| answer.as_ref().is_ok_and(|it| it == "item 42")).count();
     println!("{answered} answers, {} query", queries.load(Ordering::Relaxed));
 
-    let error = service.oneshot(GetItem { sku: 7_000 }).await.expect_err("there is none");
-    println!("an error of the service comes through: {error}");
+    match service.oneshot(GetItem { sku: 7_000 }).await {
+        Ok(item) => println!("{item}"),
+        // The limit of time boxes errors, so the type is asked for.
+        Err(Error::Load(error)) => match error.downcast_ref() {
+            Some(NoSuchItem(sku)) => println!("there is no item {sku}"),
+            None => println!("the catalog failed: {error:?}"),
+        },
+        Err(Error::Cache(error)) => match error.kind() {
+            CacheErrorKind::LoadFailed(_) | CacheErrorKind::Full => println!("try again later"),
+            _ => println!("the cache has no answer: {error}"),
+        },
+    }
     Ok(())
 }
