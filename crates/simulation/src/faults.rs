@@ -5,13 +5,15 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
 use crate::host::Millis;
-use crate::network::{Fate, NetworkState};
+use crate::network::{DelayedLinks, Fate, NetworkState};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// Transmissions are late.
     Delay,
+    /// Messages are late, and replies are not.
+    DelayMessages,
     CutRequest,
     LoseReply,
     CutReply,
@@ -38,15 +40,16 @@ pub(crate) enum FaultKind {
 }
 
 use FaultKind::{
-    ClockJump, CutOff, CutReply, CutRequest, Delay, Evict, ForgetScripts, Full, HalfOpen,
-    KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, Stall,
+    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, ForgetScripts, Full,
+    HalfOpen, KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, Stall,
 };
 
 impl FaultKind {
     /// The kinds of a run: none, or some.
     pub(crate) fn menu(random: &mut SmallRng) -> Vec<Self> {
-        const ALL: [FaultKind; 15] = [
+        const ALL: [FaultKind; 16] = [
             Delay,
+            DelayMessages,
             CutRequest,
             LoseReply,
             CutReply,
@@ -66,12 +69,14 @@ impl FaultKind {
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
         // Much that goes wrong needs a message that is late.
         if !menu.is_empty() && random.random() {
-            menu.push(Delay);
+            menu.push(*[Delay, DelayMessages].choose(random).expect("one"));
         }
         // Where the clock of the server is set back, nothing may stand still between a load and its
         // commit: this is the gap of fencing.
         if menu.contains(&ClockJump) {
-            menu.retain(|it| !matches!(it, Delay | Stall | CutOff | Pause | HalfOpen));
+            menu.retain(|it| {
+                !matches!(it, Delay | DelayMessages | Stall | CutOff | Pause | HalfOpen)
+            });
         }
         menu
     }
@@ -84,6 +89,7 @@ impl FaultKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Delay => "delay",
+            DelayMessages => "delayed messages",
             CutRequest => "cut request",
             LoseReply => "lost reply",
             CutReply => "cut reply",
@@ -114,7 +120,12 @@ impl FaultKind {
             Delay => {
                 let longest = *[3, 30, 300].choose(random).expect("one");
                 state.delays = (random.random_range(1..20), longest);
-                state.delays_slow_links = random.random();
+                let is_of_all = random.random();
+                state.delayed = if is_of_all { DelayedLinks::All } else { DelayedLinks::Slow };
+            }
+            DelayMessages => {
+                state.delays = (random.random_range(1..3), 600);
+                state.delayed = DelayedLinks::Subscribed;
             }
             CutRequest => state.doom_one(random, Fate::CutRequest),
             LoseReply => state.doom_one(random, Fate::LoseReply),

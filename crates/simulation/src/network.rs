@@ -50,10 +50,19 @@ pub(crate) struct NetworkState {
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
     pub(crate) delays: (u32, Millis),
-    /// Whether those are for slow links only, so that messages and replies overtake each other.
-    pub(crate) delays_slow_links: bool,
+    pub(crate) delayed: DelayedLinks,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
+}
+
+/// Whose transmissions are delayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DelayedLinks {
+    All,
+    /// Those of half of the links, so that replies overtake each other.
+    Slow,
+    /// Those of links that subscribe, so that replies overtake messages.
+    Subscribed,
 }
 
 #[derive(Debug)]
@@ -91,7 +100,7 @@ impl Network {
             stalled_until: 0,
             cut_off_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
-            delays_slow_links: false,
+            delayed: DelayedLinks::All,
             commands: 0,
             journal: Journal::default(),
         };
@@ -192,11 +201,18 @@ impl Network {
 impl NetworkState {
     fn draw_delay(&mut self, client: ClientId) -> Millis {
         let (one_of, longest) = self.delays;
-        let is_slow = self.links.get(&client).is_some_and(|link| link.is_slow);
-        if self.delays_slow_links && !is_slow {
-            return 0;
+        let is_delayed = match self.delayed {
+            DelayedLinks::All => true,
+            DelayedLinks::Slow => self.links.get(&client).is_some_and(|link| link.is_slow),
+            DelayedLinks::Subscribed => {
+                self.server.as_ref().is_some_and(|server| server.is_subscribed(client))
+            }
+        };
+        if is_delayed && self.random.random_ratio(1, one_of) {
+            self.random.random_range(1..=longest)
+        } else {
+            0
         }
-        if self.random.random_ratio(1, one_of) { self.random.random_range(1..=longest) } else { 0 }
     }
 
     /// For how long no bytes of a process get through.

@@ -81,6 +81,12 @@ impl ModelServer {
         locked(&self.state).clients.len()
     }
 
+    /// Whether a connection is told of messages.
+    pub fn is_subscribed(&self, client: ClientId) -> bool {
+        let state = locked(&self.state);
+        state.clients.get(&client).is_some_and(|client| !client.subscriptions.is_empty())
+    }
+
     /// A new connection.
     pub fn connect(&mut self) -> ClientId {
         self.last_client += 1;
