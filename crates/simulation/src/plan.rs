@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellwether::{Cache, Wait, WhenAbandoned};
 use bellwether_redis::RedisStore;
+use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
@@ -44,7 +45,7 @@ impl RunPlan {
         let processes = pick(&[1, 2, 3, 4]) as usize;
         let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
         let keys = u64::from(pick(&[1, 2, 5, 20]));
-        Self {
+        let plan = Self {
             near,
             keys,
             tags: u64::from(pick(&[0, 1, 3])).min(keys),
@@ -60,6 +61,11 @@ impl RunPlan {
             leaving: pick(&[4, 30, NONE]),
             faults: FaultKind::menu(random),
             pause: *[20, 100, 500].choose(random).expect("one"),
+        };
+        // A late message matters where the next lease of its key is taken before it arrives.
+        match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
+            true => Self { keys: 1, ttl: 20_000, rate: 500, changes: 40, longest_load: 60, ..plan },
+            false => plan,
         }
     }
 
