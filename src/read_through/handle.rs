@@ -13,7 +13,7 @@ use super::change::{Changed, change};
 use super::results::combined;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
+use crate::stats::{CacheStats, InvalidationEvent, Statistics};
 use crate::store::{Change, ChangeTarget, Store, StoreFuture};
 use crate::tag::Tag;
 
@@ -155,15 +155,6 @@ impl<S> Handle<S> {
     /// loads by reason and result, waits, leases and more. See [`stats`](crate::stats).
     pub fn stats(&self) -> CacheStats {
         self.statistics.read()
-    }
-
-    /// The keys that this process has loaded most often since the layer was made, hottest first, at
-    /// most 32. A key is one of them for certain if it had more than one in 32 of all loads.
-    ///
-    /// Hits are not counted, so a key that is read often and loaded rarely is not hot here. Keys
-    /// may be personal data; [`Display`](Key) shows only their kind and digest.
-    pub fn hottest(&self) -> Vec<HotKey> {
-        self.statistics.hottest()
     }
 
     /// Removes all entries with a tag, in one step that does not depend on how many there are. After

@@ -27,7 +27,6 @@
 //! let stats = cache.stats();
 //! assert_eq!((stats.requests.led_stored, stats.requests.hit_local), (1, 2));
 //! assert_eq!(stats.loads.miss, 1);
-//! assert_eq!(cache.hottest()[0].loads, 1);
 //! # Ok(())
 //! # }
 //! ```
@@ -49,7 +48,6 @@
 mod cache_stats;
 mod counters;
 mod histogram;
-mod hot_keys;
 mod metric;
 mod node_counters;
 mod recorder;
@@ -62,7 +60,6 @@ pub use self::cache_stats::{
     LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
 pub use self::histogram::HistogramStats;
-pub use self::hot_keys::HotKey;
 pub use self::metric::MetricTable;
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::{MemoryStats, OperationTimeStats, StoreErrorStats};

@@ -17,7 +17,6 @@ use super::cache_stats::{
 };
 use super::counters::Counters;
 use super::histogram::Histogram;
-use super::hot_keys::{HotKey, HotKeys};
 use super::striped::Striped;
 use crate::key::Key;
 use crate::locked::locked;
@@ -49,7 +48,6 @@ pub(crate) struct Statistics {
     wait_times: [Histogram; WaitTimeStats::COUNT],
     flight_callers: Histogram,
     notice_lag: Histogram,
-    hot_keys: HotKeys,
     /// When each kind of message may be logged again, so that no layer hides what another one has to
     /// say. Held to look that up, never across an `.await`.
     throttles: Mutex<HashMap<[&'static str; 2], LogThrottle>>,
@@ -106,7 +104,6 @@ impl Statistics {
         self.loads.add(why as usize);
         let span = span(&self.name, key, why, trigger);
         if let Some(key) = key {
-            self.hot_keys.count(key);
             self.note_key(&span, key);
         }
         RunningLoad { statistics: Arc::clone(self), began: Instant::now(), span, result: None }
@@ -224,10 +221,6 @@ impl Statistics {
             flight_callers: self.flight_callers.read(),
             notice_lag: self.notice_lag.read(),
         }
-    }
-
-    pub(crate) fn hottest(&self) -> Vec<HotKey> {
-        self.hot_keys.hottest()
     }
 }
 

@@ -156,19 +156,3 @@ async fn loads_past_the_cache_are_counted_from_their_first_poll_on() {
     let expected = (vec![("miss", 1), ("not_kept", 9)], vec![("succeeded", 9), ("private", 1)]);
     assert_eq!(counted(&cached.stats()), expected);
 }
-
-#[tokio::test(start_paused = true)]
-async fn the_hottest_keys_are_those_that_are_loaded_most() {
-    let cached = cached(MemoryStore::new(10), &Loader::new());
-    for item in [1, 2, 2, 3, 2, 3] {
-        answer(&cached, item).await;
-        cached.handle().invalidate(&key(item)).await.unwrap();
-    }
-    // Hits make no key hot.
-    for _ in 0..10 {
-        answer(&cached, 4).await;
-    }
-    let hottest = cached.handle().hottest();
-    let hottest: Vec<_> = hottest.iter().map(|hot| (hot.key.clone(), hot.loads)).collect();
-    assert_eq!(hottest, [(key(2), 3), (key(3), 2), (key(1), 1), (key(4), 1)]);
-}
