@@ -164,7 +164,7 @@ const SKU: u64 = 42;
 const JSON_LEN: usize = 1024;
 
 /// As long as the header of an envelope.
-const HEADER: usize = 88;
+const HEADER: usize = 96;
 
 /// The default timeout of a store.
 const TIMEOUT: Duration = Duration::from_millis(250);

@@ -107,7 +107,7 @@ async fn copy(connection: &mut MultiplexedConnection, sealed: &[u8], numbers: &[
         let sum = {
             let mut sum = crc32fast::Hasher::new();
             sum.update(&copy[..SUM.start]);
-            sum.update(&copy[SUM.end..]);
+            sum.update(&copy[TAGS..]);
             sum.finalize()
         };
         copy[SUM].copy_from_slice(&sum.to_be_bytes());
@@ -186,6 +186,7 @@ const MEMBERS: u64 = 100_000;
 
 const LIFE: Duration = Duration::from_secs(7200);
 
-/// Where an entry has the digest of its key, and its checksum.
+/// Where an entry has the digest of its key, its checksum, and its tags, from which on that sums again.
 const DIGEST: std::ops::Range<usize> = 8..28;
 const SUM: std::ops::Range<usize> = 84..88;
+const TAGS: usize = 96;

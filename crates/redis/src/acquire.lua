@@ -9,18 +9,17 @@
 --            caller does not know that clock
 --        5 tokens whose leases this caller may take over, 16 bytes each
 --        6 the mark to leave at a lease or a failure that the caller waits for, or ''
--- gives  {1, now, entry, its remaining life in us}                      found
---        {2, now, stale entry or false, its remaining life,
---            what is left of the lease in ms, its fence,
---            and the trace of the load if it has one}                   busy
---        {3, now, stale entry or false, its remaining life, fence,
---            failures in a row, the failure that other callers share
---            while this one probes, or false}                           lead
---            where '' stands for an entry that is no string
---        {4, now, stale entry or false, its remaining life,
---            failure, for how long it holds in ms}                      failed
+-- gives  {1, now, entry}                                                found
+--        {2, now, other entry or false, what is left of the lease in
+--            ms, its fence, and the trace of the load if it has one}    busy
+--        {3, now, other entry or false, fence, failures in a row, the
+--            failure that other callers share while this one probes,
+--            or false}                                                  lead
+--        {4, now, other entry or false, failure, for how long it
+--            holds in ms}                                               failed
 --        {5, now}                                                       late
---            where now is the server's time in us
+--            where now is the server's time in us, an other entry is stale, over or not
+--            acceptable, and '' stands for one that is no string
 --
 -- A failure with a window is the result during its cooldown, and while another caller holds the
 -- lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
@@ -32,16 +31,14 @@
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
-local entry, remaining, stored = peek(KEYS[1]), 0, 0
-local is_there = entry
+local entry, stored = peek(KEYS[1]), 0
 if readable(entry) then
-  remaining = life_left(KEYS[1], entry, now)
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
-  local stale = stale_window(entry)
-  if acceptable and remaining > 1000 * stale then return {1, now, entry, remaining} end
+  if acceptable and is_fresh(entry, now) then return {1, now, entry} end
   stored = fence_at(entry, 29)
+elseif entry ~= '' then
+  entry = false
 end
-if remaining == 0 then entry = false end
 local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 local lease, busy, marks = peek(KEYS[2]), false, ''
 local held, first = lease_fence(lease)
@@ -72,7 +69,7 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
       local mark = waiting == '' and '\0' .. ARGV[6] or ARGV[6]
       try('SETRANGE', KEYS[4], #failed + (waiting == '' and 0 or 1 + #waiting), mark)
     end
-    return {4, now, entry, remaining, failed, held_up}
+    return {4, now, entry, failed, held_up}
   end
   if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
   shared = is_known and age < window and failed
@@ -80,9 +77,8 @@ end
 if busy then
   -- Without a trace it is nil, which ends a reply.
   local other = first > lease_length + 1 and string.sub(lease, lease_length + 1, first - 1) or nil
-  return {2, now, entry, remaining, busy, held, other}
+  return {2, now, entry, busy, held, other}
 end
-if is_there == '' then entry = '' end
 -- A request may come twice. While its lease holds, it is granted again as it was. After the end of
 -- that, for example by an invalidation, the new fence tells the two leases apart.
 local is_again = holder == token
@@ -98,4 +94,4 @@ local taken = token .. struct.pack('>I8I8', fence, term) .. trace
 if marks ~= '' then tell(KEYS[2], waiting) end
 redis.call('SET', KEYS[2], taken .. (marks == '' and waiting or marks), 'PX', term)
 if failed and not shared then redis.call('DEL', KEYS[4]) end
-return {3, now, entry, remaining, fence, failures, ARGV[3] ~= '0' and shared}
+return {3, now, entry, fence, failures, ARGV[3] ~= '0' and shared}

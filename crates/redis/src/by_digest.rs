@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::envelope::{self, Opened};
 pub use super::outbox::ledger::ChangedDigest;
 use super::reply::ReplyFields;
 use super::scripts::{self, StoreScript, linked};
 use super::tags::tags_of;
-use super::{RedisStore, envelope, record};
+use super::{RedisStore, record};
 use bellwether::StoreError;
 use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing};
 use bellwether_redis_client::{RedisRequest, RedisValue};
@@ -102,7 +103,6 @@ pub async fn change(
 pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
     let mut fields = ReplyFields::of(reply)?;
     let (now, sealed) = (fields.whole()?, fields.bytes()?);
-    let remaining = Remaining::Known(Duration::from_micros(fields.left()?));
     let opened = sealed.map(|sealed| envelope::open(Bytes::from(sealed), key));
     let watermark = Some(fields.whole()?).filter(|watermark| *watermark > 0);
     let failed = fields.bytes()?.and_then(|failed| record::read(&failed));
@@ -119,8 +119,8 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
     };
     Some(KeyState {
         now,
-        is_expired: opened.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|it| it.is_expired)),
-        entry: opened.map(|opened| opened.map(|opened| opened.entry(remaining))),
+        is_expired: opened.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|it| it.stale_at > 0)),
+        entry: opened.map(|opened| opened.map(|opened| whole(opened, now))),
         tags: Vec::new(),
         watermark,
         failure: failed.map(|failure| {
@@ -130,6 +130,12 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
         }),
         lease,
     })
+}
+
+/// An entry with what is left of its life at a time of the server, if only nothing.
+fn whole(opened: Opened, now: u64) -> Entry {
+    let left = opened.life_left(now).unwrap_or_default();
+    opened.entry(Remaining::Known(left))
 }
 
 /// Not among the scripts that every process loads on connecting.

@@ -12,11 +12,9 @@ local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(KEYS[3
 local is_ours = lease and string.sub(lease, 1, 16) == ARGV[1]
 -- If a late copy of the acquire has taken a lease under this token, its fence is another one.
 local holds = is_ours and lease_fence(lease) == tonumber(ARGV[4])
-local stored, newer = 0, false
-if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
-  newer = string.byte(entry, 4) > latest
-  if not newer and #entry >= 88 then stored = fence_at(entry, 29) end
-end
+local is_versioned = entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE'
+local newer = is_versioned and string.byte(entry, 4) > latest
+local stored = readable(entry) and fence_at(entry, 29) or 0
 local superseded = newer
 if not holds then
   local now, fence = server_time(), tonumber(ARGV[4])

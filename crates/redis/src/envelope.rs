@@ -5,10 +5,10 @@
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 3 | magic, `BWE` |
-//! | 3 | 1 | version: 2 with tags, 1 without |
+//! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
 //! | 5 | 1 | 1 if it is refreshed early, else 0 |
-//! | 6 | 2 | `EX` if it was made stale before the end of its ttl, else zero |
+//! | 6 | 2 | the number of tags |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
 //! | 36 | 8 | stored at, in us of the store's clock |
@@ -18,18 +18,17 @@
 //! | 68 | 8 | stale to be validated, in ms |
 //! | 76 | 4 | load time, in us |
 //! | 80 | 4 | length of the value |
-//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and all from 88 on |
-//! | 88 | 1 | version 2: the number of tags |
-//! | 89 | 36 each | version 2: tags, each with the 20 bytes of its digest, the hard and the soft epoch |
-//! | 88, or after the tags | | value |
+//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, and all from 96 on |
+//! | 88 | 8 | made stale at, in us of the store's clock; zero unless that was before the end of its ttl |
+//! | 96 | 36 each | tags, each with the 20 bytes of its digest, the hard and the soft epoch |
+//! | after the tags | | value |
 //!
-//! "Stored at" and the lifetimes are the absolute end of an entry, by the store's clock. So a lookup
-//! needs nothing but the bytes and the server's time, unless an entry was made stale early: when that
-//! ends, only the expiry of its name says.
+//! The times and the lifetimes are the absolute end of an entry, by the store's clock. So a lookup
+//! needs nothing but the bytes and the server's time.
 //!
-//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
-//! other bytes are unreadable, which counts as a miss. An envelope of a newer version is not
-//! overwritten, so a process that knows version 1 only leaves entries with tags alone.
+//! The scripts read version, fence, times and stale windows at these offsets, and write "made stale
+//! at". All other bytes are unreadable, which counts as a miss. An envelope of a newer version is not
+//! overwritten.
 
 use std::time::Duration;
 
@@ -47,8 +46,8 @@ pub(super) struct Opened {
     pub(super) draft: Draft,
     pub(super) fence: u64,
     pub(super) stored_at: u64,
-    /// Whether a script has made it stale before the end of its ttl.
-    pub(super) is_expired: bool,
+    /// When a script has made it stale before the end of its ttl, or zero.
+    pub(super) stale_at: u64,
     pub(super) epochs: Vec<TagEpoch>,
 }
 
@@ -60,24 +59,25 @@ impl Opened {
     /// Whether it may be invalid because the server's clock was set back: its life may be over, or
     /// may not have begun. If the clock was not set, this holds only at the very end of a life.
     pub(super) fn may_be_over(&self, now: Option<ServerTime>) -> bool {
-        now.is_none_or(|now| {
-            self.stored_at > now.earliest.saturating_add(DRIFT)
-                || now.latest.saturating_sub(self.stored_at) >= self.life()
-        })
+        let is_over = |now| self.life_left(now).is_none();
+        now.is_none_or(|now| is_over(now.earliest) || is_over(now.latest))
     }
 
-    /// What is left of its life at a time of the server, or none if it is over. The life of an entry from
-    /// a later time has not begun: the server's clock was set back. `lookup.lua` goes by the same rules.
+    /// What is left of its life at a time of the server, or none if it is over. An entry that was stored or
+    /// made stale at a later time counts as none: the server's clock was set back. The scripts find an entry
+    /// fresh by the same rule.
     pub(super) fn life_left(&self, now: u64) -> Option<Duration> {
-        if self.stored_at > now.saturating_add(DRIFT) {
+        if self.stored_at.max(self.stale_at) > now.saturating_add(DRIFT) {
             return None;
         }
-        let left = self.life().saturating_sub(now.saturating_sub(self.stored_at));
+        let since = |at, life| micros(life).saturating_sub(now.saturating_sub(at));
+        let lifetimes = self.draft.lifetimes;
+        let left = since(self.stored_at, lifetimes.life());
+        let left = match self.stale_at {
+            0 => left,
+            stale_at => left.min(since(stale_at, lifetimes.stale())),
+        };
         (left > 0).then(|| Duration::from_micros(left))
-    }
-
-    fn life(&self) -> u64 {
-        micros(self.draft.lifetimes.life())
     }
 }
 
@@ -92,12 +92,13 @@ pub(super) fn seal(
     let value = draft.value.encoded();
     // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let mut sealed = Vec::with_capacity(HEADER + TAGS + epochs.len() * TAG + value.len());
-    let version = if epochs.is_empty() { UNTAGGED } else { TAGGED };
+    let mut sealed = Vec::with_capacity(HEADER + epochs.len() * TAG + value.len());
     let lifetimes = draft.lifetimes;
     let early = u8::from(lifetimes.is_refreshed_early());
     sealed.put_slice(MAGIC);
-    sealed.put_slice(&[version, draft.codec, early, 0, 0]);
+    sealed.put_slice(&[VERSION, draft.codec, early]);
+    // An entry has at most 33.
+    sealed.put_u16(u16::try_from(epochs.len()).unwrap_or(u16::MAX));
     sealed.put_slice(key.as_bytes());
     sealed.put_u64(fence);
     sealed.put_u64(stored_at);
@@ -109,19 +110,15 @@ pub(super) fn seal(
     sealed.put_u32(length);
     // In the place of the checksum, until it is known.
     sealed.put_u32(0);
-    if version == TAGGED {
-        // An entry has at most 33.
-        sealed.put_u8(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
-    }
+    sealed.put_u64(0);
     for epoch in epochs {
         sealed.put_slice(epoch.tag.as_bytes());
         sealed.put_u64(epoch.hard);
         sealed.put_u64(epoch.soft);
     }
     sealed.put_slice(value);
-    let (header, rest) = sealed.split_at(HEADER);
-    let sum = checksum(&header[..SUMMED], rest);
-    sealed[SUMMED..HEADER].copy_from_slice(&sum.to_be_bytes());
+    let sum = checksum(&sealed[..SUMMED], &sealed[HEADER..]);
+    sealed[SUMMED..STALE_AT].copy_from_slice(&sum.to_be_bytes());
     sealed
 }
 
@@ -130,32 +127,24 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
     let (header, rest) = sealed.split_first_chunk::<HEADER>().ok_or(DAMAGED)?;
     let mut fields = header.strip_prefix(MAGIC).ok_or(DAMAGED)?;
     let version = fields.get_u8();
-    if version > TAGGED {
+    if version > VERSION {
         return Err(NEWER);
     }
-    let (codec, early, flag) = (fields.get_u8(), fields.get_u8(), fields.get_u16().to_be_bytes());
+    let (codec, early, tags) = (fields.get_u8(), fields.get_u8(), fields.get_u16());
     let digest = digest_of(&mut fields);
     let (fence, stored_at) = (fields.get_u64(), fields.get_u64());
     let [ttl, while_revalidate, if_error, for_validation] =
         [(); 4].map(|()| Duration::from_millis(fields.get_u64()));
     let load_time = Duration::from_micros(fields.get_u32().into());
-    let (length, sum) = (fields.get_u32() as usize, fields.get_u32());
-    let mut summed = *header;
-    summed[FLAG..FLAG + 2].fill(0);
-    let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
-    let tags = match version {
-        UNTAGGED => Some(0),
-        TAGGED => rest.first().map(|count| TAGS + usize::from(*count) * TAG),
-        _ => None,
-    };
-    let value = tags.and_then(|tags| rest.get(tags..)).filter(|value| value.len() == length);
-    let (Some(value), true) = (value, checksum(&summed[..SUMMED], rest) == sum) else {
+    let (length, sum, stale_at) = (fields.get_u32() as usize, fields.get_u32(), fields.get_u64());
+    let parts = rest.split_at_checked(usize::from(tags) * TAG);
+    let Some((tags, value)) = parts.filter(|(_, value)| value.len() == length) else {
         return Err(DAMAGED);
     };
-    if early > 1 || !is_flag {
+    if version != VERSION || early > 1 || checksum(&header[..SUMMED], rest) != sum {
         return Err(DAMAGED);
     }
-    let epochs = open_tags(&rest[..rest.len() - value.len()]);
+    let epochs = open_tags(tags);
     let value = Value::new(sealed.slice_ref(value));
     if digest != *key {
         return Err(OTHER_KEY);
@@ -166,18 +155,17 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    Ok(Opened { draft, fence, stored_at, is_expired: flag == *EXPIRED, epochs })
+    Ok(Opened { draft, fence, stored_at, stale_at, epochs })
 }
 
 /// The tags of an envelope: the bytes between the header and the value.
 fn open_tags(tags: &[u8]) -> Vec<TagEpoch> {
-    let tags = tags.get(TAGS..).unwrap_or_default().chunks_exact(TAG);
     let epoch = |mut tag: &[u8]| TagEpoch {
         tag: digest_of(&mut tag),
         hard: tag.get_u64(),
         soft: tag.get_u64(),
     };
-    tags.map(epoch).collect()
+    tags.chunks_exact(TAG).map(epoch).collect()
 }
 
 fn digest_of(fields: &mut &[u8]) -> Digest {
@@ -209,30 +197,22 @@ const OTHER_KEY: &str = "the envelope of another key";
 pub(super) const DRIFT: u64 = 1_000_000;
 
 const MAGIC: &[u8; 3] = b"BWE";
-/// The version without tags.
-const UNTAGGED: u8 = 1;
 
-/// The version with tags.
-const TAGGED: u8 = 2;
+const VERSION: u8 = 1;
 
-const HEADER: usize = 88;
-
-/// The length of the number of tags.
-const TAGS: usize = 1;
+const HEADER: usize = 96;
 
 /// The length of a tag: its digest and its epochs.
 const TAG: usize = Digest::BYTES + 16;
 
-/// The offset of the mark of an entry that was made stale early. The checksum leaves it out,
-/// because scripts write it.
-const FLAG: usize = 6;
-
-const EXPIRED: &[u8; 2] = b"EX";
+/// The offset of the time at which it was made stale. The checksum leaves it out, because scripts write
+/// it.
+const STALE_AT: usize = 88;
 
 /// The offset of the fence.
 const FENCE: usize = 28;
 
-/// The checksum is over everything but itself.
+/// The offset of the checksum, which is over everything before it, and from the tags on.
 const SUMMED: usize = 84;
 
 #[cfg(test)]
@@ -268,15 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_written_as_these_very_bytes() {
+    fn tags_are_written_as_these_very_bytes() {
         let (sealed, ..) = sealed_with(2);
-        assert_eq!(&sealed[..4], b"BWE\x02");
-        let tags: &[u8] = b"\x02\
+        assert_eq!(&sealed[..8], b"BWE\x01\x01\0\0\x02");
+        let tags: &[u8] = b"\
             \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\
             \x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\
             \0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x07";
-        assert_eq!(&sealed[88..161], tags);
-        assert_eq!(&sealed[161..], b"value");
+        assert_eq!(&sealed[96..168], tags);
+        assert_eq!(&sealed[168..], b"value");
     }
 
     #[test]
@@ -295,7 +275,7 @@ mod tests {
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+            is_noticed(flipped, &digest, bit);
         }
         for length in 0..sealed.len() {
             let cut = Bytes::copy_from_slice(&sealed[..length]);
@@ -303,9 +283,23 @@ mod tests {
         }
     }
 
+    /// One in the time that the checksum leaves out makes the entry stale.
+    fn is_noticed(flipped: Vec<u8>, digest: &Digest, bit: usize) {
+        let opened = open(flipped.into(), digest);
+        if !(STALE_AT * 8..HEADER * 8).contains(&bit) {
+            assert!(opened.is_err(), "bit {bit}");
+            return;
+        }
+        let opened = opened.unwrap();
+        let stale = opened.draft.lifetimes.stale();
+        for now in [0, opened.stored_at, opened.stale_at, u64::MAX] {
+            assert!(opened.life_left(now).is_none_or(|left| left <= stale), "bit {bit}");
+        }
+    }
+
     /// Stored bytes outlive a deployment. If this test fails, the version has to change.
     #[test]
-    fn version_1_is_written_as_these_very_bytes() {
+    fn an_entry_is_written_as_these_very_bytes() {
         let (sealed, _) = sealed(b"{\"a\":1}");
         let expected: &[u8] = b"BWE\x01\x01\x01\0\0\
             \x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\
@@ -313,8 +307,8 @@ mod tests {
             \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\0\0\0\x0f\xa0\
             \0\0\0\0\0\0\x13\x88\0\0\xcb\x20\0\0\0\x07";
         assert_eq!(&sealed[..84], expected);
-        assert_eq!(&sealed[84..88], b"\x6f\x49\x57\xf0");
-        assert_eq!(&sealed[88..], b"{\"a\":1}");
+        assert_eq!(&sealed[84..96], b"\x6f\x49\x57\xf0\0\0\0\0\0\0\0\0");
+        assert_eq!(&sealed[96..], b"{\"a\":1}");
     }
 
     #[test]
@@ -342,16 +336,16 @@ mod tests {
         for bit in 0..sealed.len() * 8 {
             let mut flipped = sealed.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+            is_noticed(flipped, &digest, bit);
         }
     }
 
     #[test]
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
-        let Opened { draft, is_expired, .. } = open(sealed.into(), &digest).unwrap();
-        assert_eq!((draft.value.encoded(), is_expired), (&b"value"[..].into(), true));
+        sealed[STALE_AT..HEADER].copy_from_slice(&7_u64.to_be_bytes());
+        let Opened { draft, stale_at, .. } = open(sealed.into(), &digest).unwrap();
+        assert_eq!((draft.value.encoded(), stale_at), (&b"value"[..].into(), 7));
     }
 
     #[test]
@@ -375,14 +369,14 @@ mod tests {
     #[test]
     fn a_newer_version_is_told_from_damage() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[3] = 3;
+        sealed[3] = 2;
         assert_eq!(open(sealed.into(), &digest).unwrap_err(), NEWER);
     }
 
     #[test]
     fn a_length_that_promises_more_than_there_is_allocates_nothing() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[72..76].copy_from_slice(&u32::MAX.to_be_bytes());
+        sealed[80..84].copy_from_slice(&u32::MAX.to_be_bytes());
         assert_eq!(open(sealed.into(), &digest).unwrap_err(), DAMAGED);
     }
 
@@ -392,7 +386,7 @@ mod tests {
             .stale_while_revalidate(Duration::from_secs(1));
         let stored_at = 1_000_000_000;
         let draft = Draft::new(Value::new(Bytes::new()), 1, lifetimes);
-        let opened = Opened { draft, fence: 1, stored_at, is_expired: false, epochs: Vec::new() };
+        let mut opened = Opened { draft, fence: 1, stored_at, stale_at: 0, epochs: Vec::new() };
         let left = |now| opened.life_left(now).map(|left| left.as_micros());
         assert_eq!(left(stored_at), Some(3_000_000));
         assert_eq!(left(stored_at + 2_999_999), Some(1));
@@ -400,5 +394,15 @@ mod tests {
         assert_eq!(left(stored_at - DRIFT), Some(3_000_000));
         assert_eq!(left(stored_at - DRIFT - 1), None);
         assert_eq!(left(u64::MAX), None);
+        opened.stale_at = stored_at + 1_500_000;
+        let left = |now| opened.life_left(now).map(|left| left.as_micros());
+        assert_eq!(left(opened.stale_at), Some(1_000_000));
+        assert_eq!(left(opened.stale_at + 999_999), Some(1));
+        assert_eq!(left(opened.stale_at + 1_000_000), None);
+        assert_eq!(left(opened.stale_at - DRIFT), Some(1_000_000), "never fresh again");
+        assert_eq!(left(opened.stale_at - DRIFT - 1), None);
+        opened.stale_at = stored_at + 2_500_000;
+        let left = |now| opened.life_left(now).map(|left| left.as_micros());
+        assert_eq!(left(opened.stale_at), Some(500_000), "it was stale before");
     }
 }

@@ -5,8 +5,8 @@
 -- gives  1 if there was an entry, 0 if there was none
 --
 -- One script, because a commit between two steps would survive the invalidation.
-local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(KEYS[3]))
-watermark = math.max(watermark, server_time(), lease_fence(lease) or 0)
+local entry, lease, now = peek(KEYS[1]), peek(KEYS[2]), server_time()
+local watermark = math.max(number(peek(KEYS[3])), now, lease_fence(lease) or 0)
 local _, waiting = split_failure(peek(KEYS[4]))
 local stale = 0
 if readable(entry) then
@@ -17,9 +17,8 @@ end
 redis.call('DEL', KEYS[2], KEYS[4])
 redis.call('SET', KEYS[3], struct.pack('>I8', watermark), 'PX', watermark_life)
 if ARGV[1] == 'soft' and stale > 0 then
-  -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set
-  -- back.
-  redis.call('SETRANGE', KEYS[1], 6, expired)
+  -- Once only, so that it does not end later.
+  if not is_expired(entry) then redis.call('SETRANGE', KEYS[1], 88, struct.pack('>I8', now)) end
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else
   redis.call('DEL', KEYS[1])

@@ -13,8 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
-use super::reply::{self, LifeReading, Seen, SeenLife};
-use super::scripts;
+use super::reply::{self, Seen, SeenAt};
 use super::tag_value;
 use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, Remaining, TagState};
@@ -43,6 +42,10 @@ struct NameReader {
     /// it.
     with_time: AtomicBool,
 }
+
+/// What is left of the life of an entry needs the server's time, which was not read.
+#[derive(Debug)]
+pub(super) struct NeedsTime;
 
 /// What a lookup reads: the entry of a key, if there is one, and tags.
 #[derive(Clone, Debug)]
@@ -83,7 +86,7 @@ impl Lookups {
     }
 
     /// Reads an entry, if there is a key, and tags. A value that is no string, and one that is no tag,
-    /// count as none.
+    /// count as none. If it `is_timed`, it reads the server's time in any case.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
@@ -91,14 +94,14 @@ impl Lookups {
         &self,
         key: Option<&Digest>,
         tags: &Tags,
-        reading: LifeReading,
+        is_timed: bool,
     ) -> ReadResult {
         let caller = Arc::clone(&self.active);
         let reader = self.batcher.sender();
         let names = ReadNames { key: key.copied(), tags: tags.clone() };
         let first = key.or_else(|| tags.iter().next());
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        if reading == LifeReading::AsNeeded
+        if !is_timed
             && Arc::strong_count(&caller) > 2
             && !first.is_some_and(|name| reader.client.is_down_for(name))
             && let Some(result) = self.batcher.ask(names.clone()).await
@@ -109,10 +112,10 @@ impl Lookups {
         let answer = |_, read| result = read;
         // Boxed, so that callers that share a command need no memory for it.
         if reader.client.is_cluster() {
-            Box::pin(reader.read(names, reading, answer)).await;
+            Box::pin(reader.read(names, is_timed, answer)).await;
         } else {
             let (mut open, names) = OpenLookups::of(names);
-            let seen = Box::pin(reader.read_some(&names, reading)).await;
+            let seen = Box::pin(reader.read_some(&names, is_timed)).await;
             open.note(names, seen, &mut { answer });
         }
         result
@@ -121,13 +124,13 @@ impl Lookups {
     /// Opens an entry, with what is left of its life. One that cannot be read counts as none.
     ///
     /// # Errors
-    /// If it has to be read again, and how.
+    /// If it has to be read again, timed.
     pub(super) fn open(
         &self,
-        Seen { sealed, life }: Seen,
+        Seen { sealed, at }: Seen,
         key: &Key,
         digest: &Digest,
-    ) -> Result<Option<Entry>, LifeReading> {
+    ) -> Result<Option<Entry>, NeedsTime> {
         let opened: Opened = match envelope::open(Bytes::from(sealed), digest) {
             Ok(opened) => opened,
             Err(what) => {
@@ -136,21 +139,16 @@ impl Lookups {
                 return Ok(None);
             }
         };
-        let remaining = match life {
-            SeenLife::Remaining(remaining) => Remaining::Known(remaining),
-            SeenLife::ReadAt(_) if opened.is_expired => return Err(LifeReading::Remaining),
-            SeenLife::ReadAt(now) => match opened.life_left(now) {
-                Some(left) => Remaining::Known(left),
-                None => return Ok(None),
-            },
-            SeenLife::Estimated(_) if opened.draft.lifetimes.need_the_remaining_life() => {
+        let remaining = match at {
+            SeenAt::Time(now) => opened.life_left(now).map(Remaining::Known),
+            SeenAt::Estimated(_) if opened.draft.lifetimes.need_the_remaining_life() => {
                 self.batcher.sender().with_time.store(true, Ordering::Relaxed);
-                return Err(LifeReading::Time);
+                return Err(NeedsTime);
             }
-            SeenLife::Estimated(now) if opened.may_be_over(now) => return Err(LifeReading::Time),
-            SeenLife::Estimated(_) => Remaining::Fresh,
+            SeenAt::Estimated(now) if opened.may_be_over(now) => return Err(NeedsTime),
+            SeenAt::Estimated(_) => Some(Remaining::Fresh),
         };
-        Ok(Some(opened.entry(remaining)))
+        Ok(remaining.map(|remaining| opened.entry(remaining)))
     }
 }
 
@@ -169,7 +167,7 @@ impl BatchSender for NameReader {
             // The caller may be gone.
             _ = callers[lookup].take().map(|caller| caller.send(result));
         };
-        self.read(&lookups, LifeReading::AsNeeded, answer).await;
+        self.read(&lookups, false, answer).await;
     }
 }
 
@@ -179,12 +177,12 @@ impl NameReader {
     async fn read(
         &self,
         lookups: &[ReadNames],
-        reading: LifeReading,
+        is_timed: bool,
         mut answer: impl FnMut(usize, ReadResult),
     ) {
         let (mut open, names) = OpenLookups::of(lookups);
         let groups = self.client.split(names, |asked| asked.name.slot());
-        let read = async |names: Vec<BatchedName>| (self.read_some(&names, reading).await, names);
+        let read = async |names: Vec<BatchedName>| (self.read_some(&names, is_timed).await, names);
         let mut groups: FuturesUnordered<_> = groups.into_iter().map(read).collect();
         while let Some((seen, names)) = groups.next().await {
             open.note(names, seen, &mut answer);
@@ -195,18 +193,15 @@ impl NameReader {
     async fn read_some(
         &self,
         asked: &[BatchedName],
-        reading: LifeReading,
+        is_timed: bool,
     ) -> Result<(Vec<Option<Seen>>, Vec<usize>), StoreError> {
         let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-        let reading = match reading {
-            LifeReading::AsNeeded if self.with_time.load(Ordering::Relaxed) => LifeReading::Time,
-            reading => reading,
-        };
-        let request = self.request(&names, reading);
+        let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
+        let request = self.request(&names, is_timed);
         let asked_at = Instant::now();
         let read = |reply| {
             let estimate = || self.client.with_clock(&request, ServerClock::now);
-            let (now, seen) = reply::seen(reply, reading, estimate)?;
+            let (now, seen) = reply::seen(reply, is_timed, estimate)?;
             if let Some(now) = now {
                 self.client.with_clock(&request, |clock| clock.note(asked_at, now));
             }
@@ -216,17 +211,14 @@ impl NameReader {
         Ok((seen, places))
     }
 
-    fn request(&self, names: &[ReadName], reading: LifeReading) -> RedisRequest<'static> {
+    fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {
         let name = |name: &ReadName| match name {
             ReadName::Entry(digest) => self.client.name(digest, ""),
             ReadName::Tag(tag) => self.client.unwatched_name("tag", tag),
         };
         let names: Vec<_> = names.iter().map(name).collect();
-        match reading {
-            LifeReading::AsNeeded => RedisRequest::command("MGET", names, READING),
-            LifeReading::Time => RedisRequest::command("MGET", names, READING).timed(),
-            LifeReading::Remaining => RedisRequest::script(&scripts::LOOKUP, names, [], READING),
-        }
+        let request = RedisRequest::command("MGET", names, READING);
+        if is_timed { request.timed() } else { request }
     }
 }
 
@@ -329,7 +321,7 @@ mod tests {
     }
 
     fn seen(sealed: &[u8]) -> Option<Seen> {
-        Some(Seen { sealed: sealed.to_vec(), life: SeenLife::Estimated(None) })
+        Some(Seen { sealed: sealed.to_vec(), at: SeenAt::Estimated(None) })
     }
 
     fn names(key: u64, tags: &[u64]) -> ReadNames {

@@ -14,12 +14,15 @@ local function try(...)
   if refused and string.find(refused, 'READONLY', 1, true) then error(refused) end
 end
 
+-- The length of an entry without its tags and its value.
+local header_length = 96
+
 -- The latest version of an entry that this script can read.
-local latest = 2
+local latest = 1
 
 -- Whether bytes are an entry of a version that this script can read.
 local function readable(entry)
-  if not entry or #entry < 88 or string.sub(entry, 1, 3) ~= 'BWE' then return false end
+  if not entry or #entry < header_length or string.sub(entry, 1, 3) ~= 'BWE' then return false end
   local version = string.byte(entry, 4)
   return version >= 1 and version <= latest
 end
@@ -40,24 +43,21 @@ local longest_told = 16384
 -- How long watermarks are kept, in ms.
 local watermark_life = 600000
 
--- The mark of an entry that was made stale before the end of its ttl.
-local expired = 'EX'
-
 -- When an entry was stored, in us: the server's time of the grant, and the time that the holder has
 -- counted since then.
 local function stored_at(entry)
   return (struct.unpack('>I8', entry, 37))
 end
 
--- The remaining life of an entry, in us: by its own times or by the server's expiry, whichever is
--- less. The server counts expiry by its wall clock, so its value is too large after that was set
--- back. An entry that was stored later than now has none.
-local function life_left(name, entry, now)
-  local age, stale = now - stored_at(entry), stale_window(entry)
-  if age < -drift then return 0 end
-  local left = struct.unpack('>I8', entry, 45) + stale - math.max(0, age) / 1000
-  if string.sub(entry, 7, 8) == expired then left = math.min(left, stale) end
-  return math.max(0, math.floor(1000 * math.min(left, redis.call('PTTL', name))))
+-- Whether an entry was made stale before the end of its ttl.
+local function is_expired(entry)
+  return struct.unpack('>I8', entry, 89) > 0
+end
+
+-- Whether an entry is fresh by its own times. One that was stored later than now is not.
+local function is_fresh(entry, now)
+  local age = now - stored_at(entry)
+  return age >= -drift and age < 1000 * struct.unpack('>I8', entry, 45) and not is_expired(entry)
 end
 
 -- The length of a lease: token, 16 bytes, fence, 8, and term in ms, 8. Two things may follow. The first

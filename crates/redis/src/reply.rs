@@ -12,31 +12,16 @@ use bellwether_redis_client::{RedisValue as Value, ServerTime};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) sealed: Vec<u8>,
-    pub(super) life: SeenLife,
+    pub(super) at: SeenAt,
 }
 
-/// What a reply says of the life of an entry.
+/// The server's time when an entry was read, or shortly after that.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum SeenLife {
-    /// Nothing. The estimate of the server's time, shortly after the entry was read.
+pub(super) enum SeenAt {
+    /// The time was not read. This is its estimate.
     Estimated(Option<ServerTime>),
-    /// The server's time in us, shortly after the entry was read.
-    ReadAt(u64),
-    /// What is left of it, by a script.
-    Remaining(Duration),
-}
-
-/// What a lookup reads in addition to what is under the names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LifeReading {
-    /// Nothing, unless an earlier lookup has found an entry that needs the time.
-    AsNeeded,
-    /// The server's time, by a `TIME` in the same round trip. An entry says itself until when it
-    /// lives.
-    Time,
-    /// What the server has left of the life of an entry, by `lookup.lua`. That costs it more. It is for
-    /// entries that were made stale early, because only the expiry of their name says when they end.
-    Remaining,
+    /// In us.
+    Time(u64),
 }
 
 /// The reply of `acquire.lua`.
@@ -44,7 +29,7 @@ pub(super) enum LifeReading {
 pub(super) struct AcquireReply {
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
-    /// The entry that was found, or is stale, with what is left of its life.
+    /// The entry that was found, or is not acceptable.
     pub(super) entry: Option<Seen>,
     pub(super) outcome: Acquired,
 }
@@ -99,29 +84,22 @@ fn bytes(value: Value) -> Option<Option<Vec<u8>>> {
     }
 }
 
-/// The reply to a lookup: the server's time in us, if that was read, and the entries. A value that is no
-/// string counts as none.
+/// The reply to a lookup, whether that was timed or not: the server's time in us, if that was read, and the
+/// entries. A value that is no string counts as none.
 pub(super) fn seen(
     reply: Value,
-    reading: LifeReading,
+    is_timed: bool,
     estimate: impl FnOnce() -> Option<ServerTime>,
 ) -> Option<(Option<u64>, Vec<Option<Seen>>)> {
-    let (reply, now) = match reading {
-        LifeReading::AsNeeded => (reply, None),
-        LifeReading::Time => {
+    let (reply, now) = match is_timed {
+        false => (reply, None),
+        true => {
             let [reply, time] = ReplyFields::exactly(reply)?;
             (reply, Some(time_of(time)?))
         }
-        LifeReading::Remaining => {
-            let (now, seen) = with_time(reply, |fields| {
-                let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
-                Some(sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) }))
-            })?;
-            return Some((Some(now), seen));
-        }
     };
-    let life = now.map_or_else(|| SeenLife::Estimated(estimate()), SeenLife::ReadAt);
-    let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, life }));
+    let at = now.map_or_else(|| SeenAt::Estimated(estimate()), SeenAt::Time);
+    let see = |value| Some(bytes(value)?.map(|sealed| Seen { sealed, at }));
     Some((now, ReplyFields::of(reply)?.0.map(see).collect::<Option<_>>()?))
 }
 
@@ -136,21 +114,13 @@ fn time_of(reply: Value) -> Option<u64> {
 /// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
 /// absent.
 pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagState, bool)>)> {
-    with_time(reply, |fields| Some((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1)))
-}
-
-/// The server's time, and what follows it in pairs of fields.
-fn with_time<T>(
-    reply: Value,
-    next: impl Fn(&mut ReplyFields) -> Option<T>,
-) -> Option<(u64, Vec<T>)> {
     let mut fields = ReplyFields::of(reply)?;
     let now = fields.whole()?;
-    let mut read = Vec::with_capacity(fields.0.len() / 2);
+    let mut tags = Vec::with_capacity(fields.0.len() / 2);
     while fields.0.len() > 0 {
-        read.push(next(&mut fields)?);
+        tags.push((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1));
     }
-    Some((now, read))
+    Some((now, tags))
 }
 
 impl AcquireReply {
@@ -160,8 +130,7 @@ impl AcquireReply {
         if kind == 5 {
             return Some(Self { now, entry: None, outcome: Acquired::Late });
         }
-        let (sealed, left) = (fields.bytes()?, Duration::from_micros(fields.left()?));
-        let entry = sealed.map(|sealed| Seen { sealed, life: SeenLife::Remaining(left) });
+        let entry = fields.bytes()?.map(|sealed| Seen { sealed, at: SeenAt::Time(now) });
         let outcome = match kind {
             1 if entry.is_some() => Acquired::Found,
             2 => Acquired::Busy {
@@ -199,7 +168,7 @@ mod tests {
     }
 
     fn timed(reply: Value) -> Option<(Option<u64>, Vec<Option<Seen>>)> {
-        seen(reply, LifeReading::Time, || None)
+        seen(reply, true, || None)
     }
 
     #[test]
@@ -207,7 +176,7 @@ mod tests {
         let entries = Value::Array(vec![bytes("entry"), Value::Nil]);
         let time = Value::Array(vec![bytes("17"), bytes("5")]);
         let (now, seen) = timed(Value::Array(vec![entries, time])).unwrap();
-        let entry = Seen { sealed: b"entry".to_vec(), life: SeenLife::ReadAt(17_000_005) };
+        let entry = Seen { sealed: b"entry".to_vec(), at: SeenAt::Time(17_000_005) };
         assert_eq!((now, seen), (Some(17_000_005), vec![Some(entry), None]));
     }
 
@@ -232,7 +201,7 @@ mod tests {
     #[test]
     fn a_trace_that_cannot_be_read_is_none() {
         let busy = |trace| {
-            let head = [Value::Int(2), Value::Int(1), Value::Nil, Value::Int(0)];
+            let head = [Value::Int(2), Value::Int(1), Value::Nil];
             let fields = head.into_iter().chain([7, 9].map(Value::Int));
             let reply = fields.chain(trace).collect();
             match AcquireReply::read(Value::Array(reply)).map(|reply| reply.outcome) {
@@ -259,17 +228,17 @@ mod tests {
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),
             Value::Array(vec![int(6), int(1)]),
-            Value::Array(vec![int(6), int(1), nil(), int(0)]),
+            Value::Array(vec![int(6), int(1), nil()]),
             Value::Array(vec![int(5), int(-1)]),
             Value::Array(vec![int(4), int(1), int(1)]),
-            Value::Array(vec![int(4), int(1), nil(), int(0), nil(), int(1)]),
-            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(-1), nil()]),
-            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(1)]),
-            Value::Array(vec![int(3), int(1), nil(), int(0), int(1), int(1), int(1)]),
-            Value::Array(vec![int(1), int(1), nil(), int(5)]),
+            Value::Array(vec![int(4), int(1), nil(), nil(), int(1)]),
+            Value::Array(vec![int(3), int(1), nil(), int(1), int(-1), nil()]),
+            Value::Array(vec![int(3), int(1), nil(), int(1), int(1)]),
+            Value::Array(vec![int(3), int(1), nil(), int(1), int(1), int(1)]),
+            Value::Array(vec![int(1), int(1), nil()]),
             Value::Array(vec![int(2), int(1)]),
-            Value::Array(vec![int(3), int(1), nil(), int(0), int(-7), int(0), nil()]),
-            Value::Array(vec![int(3), int(-7), nil(), int(0), int(1), int(0), nil()]),
+            Value::Array(vec![int(3), int(1), nil(), int(-7), int(0), nil()]),
+            Value::Array(vec![int(3), int(-7), nil(), int(1), int(0), nil()]),
             Value::Array(vec![int(3), int(1), Value::Nil]),
         ];
         for reply in nonsense {

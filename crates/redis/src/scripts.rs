@@ -16,7 +16,6 @@ pub(super) static COMMIT: StoreScript = LazyLock::new(|| linked(include_str!("co
 pub(super) static FAIL: StoreScript = LazyLock::new(|| linked(include_str!("fail.lua")));
 pub(super) static INVALIDATE: StoreScript =
     LazyLock::new(|| linked(include_str!("invalidate.lua")));
-pub(super) static LOOKUP: StoreScript = LazyLock::new(|| linked(include_str!("lookup.lua")));
 pub(super) static RENEW: StoreScript = LazyLock::new(|| linked(include_str!("renew.lua")));
 pub(super) static TOUCH_TAGS: StoreScript =
     LazyLock::new(|| linked(include_str!("touch_tags.lua")));

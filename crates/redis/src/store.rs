@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::envelope;
 use super::heartbeat::Heartbeat;
-use super::lookups::Lookups;
+use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
 use super::outbox::Outbox;
 use super::outbox::ledger::{ChangedDigest, KeepingRules, Ledger, OutboxItem};
 use super::record;
-use super::reply::{AcquireReply, Acquired, LifeReading, Seen};
+use super::reply::{AcquireReply, Acquired, Seen};
 use super::scripts::{self, any, is_done, number};
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
@@ -104,7 +104,7 @@ impl StoreParts {
     /// again.
     pub(super) async fn lookup(&self, key: &Key, tags: &Tags) -> Result<Option<Entry>, StoreError> {
         let (ledger, digest) = (&self.outbox.ledger, key.digest());
-        let mut reading = LifeReading::AsNeeded;
+        let mut is_timed = false;
         let expected = self.tags.last_seen.tags_of(&digest, tags);
         let asked = expected.as_ref().unwrap_or(tags);
         let failed = |_: &StoreError| self.tags.last_seen.forget(&digest);
@@ -114,15 +114,15 @@ impl StoreParts {
             kept.await.inspect_err(failed)?;
             let start = self.start_read(&digest);
             let mut known = self.tags.begin(asked);
-            let read = self.tags.lookups.read(Some(&digest), asked, reading);
+            let read = self.tags.lookups.read(Some(&digest), asked, is_timed);
             let (seen, states) = read.await.inspect_err(failed)?;
             let found = match seen.map(|seen| self.tags.lookups.open(seen, key, &digest)) {
                 Some(Ok(Some(entry))) => {
                     known.note(states);
                     self.tags.judge(entry, tags, &mut known, &digest).await?
                 }
-                Some(Err(again)) => {
-                    reading = again;
+                Some(Err(NeedsTime)) => {
+                    is_timed = true;
                     continue;
                 }
                 _ => None,

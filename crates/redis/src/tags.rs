@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::lookups::Lookups;
 use super::near::{Near, Version};
 use super::outbox::Outbox;
-use super::reply::{self, LifeReading};
+use super::reply;
 use super::scripts::{self, LONGEST_MS, number, random_bytes};
 use super::tag_value;
 use bellwether::StoreError;
@@ -158,7 +158,7 @@ impl TagReader {
     /// Reads tags alone.
     pub(super) async fn read(&self, tags: &Tags) -> Result<ReadTags, StoreError> {
         let mut read = self.begin(tags);
-        read.note(self.lookups.read(None, tags, LifeReading::AsNeeded).await?.1);
+        read.note(self.lookups.read(None, tags, false).await?.1);
         Ok(read)
     }
 

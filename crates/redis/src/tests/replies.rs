@@ -8,7 +8,7 @@ use super::at_rest::{SealedParts, digest};
 use crate::by_digest;
 use crate::envelope;
 use crate::record;
-use crate::reply::{self, AcquireReply, Acquired, LifeReading, Seen, SeenLife};
+use crate::reply::{self, AcquireReply, Acquired, Seen, SeenAt};
 use bellwether::FailureCause;
 use bellwether::store::Failure;
 use bellwether_redis_client::RedisValue as Reply;
@@ -68,7 +68,7 @@ fn value_for(number: u8, sealed: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// The reply to a read of the entries of items 0, 1, ....
-fn lookup_reply(choices: &mut Choices, reading: LifeReading) -> (Reply, usize) {
+fn lookup_reply(choices: &mut Choices, is_timed: bool) -> (Reply, usize) {
     let count = choices.below(4);
     let entries = (0..count as u8).map(|item| match choices.one_in(4) {
         true => Reply::Nil,
@@ -76,16 +76,12 @@ fn lookup_reply(choices: &mut Choices, reading: LifeReading) -> (Reply, usize) {
     });
     let entries: Vec<_> = entries.collect();
     let now = choices.number() >> 24;
-    let reply = match reading {
-        LifeReading::AsNeeded => entries,
-        LifeReading::Time => {
+    let reply = match is_timed {
+        false => entries,
+        true => {
             let time = [now / 1_000_000, now % 1_000_000].map(|part| part.to_string());
             let time = time.map(|part| Reply::Bytes(part.into_bytes())).to_vec();
             vec![Reply::Array(entries), Reply::Array(time)]
-        }
-        LifeReading::Remaining => {
-            let pairs = entries.into_iter().flat_map(|entry| [entry, Reply::Int(7)]);
-            [int(now)].into_iter().chain(pairs).collect()
         }
     };
     (Reply::Array(reply), count)
@@ -94,10 +90,9 @@ fn lookup_reply(choices: &mut Choices, reading: LifeReading) -> (Reply, usize) {
 #[test]
 fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
     fuzz("lookup reply", 64, 1, |choices| {
-        let readings = [LifeReading::AsNeeded, LifeReading::Time, LifeReading::Remaining];
-        let reading = readings[choices.below(3)];
-        let (valid, count) = lookup_reply(choices, reading);
-        let read = |reply| reply::seen(reply, reading, || None);
+        let is_timed = choices.one_in(2);
+        let (valid, count) = lookup_reply(choices, is_timed);
+        let read = |reply| reply::seen(reply, is_timed, || None);
         if choices.one_in(4) {
             let (_, seen) = read(valid).expect("a valid reply");
             assert_eq!(seen.len(), count);
@@ -109,7 +104,7 @@ fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
         }
         let reply = changed(choices, valid);
         let Some((now, seen)) = read(reply.clone()) else { return };
-        assert_eq!(now.is_some(), reading != LifeReading::AsNeeded, "{reply:?}");
+        assert_eq!(now.is_some(), is_timed, "{reply:?}");
         for (item, Seen { sealed, .. }) in (0..).zip(seen.into_iter().flatten()) {
             let value = value_for(item, sealed);
             assert!(value.is_none_or(|value| value == [item; 3]), "{item}: {reply:?}");
@@ -130,8 +125,8 @@ fn has_bytes(reply: &Reply, wanted: &[u8]) -> bool {
 fn acquire_reply(choices: &mut Choices) -> Reply {
     let kind = 1 + choices.below(5) as i64;
     let entry = match kind == 1 || choices.one_in(2) {
-        true => [Reply::Bytes(sealed(1)), int(choices.number())],
-        false => [Reply::Nil, Reply::Int(-2)],
+        true => Reply::Bytes(sealed(1)),
+        false => Reply::Nil,
     };
     let failure = Failure::new(FailureCause::Error, 2, Duration::from_secs(3));
     let failure = || Reply::Bytes(record::write(&failure));
@@ -145,7 +140,7 @@ fn acquire_reply(choices: &mut Choices) -> Reply {
     let head = [Reply::Int(kind), int(choices.number())];
     match kind {
         5 => Reply::Array(head.to_vec()),
-        _ => Reply::Array(head.into_iter().chain(entry).chain(rest).collect()),
+        _ => Reply::Array(head.into_iter().chain([entry]).chain(rest).collect()),
     }
 }
 
@@ -156,9 +151,9 @@ fn fuzzed_replies_to_claims_are_none_or_have_what_is_read_of_them() {
         assert!(AcquireReply::read(valid.clone()).is_some(), "{valid:?}");
         let reply = changed(choices, valid);
         let Some(read) = AcquireReply::read(reply.clone()) else { return };
-        let AcquireReply { entry, outcome, .. } = read;
-        if let Some(Seen { sealed, life }) = entry {
-            assert!(has_bytes(&reply, &sealed) && matches!(life, SeenLife::Remaining(_)));
+        let AcquireReply { now, entry, outcome } = read;
+        if let Some(Seen { sealed, at }) = entry {
+            assert!(has_bytes(&reply, &sealed) && at == SeenAt::Time(now));
             assert_eq!(value_for(2, sealed.clone()), None, "the key of another item");
             let value = value_for(1, sealed);
             assert!(value.is_none_or(|value| value == [1; 3]), "{reply:?}");
@@ -201,7 +196,6 @@ fn fuzzed_replies_to_inspections_give_no_key_the_entry_of_another() {
         let fields = [
             int(choices.number()),
             Reply::Bytes(sealed(1)),
-            int(choices.number()),
             int(choices.number()),
             Reply::Bytes(record::write(&failure)),
             int(choices.number()),

@@ -278,6 +278,27 @@ async fn an_expired_entry_stays_stale_though_the_clock_is_set_back() {
 }
 
 #[tokio::test]
+async fn a_second_expiry_makes_nothing_fresh_and_prolongs_nothing() {
+    let server = RedisServer::start_with_clock(0, &[]);
+    let store = store(&server).await;
+    put(&store, 1, Lifetimes::fresh_for(MINUTE).stale_while_revalidate(TTL)).await;
+    store.expire(key(1)).await.expect("expired");
+    let entry = looked(&store, 1).await.expect("it is stale");
+    assert!(!entry.is_fresh(), "{entry:?}");
+    sleep(Duration::from_secs(1)).await;
+    for back in [0, 10] {
+        server.turn_clock(-back);
+        store.expire(key(1)).await.expect("expired");
+        let entry = looked(&store, 1).await;
+        is_within(entry.as_ref(), TTL - Duration::from_secs(1));
+        assert_eq!(entry.is_some(), back == 0, "it was made stale later than now: {entry:?}");
+    }
+    sleep(TTL).await;
+    server.turn_clock(0);
+    assert!(looked(&store, 1).await.is_none());
+}
+
+#[tokio::test]
 async fn what_ends_early_because_the_clock_is_set_forward_does_no_harm() {
     let server = RedisServer::start_with_clock(0, &[]);
     let store = store(&server).await;

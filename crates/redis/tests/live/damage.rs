@@ -75,7 +75,7 @@ async fn the_entry_of_another_key_is_not_served() {
 #[tokio::test]
 async fn an_entry_of_a_newer_version_is_a_miss_and_left_alone() {
     let (_server, catalog, mut plain, mut sealed) = with_entry().await;
-    sealed[3] = 3;
+    sealed[3] = 2;
     plant(&mut plain, 1, &sealed);
     let (answer, status) = catalog.ask_with_status(1).await;
     assert_eq!(answer, "item 1, load 1");

@@ -326,53 +326,62 @@ async fn an_invalidation_by_this_process_ends_its_copies_before_it_returns() {
     }
 }
 
-/// What the version before tags leaves in Redis, and what it does to what this one leaves.
+/// What a version whose envelopes are newer leaves in Redis, and what it does to what this one leaves.
 #[tokio::test]
 async fn a_rolling_upgrade_works_both_ways() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let client = redis::Client::open(server.url()).expect("a client");
-    let mut old = client.get_connection().expect("a connection");
-    let sealed = |old: &mut Connection, sku| old.get::<_, Vec<u8>>(name(sku)).expect("an entry");
+    let mut new = client.get_connection().expect("a connection");
+    let sealed = |new: &mut Connection, sku| new.get::<_, Vec<u8>>(name(sku)).expect("an entry");
 
-    // This version stores entries without tags as before, and finds those of the old one.
-    put(&store, 1, &Tags::none()).await;
-    let untagged = sealed(&mut old, 1);
-    assert_eq!(&untagged[..4], b"BWE\x01");
-    assert_eq!(old_acquire(&mut old, 1)[0], redis::Value::Int(1), "the old one finds it");
-
-    // An entry of the old version lacks the tags that requests have by now: it is loaded again.
-    assert!(!finds(&store, 1, &tags([1])).await);
+    // The new version finds an entry of this one.
     put(&store, 1, &tags([1])).await;
-    let tagged = sealed(&mut old, 1);
-    assert_eq!(&tagged[..4], b"BWE\x02");
+    let older = sealed(&mut new, 1);
+    assert_eq!(&older[..4], b"BWE\x01");
+    assert_eq!(new_acquire(&mut new, 1, b"1")[0], redis::Value::Int(1), "the new one finds it");
 
-    // The old version takes an entry with tags for none, loads, and leaves it alone.
-    let reply = old_acquire(&mut old, 1);
+    // It replaces the entry.
+    let reply = new_acquire(&mut new, 1, b"0");
     assert_eq!(reply[0], redis::Value::Int(3), "it leads");
-    let redis::Value::Int(fence) = reply[2] else { panic!("no fence: {reply:?}") };
-    let stored = old_script("commit", 1)
+    let redis::Value::Int(fence) = reply[3] else { panic!("no fence: {reply:?}") };
+    let mut newer = older.clone();
+    newer[3] = 2;
+    newer[28..36].copy_from_slice(&fence.to_be_bytes());
+    let stored = new_script("commit", 1)
         .arg(TOKEN)
-        .arg(&untagged)
+        .arg(&newer)
         .arg(60_000)
         .arg(fence)
         .arg(fence)
-        .arg(600_000_000)
-        .invoke::<i64>(&mut old)
+        .arg(0)
+        .invoke::<i64>(&mut new)
         .expect("a reply");
-    assert_eq!(stored, 0, "superseded");
-    assert_eq!(sealed(&mut old, 1), tagged);
-    assert!(finds(&store, 1, &tags([1])).await);
+    assert_eq!(stored, 1, "stored");
+    assert_eq!(new_acquire(&mut new, 1, b"1")[0], redis::Value::Int(1), "the new one finds it");
+
+    // This version takes the newer entry for none, loads, and leaves it alone.
+    assert!(!finds(&store, 1, &tags([1])).await);
+    let lease = lead(&store, 1, &tags([1])).await;
+    let windows = Lifetimes::fresh_for(MINUTE);
+    assert_eq!(commit(&store, lease, windows, &Tags::none()).await, Settled::Superseded);
+    assert_eq!(sealed(&mut new, 1), newer);
 }
 
-const TOKEN: &[u8] = b"token of the old";
+const TOKEN: &[u8] = b"token of the new";
 
-fn old_script(which: &str, sku: u64) -> redis::ScriptInvocation<'static> {
+/// A script of a version that can read envelopes of version 2, too.
+fn new_script(which: &str, sku: u64) -> redis::ScriptInvocation<'static> {
     let text = match which {
-        "acquire" => include_str!("version_1/acquire.lua"),
-        _ => include_str!("version_1/commit.lua"),
+        "acquire" => include_str!("../../src/acquire.lua"),
+        _ => include_str!("../../src/commit.lua"),
     };
-    let script: &'static Script = Box::leak(Box::new(Script::new(text)));
+    let prelude = include_str!("../../src/prelude.lua");
+    let newer = prelude.replace("local latest = 1\n", "local latest = 2\n");
+    assert_ne!(newer, prelude);
+    let shared = include_str!("../../../redis-client/src/prelude.lua");
+    let script: &'static Script =
+        Box::leak(Box::new(Script::new(&[shared, &newer, text].join("\n"))));
     let mut invocation = script.prepare_invoke();
     for suffix in ["", ":lease", ":watermark", ":failed"] {
         invocation.key(format!("{}{suffix}", name(sku)));
@@ -380,10 +389,10 @@ fn old_script(which: &str, sku: u64) -> redis::ScriptInvocation<'static> {
     invocation
 }
 
-fn old_acquire(old: &mut Connection, sku: u64) -> Vec<redis::Value> {
-    let mut invocation = old_script("acquire", sku);
-    invocation.arg(TOKEN).arg(10_000).arg("1").arg("").arg("");
-    invocation.invoke(old).expect("a reply")
+fn new_acquire(new: &mut Connection, sku: u64, accept: &[u8]) -> Vec<redis::Value> {
+    let mut invocation = new_script("acquire", sku);
+    invocation.arg(TOKEN).arg(10_000).arg(accept).arg("").arg("").arg("");
+    invocation.invoke(new).expect("a reply")
 }
 
 /// Through a layer: what the waiters of an invalidated load get, over a real server.

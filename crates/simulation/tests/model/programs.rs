@@ -22,7 +22,7 @@ const SCRIPTS: [&str; 10] = [
     script!("commit"),
     script!("fail"),
     script!("invalidate"),
-    script!("lookup"),
+    script!("inspect"),
     script!("renew"),
     script!("touch_tags"),
     include_str!("../../../redis-client/src/rights.lua"),
@@ -168,7 +168,7 @@ impl Program {
             }
             4 => (vec![lease, failed], vec![token, self.failure(random), term, fence]),
             5 => (all.into(), vec![text(if random.random() { "hard" } else { "soft" })]),
-            6 => (self.names.clone(), Vec::new()),
+            6 => (all.into(), Vec::new()),
             7 => (vec![lease], vec![token, term, fence]),
             8 => (tags.into(), vec![term, random.random::<[u8; 2]>().to_vec()]),
             _ => (
@@ -204,15 +204,18 @@ impl Program {
 
     /// The bytes of an entry, as far as scripts read them.
     fn entry(&self, random: &mut SmallRng) -> Vec<u8> {
-        let mut entry = vec![0; 90];
-        entry[..4].copy_from_slice(b"BWE\x02");
-        entry[3] = random.random_range(1..4);
+        let mut entry = vec![0; 98];
+        entry[..4].copy_from_slice(b"BWE\x01");
+        entry[3] = random.random_range(1..3);
         let windows: [u64; 3] = [0, random.random_range(0..2) * 700, 0];
         let stored_at = self.now.saturating_add_signed(random.random_range(-3_000_000..2_000_000));
         let numbers =
             [*self.fences.choose(random).expect("one"), stored_at, random.random_range(0..3000)];
         for (place, number) in numbers.into_iter().chain(windows).enumerate() {
             entry[28 + 8 * place..36 + 8 * place].copy_from_slice(&number.to_be_bytes());
+        }
+        if random.random_ratio(1, 3) {
+            entry[88..96].copy_from_slice(&stored_at.to_be_bytes());
         }
         entry
     }
