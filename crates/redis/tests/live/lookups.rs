@@ -81,21 +81,22 @@ async fn entries_with_a_stale_lifetime_cost_one_command_as_well() {
     assert_eq!(sent, [10, 10, 0], "each by an MGET with a TIME, and no script");
 }
 
-/// Only the expiry of its name says when it ends.
 #[tokio::test]
-async fn the_life_of_an_entry_that_was_expired_is_read_by_a_script() {
+async fn an_entry_that_was_expired_says_itself_when_it_ends() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE / 2);
     store(&shared, 7, windows).await;
     shared.expire(key(7)).await.expect("expired");
-    for _ in 0..2 {
-        let before = calls(&server, "evalsha");
+    let scripts = calls(&server, "evalsha");
+    for commands in [2, 1] {
+        let before = calls(&server, "mget");
         let entry = shared.find(key(7)).await.expect("an answer").expect("an entry");
         assert!(!entry.is_fresh());
         let Remaining::Known(left) = entry.remaining() else { panic!("{entry:?}") };
         assert!(left <= MINUTE / 2, "{left:?}");
-        assert_eq!(calls(&server, "evalsha") - before, 1);
+        assert_eq!(calls(&server, "mget") - before, commands, "the first one learns of the time");
+        assert_eq!(calls(&server, "evalsha"), scripts);
     }
 }
 
