@@ -48,8 +48,8 @@ macro_rules! scripts {
 }
 
 /// The scripts of the store: their names and texts.
-const SCRIPTS: [(&str, &str); 9] = scripts!(
-    "abandon" "acquire" "change_tag" "commit" "fail" "invalidate" "lookup" "renew" "touch_tags"
+const SCRIPTS: [(&str, &str); 8] = scripts!(
+    "abandon" "acquire" "change_tag" "commit" "fail" "invalidate" "renew" "touch_tags"
 );
 
 /// The name of a script. The text that a server gets ends with that of the script, without comments.
