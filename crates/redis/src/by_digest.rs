@@ -135,7 +135,7 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
 /// An entry with what is left of its life at a time of the server, if only nothing.
 fn whole(opened: Opened, now: u64) -> Entry {
     let left = opened.life_left(now).unwrap_or_default();
-    opened.entry(Remaining::Known(left))
+    opened.entry.with_remaining(Remaining::Known(left))
 }
 
 /// Not among the scripts that every process loads on connecting.

@@ -43,19 +43,13 @@ use bellwether_redis_client::ServerTime;
 /// The contents of an envelope.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) draft: Draft,
-    pub(super) fence: u64,
-    pub(super) stored_at: u64,
+    /// As if it were fresh: its end needs the server's time.
+    pub(super) entry: Entry,
     /// When a script has made it stale before the end of its ttl, or zero.
     pub(super) stale_at: u64,
-    pub(super) epochs: Vec<TagEpoch>,
 }
 
 impl Opened {
-    pub(super) fn entry(self, remaining: Remaining) -> Entry {
-        self.draft.into_entry(self.fence, self.stored_at, remaining, self.epochs)
-    }
-
     /// Whether it may be invalid because the server's clock was set back: its life may be over, or
     /// may not have begun. If the clock was not set, this holds only at the very end of a life.
     pub(super) fn may_be_over(&self, now: Option<ServerTime>) -> bool {
@@ -67,12 +61,12 @@ impl Opened {
     /// made stale at a later time counts as none: the server's clock was set back. The scripts find an entry
     /// fresh by the same rule.
     pub(super) fn life_left(&self, now: u64) -> Option<Duration> {
-        if self.stored_at.max(self.stale_at) > now.saturating_add(DRIFT) {
+        let (stored_at, lifetimes) = (self.entry.stored_at(), self.entry.lifetimes());
+        if stored_at.max(self.stale_at) > now.saturating_add(DRIFT) {
             return None;
         }
         let since = |at, life| micros(life).saturating_sub(now.saturating_sub(at));
-        let lifetimes = self.draft.lifetimes;
-        let left = since(self.stored_at, lifetimes.life());
+        let left = since(stored_at, lifetimes.life());
         let left = match self.stale_at {
             0 => left,
             stale_at => left.min(since(stale_at, lifetimes.stale())),
@@ -155,7 +149,8 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    Ok(Opened { draft, fence, stored_at, stale_at, epochs })
+    let entry = draft.into_entry(fence, stored_at, Remaining::Fresh, epochs);
+    Ok(Opened { entry, stale_at })
 }
 
 /// The tags of an envelope: the bytes between the header and the value.
@@ -263,9 +258,9 @@ mod tests {
     fn tags_are_opened_as_they_were_sealed() {
         for count in 0..=33 {
             let (sealed, digest, expected) = sealed_with(count);
-            let Opened { draft, fence, epochs, .. } = open(sealed.into(), &digest).unwrap();
-            assert_eq!((draft.value.encoded(), fence), (&b"value"[..].into(), 1));
-            assert_eq!(epochs, expected);
+            let Opened { entry, .. } = open(sealed.into(), &digest).unwrap();
+            assert_eq!((entry.value().encoded(), entry.fence()), (&b"value"[..].into(), 1));
+            assert_eq!(entry.epochs(), expected);
         }
     }
 
@@ -291,8 +286,8 @@ mod tests {
             return;
         }
         let opened = opened.unwrap();
-        let stale = opened.draft.lifetimes.stale();
-        for now in [0, opened.stored_at, opened.stale_at, u64::MAX] {
+        let stale = opened.entry.lifetimes().stale();
+        for now in [0, opened.entry.stored_at(), opened.stale_at, u64::MAX] {
             assert!(opened.life_left(now).is_none_or(|left| left <= stale), "bit {bit}");
         }
     }
@@ -315,19 +310,18 @@ mod tests {
     fn what_was_sealed_is_what_is_opened() {
         let (sealed, digest) = sealed(b"value");
         let seal_again = sealed.clone();
-        let Opened { draft, fence: opened, stored_at, epochs, .. } =
-            open(sealed.into(), &digest).unwrap();
-        assert_eq!(epochs, []);
-        assert_eq!(draft.value.encoded(), &b"value"[..]);
-        assert_eq!(draft.codec, 1);
-        assert_eq!(draft.lifetimes.ttl(), Duration::from_secs(60));
-        assert_eq!(draft.lifetimes.while_revalidate(), Duration::from_millis(1500));
-        assert_eq!(draft.lifetimes.if_error(), Duration::from_secs(4));
-        assert!(draft.lifetimes.is_refreshed_early());
-        assert_eq!(draft.load_time, Duration::from_millis(52));
-        assert_eq!(opened, 0x0102_0304_0506_0708);
-        assert_eq!(fence(&seal_again), opened);
-        assert_eq!(stored_at, 0x1112_1314_1516_1718);
+        let Opened { entry, stale_at } = open(sealed.into(), &digest).unwrap();
+        assert_eq!((entry.epochs(), stale_at), (&[][..], 0));
+        assert_eq!(entry.value().encoded(), &b"value"[..]);
+        assert_eq!(entry.codec(), 1);
+        assert_eq!(entry.lifetimes().ttl(), Duration::from_secs(60));
+        assert_eq!(entry.lifetimes().while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(entry.lifetimes().if_error(), Duration::from_secs(4));
+        assert!(entry.lifetimes().is_refreshed_early());
+        assert_eq!(entry.load_time(), Duration::from_millis(52));
+        assert_eq!(entry.fence(), 0x0102_0304_0506_0708);
+        assert_eq!(fence(&seal_again), entry.fence());
+        assert_eq!(entry.stored_at(), 0x1112_1314_1516_1718);
     }
 
     #[test]
@@ -344,8 +338,8 @@ mod tests {
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[STALE_AT..HEADER].copy_from_slice(&7_u64.to_be_bytes());
-        let Opened { draft, stale_at, .. } = open(sealed.into(), &digest).unwrap();
-        assert_eq!((draft.value.encoded(), stale_at), (&b"value"[..].into(), 7));
+        let Opened { entry, stale_at } = open(sealed.into(), &digest).unwrap();
+        assert_eq!((entry.value().encoded(), stale_at), (&b"value"[..].into(), 7));
     }
 
     #[test]
@@ -386,7 +380,8 @@ mod tests {
             .stale_while_revalidate(Duration::from_secs(1));
         let stored_at = 1_000_000_000;
         let draft = Draft::new(Value::new(Bytes::new()), 1, lifetimes);
-        let mut opened = Opened { draft, fence: 1, stored_at, stale_at: 0, epochs: Vec::new() };
+        let entry = draft.into_entry(1, stored_at, Remaining::Fresh, Vec::new());
+        let mut opened = Opened { entry, stale_at: 0 };
         let left = |now| opened.life_left(now).map(|left| left.as_micros());
         assert_eq!(left(stored_at), Some(3_000_000));
         assert_eq!(left(stored_at + 2_999_999), Some(1));

@@ -141,14 +141,14 @@ impl Lookups {
         };
         let remaining = match at {
             SeenAt::Time(now) => opened.life_left(now).map(Remaining::Known),
-            SeenAt::Estimated(_) if opened.draft.lifetimes.need_the_remaining_life() => {
+            SeenAt::Estimated(_) if opened.entry.lifetimes().need_the_remaining_life() => {
                 self.batcher.sender().with_time.store(true, Ordering::Relaxed);
                 return Err(NeedsTime);
             }
             SeenAt::Estimated(now) if opened.may_be_over(now) => return Err(NeedsTime),
             SeenAt::Estimated(_) => Some(Remaining::Fresh),
         };
-        Ok(remaining.map(|remaining| opened.entry(remaining)))
+        Ok(remaining.map(|remaining| opened.entry.with_remaining(remaining)))
     }
 }
 

@@ -111,16 +111,12 @@ fn time_of(reply: Value) -> Option<u64> {
     seconds?.checked_mul(1_000_000)?.checked_add(micros?)
 }
 
-/// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
-/// absent.
-pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagState, bool)>)> {
+/// The reply of `touch_tags.lua`: the server's time, and the value of each tag.
+pub(super) fn touched(reply: Value) -> Option<(u64, Vec<TagState>)> {
     let mut fields = ReplyFields::of(reply)?;
     let now = fields.whole()?;
-    let mut tags = Vec::with_capacity(fields.0.len() / 2);
-    while fields.0.len() > 0 {
-        tags.push((tag_value::read(&fields.bytes()??)?, fields.whole()? == 1));
-    }
-    Some((now, tags))
+    let tags = fields.0.map(|value| tag_value::read(&bytes(value)??));
+    Some((now, tags.collect::<Option<_>>()?))
 }
 
 impl AcquireReply {

@@ -110,10 +110,10 @@ impl StoreParts {
         let failed = |_: &StoreError| self.tags.last_seen.forget(&digest);
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
-            let kept = self.outbox.repeat_kept(Some(&digest), asked.iter());
-            kept.await.inspect_err(failed)?;
             let start = self.start_read(&digest);
             let mut known = self.tags.begin(asked);
+            let kept = self.outbox.repeat_kept(Some(&digest), asked.iter());
+            kept.await.inspect_err(failed)?;
             let read = self.tags.lookups.read(Some(&digest), asked, is_timed);
             let (seen, states) = read.await.inspect_err(failed)?;
             let found = match seen.map(|seen| self.tags.lookups.open(seen, key, &digest)) {
@@ -153,9 +153,9 @@ impl StoreParts {
         let mut missing = REPLACED;
         for _ in 0..TRIES {
             let reassertions = ledger.reassertions();
+            let start = self.start_read(&digest);
             self.outbox.repeat_kept(Some(&digest), claim.tags().iter()).await?;
             let mut tags = self.tags.touch(claim.tags(), Duration::ZERO).await?;
-            let start = self.start_read(&digest);
             let asked_at = Instant::now();
             let request = self.acquire_request(claim, &digest, term, accept);
             let is_first = unsettled.item.replace(OutboxItem::Release(claim)).is_none();
@@ -312,7 +312,8 @@ impl StoreParts {
         Ok(())
     }
 
-    /// Notes the version of a key for the near tier. Call it before a request is sent.
+    /// Notes the version of a key for the near tier. Call it before what is kept is repeated. So an
+    /// invalidation that is kept later ends the version.
     fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         self.near.as_ref().and_then(|near| near.start_read(digest))
     }
@@ -325,9 +326,7 @@ impl StoreParts {
         key: &Key,
         entry: Option<&Entry>,
     ) {
-        // What was read may be older than an invalidation that was kept after the version was taken.
         if let (Some(near), Some(start), Some(tags), Some(entry)) = (&self.near, start, tags, entry)
-            && !self.outbox.ledger.may_be_behind()
             && near.keep(start, tags, key, entry)
         {
             self.heartbeat.as_ref().inspect(|heartbeat| heartbeat.task.start());

@@ -63,17 +63,15 @@ struct ReadTag {
     /// Its version for the near tier, from before it was read. None for one that the server does not
     /// track.
     version: Option<Version>,
-    /// Whether it was absent, and was made.
-    is_new: bool,
 }
 
 impl TagReader {
-    /// Prepares to read tags together with an entry.
+    /// Notes the versions of tags, before what is kept of them is repeated and they are read.
     pub(super) fn begin(&self, tags: &Tags) -> ReadTags {
         let near = self.near.as_ref();
         let tag = |tag: &Digest| {
             let version = near.and_then(|near| near.epochs.version(tag));
-            ReadTag { digest: *tag, state: None, version, is_new: false }
+            ReadTag { digest: *tag, state: None, version }
         };
         ReadTags(tags.iter().map(tag).collect())
     }
@@ -97,11 +95,10 @@ impl TagReader {
             let (now, values) = self.client.run(&request, read).await?;
             self.client.with_clock(&tags[0], |clock| clock.note(asked_at, now));
             let touched = iter::zip(tags, values);
-            Ok::<_, StoreError>(touched.map(|(tag, (state, is_new))| ReadTag {
-                digest: tag,
+            Ok::<_, StoreError>(touched.map(|(digest, state)| ReadTag {
+                digest,
                 state: Some(state),
                 version: None,
-                is_new,
             }))
         };
         let touched = try_join_all(groups.into_iter().map(touch)).await?;
@@ -128,11 +125,8 @@ impl TagReader {
                 // An invalidation during the load may be forgotten by now.
                 None if is_old => false,
                 None => {
-                    tag.is_new
-                        || !tag_value::has_changed_since(
-                            tag.state?,
-                            self.granted_at(lease, &tag.digest),
-                        )
+                    let granted_at = self.granted_at(lease, &tag.digest);
+                    !tag_value::has_changed_since(tag.state?, granted_at)
                 }
             };
             is_unchanged.then_some(now)
@@ -158,6 +152,7 @@ impl TagReader {
     /// Reads tags alone.
     pub(super) async fn read(&self, tags: &Tags) -> Result<ReadTags, StoreError> {
         let mut read = self.begin(tags);
+        self.outbox.repeat_kept(None, tags.iter()).await?;
         read.note(self.lookups.read(None, tags, false).await?.1);
         Ok(read)
     }
@@ -179,7 +174,6 @@ impl TagReader {
         let missing = epochs.iter().filter(|epoch| known.of(epoch).is_none());
         let missing = Tags::of_entry(missing.map(|epoch| epoch.tag));
         if !missing.is_empty() {
-            self.outbox.repeat_kept(None, missing.iter()).await?;
             known.0.append(&mut self.read(&missing).await?.0);
         }
         if !missing.is_empty() || known.0.len() > epochs.len() {

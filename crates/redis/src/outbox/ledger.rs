@@ -14,7 +14,8 @@
 //!    even when the server answers again.
 //! 2. A commit does the same. So a load that began before the invalidation stores nothing, and
 //!    waiters that joined it later do not get its value.
-//! 3. Near copies end when an invalidation is kept, and none is made while there is any.
+//! 3. Near copies end when an invalidation is kept. A read takes their versions before it looks for
+//!    one, so none is made of what is older.
 //! 4. An invalidation that is repeated late removes a value that was stored in between. That costs
 //!    a load. It never brings an older value back.
 //!
@@ -211,11 +212,6 @@ impl Ledger {
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet.load(Ordering::Acquire)
-    }
-
-    /// Whether what a read finds may be older than an invalidation of this process.
-    pub(crate) fn may_be_behind(&self) -> bool {
-        !self.is_quiet() && (self.is_floor_due() || !locked(&self.table).changes.is_empty())
     }
 
     /// How often invalidations were kept that the server had acknowledged. If that changes during a
@@ -488,11 +484,11 @@ impl ServerObserver for Ledger {
 
     fn read(&self, key: &Digest, sealed: &[u8], now: ServerTime) -> Option<Entry> {
         let opened = envelope::open(Bytes::copy_from_slice(sealed), key).ok()?;
-        if opened.fence < self.floor() || opened.may_be_over(Some(now)) {
+        if opened.entry.fence() < self.floor() || opened.may_be_over(Some(now)) {
             return None;
         }
         let left = opened.life_left(now.latest)?;
-        Some(opened.entry(Remaining::Known(left)))
+        Some(opened.entry.with_remaining(Remaining::Known(left)))
     }
 }
 

@@ -79,30 +79,37 @@ impl Outbox {
         let merged = kept.map_or(change, |kept| merged(kept.change(), change));
         let item = OutboxItem::Change(changed, change);
         let mut unsettled = Unsettled { ledger: &self.ledger, item: Some(item) };
-        let request = self.changing(&changed, merged);
+        let executed = self.execute(changed, merged, kept, key).await;
+        let item = unsettled.item.take();
+        executed.map_err(|error| match item.map(|item| self.ledger.file(item)) {
+            Some(Keeping::Kept) => error.kept(),
+            Some(Keeping::Dropped) => {
+                let said = format!("{error}; too many invalidations are to be repeated already");
+                StoreError::new(error.kind(), said).with_source(error)
+            }
+            _ => error,
+        })
+    }
+
+    /// Has a server execute an invalidation, and with it what is kept of that. If it fails, that stays.
+    async fn execute(
+        &self,
+        target: ChangedDigest,
+        change: Change,
+        kept: Option<KeptChange>,
+        key: Option<&Key>,
+    ) -> Result<bool, StoreError> {
+        let request = self.changing(&target, change);
         let request = match key {
             Some(key) => request.of(key),
             None => request,
         };
         let executed = self.client.run(&request, is_done).await;
         // Copies are not served from here on, even before the server reports the change.
-        self.ledger.end_copies(changed.digest());
-        let item = unsettled.item.take();
-        match executed {
-            Ok(was_there) => {
-                self.ledger.executed(changed, merged, kept);
-                Ok(was_there)
-            }
-            Err(error) => Err(match item.map(|item| self.ledger.file(item)) {
-                Some(Keeping::Kept) => error.kept(),
-                Some(Keeping::Dropped) => {
-                    let said =
-                        format!("{error}; too many invalidations are to be repeated already");
-                    StoreError::new(error.kind(), said).with_source(error)
-                }
-                _ => error,
-            }),
-        }
+        self.ledger.end_copies(target.digest());
+        let was_there = executed?;
+        self.ledger.executed(target, change, kept);
+        Ok(was_there)
     }
 
     fn changing(&self, target: &ChangedDigest, change: Change) -> RedisRequest<'static> {
@@ -124,16 +131,6 @@ impl Outbox {
                 RedisRequest::script(script, names, args, "changing a tag")
             }
         }
-    }
-
-    /// Repeats a kept invalidation. If that fails, it stays.
-    async fn repeat(&self, target: ChangedDigest, kept: KeptChange) -> Result<(), StoreError> {
-        let change = kept.change();
-        let executed = self.client.run(&self.changing(&target, change), any).await;
-        self.ledger.end_copies(target.digest());
-        executed?;
-        self.ledger.executed(target, change, Some(kept));
-        Ok(())
     }
 
     /// Repeats the kept invalidations of a key and of tags. Call it before any of them is read.
@@ -159,7 +156,7 @@ impl Outbox {
         for target in targets {
             if let Some(kept) = self.ledger.change_of(&target) {
                 // Boxed, so that operations need no memory for it as long as nothing is kept.
-                Box::pin(self.repeat(target, kept)).await?;
+                Box::pin(self.execute(target, kept.change(), Some(kept), None)).await?;
             }
         }
         Ok(())
@@ -168,7 +165,8 @@ impl Outbox {
     /// Repeats all kept invalidations, and returns how many of them the server has executed.
     async fn repeat_all(&self) -> usize {
         let changes = stream::iter(self.ledger.changes());
-        let repeated = changes.map(|(target, kept)| self.repeat(target, kept));
+        let repeated =
+            changes.map(|(target, kept)| self.execute(target, kept.change(), Some(kept), None));
         repeated.buffer_unordered(CHANGES_AT_ONCE).filter(|done| ready(done.is_ok())).count().await
     }
 

@@ -53,15 +53,15 @@ impl SealedParts {
         envelope::seal(&draft, key, self.fence, self.stored_at, &self.epochs)
     }
 
-    fn of(Opened { draft, fence, stored_at, epochs, .. }: &Opened) -> Self {
+    fn of(Opened { entry, .. }: &Opened) -> Self {
         Self {
-            value: draft.value.encoded().to_vec(),
-            codec: draft.codec,
-            lifetimes: draft.lifetimes,
-            load_time: draft.load_time,
-            fence: *fence,
-            stored_at: *stored_at,
-            epochs: epochs.clone(),
+            value: entry.value().encoded().to_vec(),
+            codec: entry.codec(),
+            lifetimes: entry.lifetimes(),
+            load_time: entry.load_time(),
+            fence: entry.fence(),
+            stored_at: entry.stored_at(),
+            epochs: entry.epochs().to_vec(),
         }
     }
 }
