@@ -261,11 +261,7 @@ impl StoreParts {
         let reassertions = ledger.reassertions();
         let tags = lease.claim().tags().iter().chain(draft.tags.iter());
         self.outbox.repeat_kept(Some(&digest), tags).await?;
-        let epochs = match lease.fence() < ledger.floor() {
-            true => None,
-            false => self.tags.epochs_of(&lease, &draft).await?,
-        };
-        let Some(epochs) = epochs else {
+        let Some(epochs) = self.tags.epochs_of(&lease, &draft).await? else {
             unsettled.item = None;
             // The lease blocks the key for nothing.
             return self.outbox.release(lease.claim()).await.map(|()| Settled::Superseded);

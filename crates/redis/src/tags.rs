@@ -107,13 +107,16 @@ impl TagReader {
         Ok(ReadTags(touched))
     }
 
-    /// The tags of a draft with the epochs under which it was loaded. None if one of them has
-    /// changed since its lease was granted.
+    /// The tags of a draft with the epochs under which it was loaded. None if one of them, or what was
+    /// not kept, has changed since its lease was granted.
     pub(super) async fn epochs_of(
         &self,
         lease: &Lease,
         draft: &Draft,
     ) -> Result<Option<Vec<TagEpoch>>, StoreError> {
+        if lease.fence() < self.outbox.ledger.floor() {
+            return Ok(None);
+        }
         let claimed = lease.claim().tags().iter().chain(draft.tags.iter());
         let tags = Tags::of_entry(claimed.copied());
         let touched = self.touch(&tags, draft.lifetimes.life()).await?;
