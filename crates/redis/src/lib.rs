@@ -56,14 +56,14 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
-use self::outbox::ledger::ChangedDigest;
+use self::outbox::ledger::{ChangedDigest, KeepingRules};
 use self::store::StoreParts;
-use bellwether::Key;
 use bellwether::stats::StoreOperation;
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
     StoreFuture, Tags, Watch,
 };
+use bellwether::{Key, StoreError};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
@@ -130,6 +130,25 @@ use bellwether::store::{
 pub struct RedisStore(Arc<StoreParts>);
 
 impl RedisStore {
+    /// Connects to an address, with a namespace and the defaults for everything else. See
+    /// [`RedisOptions::new`] for both, and [`RedisOptions::connect`] for other options.
+    ///
+    /// # Errors
+    /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
+    pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
+        let client = RedisClientOptions::new(url, namespace)?;
+        let name = client.namespace().into();
+        let parts = StoreParts::new(client, name, None, KeepingRules::default())?;
+        Self(Arc::new(parts)).checked().await
+    }
+
+    /// Connects now, and checks what the server permits.
+    async fn checked(self) -> Result<Self, StoreError> {
+        let StoreParts { client, near, .. } = &*self.0;
+        client.connecting(check::prepare(client, near.is_some())).await?;
+        Ok(self)
+    }
+
     /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
         self.0.stats()

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::RedisStore;
 use super::outbox::ledger::KeepingRules;
 use super::store::StoreParts;
-use super::{RedisStore, check};
 use bellwether::adapter::within;
 use bellwether::{ConfigError, StoreError, delegate_options};
 #[cfg(feature = "tls")]
@@ -187,10 +187,7 @@ impl RedisOptions {
     /// if slots of the cluster have no owner, if a single server is a replica or a node of a cluster, or
     /// if the user lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let store = self.connect_lazily()?;
-        let StoreParts { client, near, .. } = &*store.0;
-        client.connecting(check::prepare(client, near.is_some())).await?;
-        Ok(store)
+        self.connect_lazily()?.checked().await
     }
 
     /// A store that connects at its first use, for services that start before their Redis.
@@ -213,17 +210,6 @@ impl RedisOptions {
     /// Whether the address is that of a cluster.
     pub fn is_cluster(&self) -> bool {
         self.client.is_cluster()
-    }
-}
-
-impl RedisStore {
-    /// Connects to an address, with a namespace and the defaults for everything else. See
-    /// [`RedisOptions::new`] for both, and [`RedisOptions::connect`] for other options.
-    ///
-    /// # Errors
-    /// If the address or the namespace is invalid, or for the reasons of [`RedisOptions::connect`].
-    pub async fn connect(url: &str, namespace: &str) -> Result<Self, StoreError> {
-        RedisOptions::new(url, namespace)?.connect().await
     }
 }
 
