@@ -71,7 +71,7 @@ impl fmt::Display for ServerAddress {
 
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&list(&self.addresses, ","))?;
+        f.write_str(&list(&self.addresses))?;
         match &self.kind {
             ServersKind::Single | ServersKind::Cluster => Ok(()),
             ServersKind::Sentinel { service } => write!(f, "/{service}"),
@@ -79,9 +79,9 @@ impl fmt::Display for Servers {
     }
 }
 
-/// The addresses, with a separator between them.
-pub(super) fn list(addresses: &[ServerAddress], separator: &str) -> String {
-    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+/// The addresses, with a comma between them.
+pub(super) fn list(addresses: &[ServerAddress]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 pub(super) fn refused(reason: &'static str) -> ConfigError {

@@ -211,7 +211,6 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::destination::Destination;
     use crate::options::RedisClientOptions;
     use crate::parts::{ClientParts, ClientSetup};
 
@@ -219,7 +218,7 @@ mod tests {
 
     fn state() -> ConnectionState {
         let options = RedisClientOptions::new("redis://h:1", "shop").expect("options");
-        let server = Destination::Server(options.servers.addresses[0].clone());
+        let server = options.servers.addresses[0].clone();
         let parts = Arc::new(ClientParts::new(options, ClientSetup::default()));
         ConnectionState::new(Arc::new(NodeRecord::new(parts, 0, server)), 0, false)
     }

@@ -12,8 +12,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::address::ServerAddress;
 use super::connect_error::{ConnectError, DialStep};
 use super::connection::{Connection, ConnectionState, PushReceiver};
-#[cfg(feature = "sentinel")]
-use super::destination::Destination;
 use super::dial::{Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
 use super::node_record::NodeRecord;
@@ -75,7 +73,7 @@ impl Connector {
         let number = node.parts.attempts.fetch_add(1, Ordering::Relaxed);
         // A failover from here on may change the address.
         let begun_after = node.failovers.count();
-        let address = &node.destination.address().await?;
+        let address = &node.address().await?;
         node.connects_to(address);
         let mut is_resp3 = node.parts.options.is_resp3;
         let mut dialed = self.dial(address, is_resp3, number, step).await;
@@ -85,7 +83,7 @@ impl Connector {
         }
         let (state, Dialed { mut socket, tasks, has_credentials }) = dialed?;
         #[cfg(feature = "sentinel")]
-        if let Destination::Sentinel(_) = node.destination {
+        if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
         }
         let tracked_at = self.track(&mut socket, is_resp3).await?;

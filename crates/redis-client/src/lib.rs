@@ -24,7 +24,6 @@ mod connect_error;
 mod connection;
 mod connector;
 mod credentials;
-mod destination;
 mod dial;
 mod events;
 mod failovers;

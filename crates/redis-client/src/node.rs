@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::address::ServerAddress;
 use super::breaker::Breaker;
 use super::connector::Connector;
-use super::destination::Destination;
 use super::node_record::NodeRecord;
 use super::parts::ClientParts;
 use super::redirect::{self, Redirection};
@@ -24,8 +23,6 @@ use bellwether::adapter::jitter;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
-    /// The address in a cluster. The first of those that lead to a single server.
-    pub(super) address: ServerAddress,
     pub(super) state: Arc<NodeRecord>,
     is_of_cluster: bool,
     breaker: Breaker,
@@ -44,14 +41,11 @@ pub(super) struct NodeError {
 }
 
 impl RedisNode {
-    pub(super) fn new(parts: &Arc<ClientParts>, destination: Destination, place: u16) -> Self {
-        let first = || parts.options.servers.addresses[0].clone();
-        let address = destination.fixed().unwrap_or_else(first);
-        let state = Arc::new(NodeRecord::new(Arc::clone(parts), place, destination));
+    pub(super) fn new(parts: &Arc<ClientParts>, address: ServerAddress, place: u16) -> Self {
+        let state = Arc::new(NodeRecord::new(Arc::clone(parts), place, address));
         let connection =
             |number| SharedConnection::new(Connector { node: Arc::clone(&state), number });
         Self {
-            address,
             is_of_cluster: parts.options.is_cluster(),
             breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
@@ -109,7 +103,7 @@ impl RedisNode {
 
     /// Whether an error is about the node, and not about slots of a cluster.
     fn is_outage(&self, NodeError { error, .. }: &NodeError) -> bool {
-        let is_of_node = |error| match redirect::redirection(error, &self.address) {
+        let is_of_node = |error| match redirect::redirection(error, &self.state.address) {
             Redirection::AskAnother | Redirection::Fail => true,
             _ => !self.is_of_cluster,
         };
@@ -118,7 +112,7 @@ impl RedisNode {
 
     fn error(&self, said: StoreError, error: RequestError) -> NodeError {
         let said = match self.is_of_cluster {
-            true => StoreError::new(said.kind(), format!("{said} (node {})", self.address))
+            true => StoreError::new(said.kind(), format!("{said} (node {})", self.state.address))
                 .with_source(said),
             false => said,
         };

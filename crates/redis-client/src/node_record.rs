@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
-use super::address::ServerAddress;
-use super::destination::Destination;
+use super::address::{ServerAddress, ServersKind};
+use super::connect_error::ConnectError;
 use super::events::ServerEvent;
 use super::failovers::Failovers;
 use super::parts::ClientParts;
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use crate::stats::RedisNodeStats;
 use bellwether::adapter::locked;
@@ -25,7 +27,10 @@ pub(super) struct NodeRecord {
     pub(super) parts: Arc<ClientParts>,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
-    pub(super) destination: Destination,
+    /// Where the server is. With sentinels, where the first of them is.
+    pub(super) address: ServerAddress,
+    #[cfg(feature = "sentinel")]
+    pub(super) sentinels: Option<Sentinels>,
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
     pub(super) counters: NodeCounters,
@@ -48,20 +53,34 @@ struct BrokenConnections {
 }
 
 impl NodeRecord {
-    pub(super) fn new(parts: Arc<ClientParts>, place: u16, destination: Destination) -> Self {
-        let is_cluster = parts.options.is_cluster();
-        let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
+    pub(super) fn new(parts: Arc<ClientParts>, place: u16, address: ServerAddress) -> Self {
+        let (is_fixed, failovers) = match parts.options.servers.kind {
+            ServersKind::Cluster => (true, Arc::default()),
+            ServersKind::Single => (true, Arc::clone(&parts.failovers)),
+            ServersKind::Sentinel { .. } => (false, Arc::clone(&parts.failovers)),
+        };
         let untold = vec![None; parts.connections()];
         Self {
             place,
-            server: Mutex::new((destination.fixed(), NodeFigures::default())),
-            destination,
+            server: Mutex::new((is_fixed.then(|| address.clone()), NodeFigures::default())),
+            address,
+            #[cfg(feature = "sentinel")]
+            sentinels: Sentinels::of(&parts),
             failovers,
             clock: ServerClock::default(),
             counters: NodeCounters::default(),
             broken: Mutex::new(BrokenConnections { untold, lost_at: None }),
             parts,
         }
+    }
+
+    /// The address of the server to connect to now.
+    pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
+        #[cfg(feature = "sentinel")]
+        if let Some(sentinels) = &self.sentinels {
+            return sentinels.primary().await;
+        }
+        Ok(self.address.clone())
     }
 
     /// Notes an attempt to connect to a server.
@@ -146,7 +165,7 @@ mod tests {
         let options = options.connections(2);
         let setup = ClientSetup { observer: Some(Arc::clone(&told) as _), ..Default::default() };
         let parts = Arc::new(ClientParts::new(options, setup));
-        (NodeRecord::new(parts, 0, Destination::Server(server(1))), told)
+        (NodeRecord::new(parts, 0, server(1)), told)
     }
 
     fn told(told: &Told) -> Vec<Instant> {

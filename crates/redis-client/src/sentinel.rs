@@ -23,13 +23,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{PushInfo, Value, from_redis_value};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::address::{ServerAddress, list};
+use super::address::{ServerAddress, ServersKind, list};
 use super::connect_error::{ConnectError, DialStep};
 use super::dial::{Dialed, Dialer};
-use super::failovers::Failovers;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use bellwether::adapter::locked;
@@ -39,21 +38,17 @@ use bellwether::warn_throttled;
 /// Asks the sentinels of a service for its primary, and follows it.
 pub(super) struct Sentinels {
     service: Arc<SentinelService>,
-    failovers: Arc<Failovers>,
     /// The task that follows the primary. Held to start it, never across an `.await`.
-    following: Mutex<Option<JoinHandle<()>>>,
-    /// The primary that is used, and since when. Held to replace it, never across an `.await`.
-    known: Mutex<Option<(SentinelAnswer, Instant)>>,
+    following: Mutex<JoinSet<()>>,
 }
 
 /// A service, and how to connect to its sentinels.
 struct SentinelService {
     name: String,
-    sentinels: Vec<ServerAddress>,
+    parts: Arc<ClientParts>,
     dialer: Dialer,
-    /// How long an answer may take once others have answered.
-    timeout: Duration,
-    connect_timeout: Duration,
+    /// The primary that is used, and since when. Held to replace it, never across an `.await`.
+    known: Mutex<Option<(SentinelAnswer, Instant)>>,
 }
 
 /// What a sentinel says about the primary of a service.
@@ -65,25 +60,15 @@ struct SentinelAnswer {
 }
 
 impl Sentinels {
-    /// It connects at the first question.
-    pub(super) fn new(sentinels: &[ServerAddress], name: &str, parts: &ClientParts) -> Self {
+    /// Those of the options, if there are any. They are connected to at the first question.
+    pub(super) fn of(parts: &Arc<ClientParts>) -> Option<Self> {
         let options = &parts.options;
-        let mut dialer = options.dialer.clone();
-        dialer.login = options.sentinel_login.clone();
-        dialer.database = 0;
-        let service = SentinelService {
-            name: name.to_owned(),
-            sentinels: sentinels.to_vec(),
-            dialer,
-            timeout: options.timeout,
-            connect_timeout: options.connect_timeout,
-        };
-        Self {
-            service: Arc::new(service),
-            failovers: Arc::clone(&parts.failovers),
-            following: Mutex::default(),
-            known: Mutex::default(),
-        }
+        let ServersKind::Sentinel { service } = &options.servers.kind else { return None };
+        let login = options.sentinel_login.clone();
+        let dialer = Dialer { login, database: 0, ..options.dialer.clone() };
+        let (name, parts, known) = (service.clone(), Arc::clone(parts), Mutex::default());
+        let service = Arc::new(SentinelService { name, parts, dialer, known });
+        Some(Self { service, following: Mutex::default() })
     }
 
     /// The address of the primary. If it is another one than before, all connections to the former
@@ -91,10 +76,43 @@ impl Sentinels {
     ///
     /// # Errors
     /// If no sentinel answers in time, or none knows the service.
-    pub(super) async fn primary(self: &Arc<Self>) -> Result<ServerAddress, ConnectError> {
+    pub(super) async fn primary(&self) -> Result<ServerAddress, ConnectError> {
         self.follow();
-        let service = &self.service;
-        let (answers, sentinels) = (service.answers().await?, service.sentinels.len());
+        self.service.primary().await
+    }
+
+    /// Starts the task that follows the primary: at the first question, and again if the runtime that
+    /// ran it has ended.
+    fn follow(&self) {
+        let mut following = locked(&self.following);
+        following.try_join_next();
+        if following.is_empty() {
+            following.spawn(Arc::clone(&self.service).follow());
+        }
+    }
+}
+
+impl SentinelService {
+    async fn follow(self: Arc<Self>) {
+        let hints = Notify::new();
+        let subscribed = self.sentinels().iter().map(|it| self.subscribe(it, &hints));
+        let follow = async {
+            loop {
+                hints.notified().await;
+                if let Err(error) = self.primary().await {
+                    tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
+                }
+            }
+        };
+        join(join_all(subscribed), follow).await;
+    }
+
+    fn sentinels(&self) -> &[ServerAddress] {
+        &self.parts.options.servers.addresses
+    }
+
+    async fn primary(&self) -> Result<ServerAddress, ConnectError> {
+        let (answers, sentinels) = (self.answers().await?, self.sentinels().len());
         if answers.len() * 2 <= sentinels {
             warn_throttled!(
                 target: "bellwether::store", answers = answers.len(), sentinels,
@@ -102,56 +120,28 @@ impl Sentinels {
             );
         }
         let known: Vec<_> = answers.into_iter().flatten().collect();
-        let Some(chosen) = choose(&known) else {
-            let message = format!(
-                "the sentinels {} know no service `{}`",
-                list(&service.sentinels, ", "),
-                service.name
-            );
+        let settled = settle(&mut locked(&self.known), &known, Instant::now());
+        let Some((primary, is_another)) = settled else {
+            let (sentinels, name) = (list(self.sentinels()), &self.name);
+            let message = format!("the sentinels {sentinels} know no service `{name}`");
             return Err(ConnectError::misconfigured(message));
         };
-        let (primary, is_another) = settle(&mut locked(&self.known), chosen, Instant::now());
         if is_another {
             tracing::info!(target: "bellwether::store", %primary, "the sentinels name another primary");
-            self.failovers.switch();
+            self.parts.failovers.switch();
         }
         Ok(primary)
     }
 
-    /// Starts the task that follows the primary: at the first question, and again if the runtime that
-    /// ran it has ended.
-    fn follow(self: &Arc<Self>) {
-        let mut following = locked(&self.following);
-        if following.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        let (sentinels, service) = (Arc::downgrade(self), Arc::clone(&self.service));
-        *following = Some(tokio::spawn(async move {
-            let hints = Notify::new();
-            let subscribed = service.sentinels.iter().map(|it| service.subscribe(it, &hints));
-            let follow = async {
-                loop {
-                    hints.notified().await;
-                    let Some(sentinels) = sentinels.upgrade() else { return };
-                    if let Err(error) = sentinels.primary().await {
-                        tracing::debug!(target: "bellwether::store", %error, "the sentinels name no primary");
-                    }
-                }
-            };
-            join(join_all(subscribed), follow).await;
-        }));
-    }
-}
-
-impl SentinelService {
     /// The answers of a majority, and of those that answer shortly after. If a sentinel hangs, a
     /// request that needs the primary still has half of its timeout left. Without any answer,
     /// sentinels may be busy, and have as long as connecting may take.
     async fn answers(&self) -> Result<Vec<Option<SentinelAnswer>>, ConnectError> {
         let mut asked: FuturesUnordered<_> =
-            self.sentinels.iter().map(|address| self.ask(address)).collect();
+            self.sentinels().iter().map(|address| self.ask(address)).collect();
         let (mut answers, mut error) = (Vec::new(), ConnectError::unavailable("there is none"));
-        let mut deadline = Instant::now() + 2 * self.connect_timeout;
+        let options = &self.parts.options;
+        let mut deadline = Instant::now() + 2 * options.connect_timeout;
         while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
             match answer {
                 Ok(answer) => answers.push(answer),
@@ -159,7 +149,7 @@ impl SentinelService {
             }
             let rest = match answers.len() {
                 0 => continue,
-                answered if answered <= self.sentinels.len() / 2 => self.timeout / 2,
+                answered if answered <= self.sentinels().len() / 2 => options.timeout / 2,
                 _ => GRACE,
             };
             deadline = deadline.min(Instant::now() + rest);
@@ -184,7 +174,7 @@ impl SentinelService {
             let details = replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
             Ok(SentinelAnswer::read(primary, details))
         };
-        step.within(self.connect_timeout, asked).await
+        step.within(self.parts.options.connect_timeout, asked).await
     }
 
     /// The error if no sentinel answers, by that of one of them.
@@ -194,7 +184,7 @@ impl SentinelService {
             ConnectError::Other(kind, _) if *kind != StoreErrorKind::Misconfigured => *kind,
             _ => return error,
         };
-        let message = format!("no sentinel of {} answers: {error}", list(&self.sentinels, ", "));
+        let message = format!("no sentinel of {} answers: {error}", list(self.sentinels()));
         ConnectError::Other(kind, message.into())
     }
 
@@ -203,33 +193,25 @@ impl SentinelService {
     async fn subscribe(&self, sentinel: &ServerAddress, hints: &Notify) {
         let mut failures = 0;
         loop {
-            let began = Instant::now();
             let step = DialStep::new("connection");
             let subscribed = self.dialer.subscribe(sentinel, SWITCHED, &step);
-            match step.within(self.connect_timeout, subscribed).await {
+            match step.within(self.parts.options.connect_timeout, subscribed).await {
                 Ok(mut messages) => {
+                    failures = 0;
                     // A message may have been missed before.
                     hints.notify_one();
-                    while let Some(message) = messages.next().await {
-                        if is_about(message.get_payload_bytes(), &self.name) {
-                            hints.notify_one();
-                        }
+                    // Some are about other services. They are rare, and a question costs little.
+                    while messages.next().await.is_some() {
+                        hints.notify_one();
                     }
                 }
                 Err(error) => {
                     tracing::debug!(target: "bellwether::store", %sentinel, %error, "no subscription to a sentinel");
                 }
             }
-            // One that was in use is replaced at once.
-            failures = if began.elapsed() > LONGEST_PAUSE { 0 } else { failures + 1 };
+            failures += 1;
             sleep(PAUSES.after(failures)).await;
         }
-    }
-}
-
-impl Drop for Sentinels {
-    fn drop(&mut self) {
-        locked(&self.following).take().inspect(JoinHandle::abort);
     }
 }
 
@@ -252,23 +234,9 @@ fn field(details: &Value, wanted: &str) -> Option<u64> {
     from_redis_value(value.clone()).ok()
 }
 
-/// The answer to use: that of the highest epoch, and of equals the most frequent one.
-fn choose(answers: &[SentinelAnswer]) -> Option<&SentinelAnswer> {
-    let votes = |answer: &SentinelAnswer| {
-        answers.iter().filter(|other| other.primary == answer.primary).count()
-    };
-    // Of equals, `max_by_key` takes the last one.
-    answers.iter().rev().max_by_key(|answer| (answer.epoch, votes(answer)))
-}
-
 /// Push messages, which are none of a question. By RESP3 a refused login is in the words of the server.
 fn ignored(_: PushInfo) -> Result<(), SendError> {
     Ok(())
-}
-
-/// Whether a message is about a service: its name is followed by two addresses.
-fn is_about(message: &[u8], service: &str) -> bool {
-    message.split(|byte| *byte == b' ').next() == Some(service.as_bytes())
 }
 
 /// Makes sure that a server that sentinels have named is a primary. In a failover they may name one
@@ -288,35 +256,37 @@ pub(super) async fn verify(
     }
 }
 
-/// The primary to use after an answer, and whether it is another one than before.
+/// The primary to use after answers, and whether it is another one than before: that of the highest
+/// epoch, and of equals the most frequent one.
 ///
 /// For a while after a failover, the other sentinels do not know of it yet, and answers to earlier
-/// questions may arrive late. So an answer of a lower epoch is not used then.
+/// questions may arrive late. So the answer that is in use is one of them then.
 fn settle(
     known: &mut Option<(SentinelAnswer, Instant)>,
-    chosen: &SentinelAnswer,
+    answers: &[SentinelAnswer],
     now: Instant,
-) -> (ServerAddress, bool) {
-    let former = known.clone();
-    if let Some((former, since)) = &former
-        && former.epoch > chosen.epoch
-        && now.saturating_duration_since(*since) < SPREAD
-    {
-        return (former.primary.clone(), false);
+) -> Option<(ServerAddress, bool)> {
+    let votes = |answer: &SentinelAnswer| {
+        answers.iter().filter(|other| other.primary == answer.primary).count()
+    };
+    let recent = known.iter().filter(|(_, since)| now.saturating_duration_since(*since) < SPREAD);
+    // Of equals, `max_by_key` takes the last one.
+    let all = recent.map(|(answer, _)| answer).chain(answers.iter().rev());
+    let chosen = all.max_by_key(|answer| (answer.epoch, votes(answer)))?.clone();
+    let primary = chosen.primary.clone();
+    if known.as_ref().is_some_and(|(known, _)| *known == chosen) {
+        return Some((primary, false));
     }
-    if former.as_ref().is_none_or(|(former, _)| former != chosen) {
-        *known = Some((chosen.clone(), now));
-    }
-    let is_another = former.is_some_and(|(former, _)| former.primary != chosen.primary);
-    (chosen.primary.clone(), is_another)
+    let former = known.replace((chosen, now));
+    let is_another = former.is_some_and(|(former, _)| former.primary != primary);
+    Some((primary, is_another))
 }
 
 /// The channel of sentinels about primaries that have changed.
 const SWITCHED: &str = "+switch-master";
 
 /// Those between attempts to subscribe to a sentinel.
-const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(100), LONGEST_PAUSE);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// How long the answers of the other sentinels are waited for when a majority has answered.
 const GRACE: Duration = Duration::from_millis(20);
@@ -339,7 +309,8 @@ mod tests {
         chosen: &SentinelAnswer,
         at: Instant,
     ) -> (String, bool) {
-        let (primary, is_another) = settle(known, chosen, at);
+        let answers = std::slice::from_ref(chosen);
+        let (primary, is_another) = settle(known, answers, at).expect("a primary");
         (primary.to_string(), is_another)
     }
 
@@ -365,7 +336,7 @@ mod tests {
     }
 
     fn chosen(answers: &[SentinelAnswer]) -> Option<u16> {
-        choose(answers).map(|answer| match answer.primary {
+        settle(&mut None, answers, Instant::now()).map(|(primary, _)| match primary {
             ServerAddress::Tcp { port, .. } => port,
             ServerAddress::Unix(_) => 0,
         })

@@ -4,17 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
-use super::address::ServersKind;
-use super::address::{ServerAddress, Servers};
+use super::address::ServerAddress;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connect_error::ConnectError;
-use super::destination::Destination;
 use super::node::RedisNode;
 use super::parts::ClientParts;
-#[cfg(feature = "sentinel")]
-use super::sentinel::Sentinels;
 use super::slot::InSlot;
 use bellwether::StoreError;
 
@@ -28,20 +23,12 @@ pub(super) enum ServerGroup {
 
 impl ServerGroup {
     pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
-        let Servers { addresses, kind } = &parts.options.servers;
-        let destination = match kind {
-            #[cfg(feature = "cluster")]
-            ServersKind::Cluster => {
-                return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts))));
-            }
-            #[cfg(feature = "sentinel")]
-            ServersKind::Sentinel { service } => {
-                let sentinels = Sentinels::new(addresses, service, parts);
-                Destination::Sentinel(Arc::new(sentinels))
-            }
-            _ => Destination::Server(addresses[0].clone()),
-        };
-        Self::Single(Arc::new(RedisNode::new(parts, destination, 0)))
+        #[cfg(feature = "cluster")]
+        if parts.options.is_cluster() {
+            return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts))));
+        }
+        let first = parts.options.servers.addresses[0].clone();
+        Self::Single(Arc::new(RedisNode::new(parts, first, 0)))
     }
 
     /// Opens the connections that are not open.
@@ -97,7 +84,7 @@ impl ServerGroup {
     /// The address of the server, or of any node of a cluster, to connect to now.
     pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
         match self {
-            Self::Single(node) => node.state.destination.address().await,
+            Self::Single(node) => node.state.address().await,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
                 let none = || ConnectError::unavailable("no node of the cluster is known");

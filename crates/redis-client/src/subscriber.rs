@@ -23,7 +23,7 @@ use redis::aio::PubSubStream;
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ pub(super) struct Subscriber {
     mark: String,
     task: SubscriberTask,
     /// The running task, if it was started. Held to start it, never across an `.await`.
-    running: Mutex<Option<AbortHandle>>,
+    running: Mutex<JoinSet<()>>,
 }
 
 /// Keeps the subscription.
@@ -86,20 +86,13 @@ impl Subscriber {
         settled.is_ok_and(|state| state.is_ok_and(|state| *state == Some(true)))
     }
 
-    /// Starts the task, unless it runs already or there is no runtime.
+    /// Starts the task, unless it runs already or there is no runtime. It ends with its runtime.
     fn start(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut running = locked(&self.running);
-        if running.as_ref().is_none_or(AbortHandle::is_finished) {
-            *running = Some(runtime.spawn(self.task.clone().run()).abort_handle());
-        }
-    }
-}
-
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        if let Some(running) = locked(&self.running).take() {
-            running.abort();
+        running.try_join_next();
+        if running.is_empty() {
+            running.spawn_on(self.task.clone().run(), &runtime);
         }
     }
 }

@@ -46,7 +46,7 @@ async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, Stor
     let request = request.with_args([b"SLOTS".to_vec()]);
     let replied = node.send(&request, false, deadline).await.map_err(|error| error.said)?;
     let malformed = || request.error(&RequestError::Malformed);
-    SlotRanges::read(replied.value, &node.address).ok_or_else(malformed)
+    SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)
 }
 
 const ASKING_FOR_SLOTS: &str = "asking which node owns which slots";

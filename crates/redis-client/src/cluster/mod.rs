@@ -147,12 +147,12 @@ impl Cluster {
             self.refresh_soon(None);
             return Err(unanswered(false));
         };
-        let step = redirection(&error, &node.address);
+        let step = redirection(&error, &node.state.address);
         let goes_on = match step {
             Redirection::Follow { slot, ref to } => {
                 let owner = self.table.node(to);
                 // A managed cluster may have replaced the server behind the address.
-                if owner.address == node.address {
+                if owner.state.address == node.state.address {
                     node.state.failovers.note();
                 }
                 self.table.assign(slot, &owner);
@@ -298,7 +298,7 @@ impl Cluster {
         let middle = (jitter() * nodes.len() as f64) as usize % nodes.len().max(1);
         nodes.rotate_left(middle);
         let (down, up): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.is_down());
-        let address = |node: Arc<RedisNode>| node.address.clone();
+        let address = |node: Arc<RedisNode>| node.state.address.clone();
         let up = first.into_iter().chain(up).map(address);
         let seeds = self.parts.options.servers.addresses.iter().cloned();
         let all = up.chain(seeds).chain(self.table.replicas());

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
-use crate::destination::Destination;
 use crate::events::ServerEvent;
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
@@ -144,15 +143,14 @@ impl NodeTable {
     }
 
     fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
-        self.places.iter().flatten().find(|node| node.address == *address).cloned()
+        self.places.iter().flatten().find(|node| node.state.address == *address).cloned()
     }
 
     fn at_or_made(&mut self, address: &ServerAddress, parts: &Arc<ClientParts>) -> Arc<RedisNode> {
         if let Some(node) = self.at(address) {
             return node;
         }
-        let destination = Destination::Server(address.clone());
-        let made = |place| RedisNode::new(parts, destination, place);
+        let made = |place| RedisNode::new(parts, address.clone(), place);
         let free = self.places.iter().position(Option::is_none);
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
