@@ -23,9 +23,6 @@ use super::request::RedisRequest;
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     pub(super) _tasks: JoinSet<()>,
-    /// Whether it has authenticated. If the server does not accept that any more, another connection
-    /// has to be opened, with the credentials of that time.
-    pub(super) has_credentials: bool,
     pub(super) state: Arc<ConnectionState>,
     /// The number of failovers when it was begun.
     pub(super) begun_after: u64,

@@ -10,13 +10,14 @@ use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
-use super::connect_error::{ConnectError, DialStep};
 use super::connection::{Connection, ConnectionState, PushReceiver};
+use super::dial::DialStep;
 use super::dial::{Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
 use super::node_record::NodeRecord;
 #[cfg(feature = "sentinel")]
 use super::sentinel::verify;
+use super::server_error::ServerError;
 use bellwether::warn_throttled;
 
 /// Makes one of the connections of a node.
@@ -34,7 +35,7 @@ impl Connector {
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
-    pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
+    pub(super) async fn connect(&self) -> Result<Connection, ServerError> {
         let step = DialStep::new(ANSWER);
         let made =
             step.within(self.node.parts.options.connect_timeout, self.make_first(&step)).await;
@@ -51,7 +52,7 @@ impl Connector {
     /// The first connection of two attempts. One goes on until it ends, because a busy server takes
     /// its time. The other one is begun again and again, because what the first has sent may be lost;
     /// its errors end nothing.
-    async fn make_first(&self, step: &DialStep) -> Result<Made, ConnectError> {
+    async fn make_first(&self, step: &DialStep) -> Result<Made, ServerError> {
         let others = async {
             loop {
                 sleep(AGAIN_AFTER).await;
@@ -68,7 +69,7 @@ impl Connector {
         }
     }
 
-    async fn make(&self, step: &DialStep) -> Result<Made, ConnectError> {
+    async fn make(&self, step: &DialStep) -> Result<Made, ServerError> {
         let node = &self.node;
         let number = node.parts.attempts.fetch_add(1, Ordering::Relaxed);
         // A failover from here on may change the address.
@@ -77,11 +78,11 @@ impl Connector {
         node.connects_to(address);
         let mut is_resp3 = node.parts.options.is_resp3;
         let mut dialed = self.dial(address, is_resp3, number, step).await;
-        if is_resp3 && dialed.as_ref().is_err_and(ConnectError::is_about_the_protocol) {
+        if is_resp3 && dialed.as_ref().is_err_and(ServerError::is_about_the_protocol) {
             is_resp3 = false;
             dialed = self.dial(address, is_resp3, number, step).await;
         }
-        let (state, Dialed { mut socket, tasks, has_credentials }) = dialed?;
+        let (state, Dialed { mut socket, tasks }) = dialed?;
         #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
@@ -90,7 +91,7 @@ impl Connector {
         if self.number == 0 {
             self.read_time(&mut socket).await?;
         }
-        let connection = Connection { socket, _tasks: tasks, has_credentials, state, begun_after };
+        let connection = Connection { socket, _tasks: tasks, state, begun_after };
         Ok((connection, tracked_at))
     }
 
@@ -100,7 +101,7 @@ impl Connector {
         is_resp3: bool,
         number: u64,
         step: &DialStep,
-    ) -> Result<(Arc<ConnectionState>, Dialed), ConnectError> {
+    ) -> Result<(Arc<ConnectionState>, Dialed), ServerError> {
         let state = ConnectionState::new(Arc::clone(&self.node), number, self.is_tracked());
         let state = Arc::new(state);
         let pushes = is_resp3.then(|| {

@@ -1,7 +1,7 @@
 //! The dialer: opens a stream to a server, and authenticates over it.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::select_ok;
@@ -12,14 +12,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::select;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::address::ServerAddress;
-use super::connect_error::{ConnectError, DialStep};
 use super::credentials::RedisCredentials;
 use super::login::Login;
+use super::server_error::ServerError;
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain_end};
-use bellwether::adapter::BoxFuture;
+use bellwether::adapter::{BoxFuture, locked};
+use bellwether::store::StoreErrorKind;
 
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
 #[derive(Clone)]
@@ -38,11 +40,37 @@ pub(super) struct Dialed {
     /// The task that writes and reads the connection, and the one that renews its credentials. They
     /// end when this is dropped.
     pub(super) tasks: JoinSet<()>,
-    pub(super) has_credentials: bool,
 }
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.
 pub(super) type PushSender = Arc<dyn AsyncPushSender>;
+
+/// What an attempt to connect waits for.
+pub(super) struct DialStep(Mutex<String>);
+
+impl DialStep {
+    pub(super) fn new(what: &str) -> Self {
+        Self(Mutex::new(format!("no {what}")))
+    }
+
+    /// From now on it waits for this of a server.
+    pub(super) fn next(&self, what: &str, of: &ServerAddress) {
+        *locked(&self.0) = format!("{of}: no {what}");
+    }
+
+    /// Runs an attempt for no longer than a limit. After that, the error says what was missing.
+    pub(super) async fn within<T>(
+        &self,
+        limit: Duration,
+        attempt: impl Future<Output = Result<T, ServerError>>,
+    ) -> Result<T, ServerError> {
+        timeout(limit, attempt).await.unwrap_or_else(|_| {
+            let missing = locked(&self.0);
+            let message = format!("{missing} within {limit:?}");
+            Err(ServerError::Other(StoreErrorKind::TimedOut, message.into()))
+        })
+    }
+}
 
 /// Bytes to and from a server.
 trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -66,7 +94,7 @@ impl Dialer {
         pushes: Option<PushSender>,
         until: impl Future<Output = ()> + Send + 'static,
         step: &DialStep,
-    ) -> Result<Dialed, ConnectError> {
+    ) -> Result<Dialed, ServerError> {
         let protocol = match pushes {
             Some(_) => ProtocolVersion::RESP3,
             None => ProtocolVersion::RESP2,
@@ -75,7 +103,6 @@ impl Dialer {
         let connected = self.log_in(address, protocol, step, connect).await;
         let ((socket, io), credentials) = connected?;
         step.next("answer to the first commands", address);
-        let has_credentials = credentials.is_some();
         let mut tasks = JoinSet::new();
         tasks.spawn(async {
             select! {
@@ -87,7 +114,7 @@ impl Dialer {
         if let (Some(login), Some(used)) = (&self.login, credentials) {
             tasks.spawn(Arc::clone(login).renew(socket.clone(), used));
         }
-        Ok(Dialed { socket, tasks, has_credentials })
+        Ok(Dialed { socket, tasks })
     }
 
     /// Connects to a server, authenticates, and subscribes to a channel by RESP2. The caller sets the
@@ -104,7 +131,7 @@ impl Dialer {
         address: &ServerAddress,
         channel: &str,
         step: &DialStep,
-    ) -> Result<PubSubStream, ConnectError> {
+    ) -> Result<PubSubStream, ServerError> {
         let connect = |stream, settings: RedisConnectionInfo| async move {
             let opened = PubSub::new(&settings, stream).await;
             opened.map_err(|error| self.explained(error, &settings))
@@ -122,9 +149,9 @@ impl Dialer {
         protocol: ProtocolVersion,
         step: &DialStep,
         connect: impl Fn(Box<dyn ByteStream>, RedisConnectionInfo) -> F,
-    ) -> Result<(T, Option<RedisCredentials>), ConnectError>
+    ) -> Result<(T, Option<RedisCredentials>), ServerError>
     where
-        F: Future<Output = Result<T, ConnectError>>,
+        F: Future<Output = Result<T, ServerError>>,
     {
         step.next("credentials of the provider", address);
         let mut credentials = self.credentials().await?;
@@ -144,7 +171,7 @@ impl Dialer {
         }
     }
 
-    async fn credentials(&self) -> Result<Option<RedisCredentials>, ConnectError> {
+    async fn credentials(&self) -> Result<Option<RedisCredentials>, ServerError> {
         let Some(login) = &self.login else { return Ok(None) };
         login.credentials().await.map(Some)
     }
@@ -153,7 +180,7 @@ impl Dialer {
         &self,
         address: &ServerAddress,
         step: &DialStep,
-    ) -> Result<Box<dyn ByteStream>, ConnectError> {
+    ) -> Result<Box<dyn ByteStream>, ServerError> {
         step.next("connection", address);
         #[cfg(feature = "simulated-network")]
         if let Some(network) = &self.network {
@@ -173,7 +200,7 @@ impl Dialer {
             ServerAddress::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
             #[cfg(not(unix))]
             ServerAddress::Unix(_) => {
-                Err(ConnectError::misconfigured("this system has no Unix sockets"))
+                Err(ServerError::misconfigured("this system has no Unix sockets"))
             }
         }
     }
@@ -183,7 +210,7 @@ impl Dialer {
         stream: Box<dyn ByteStream>,
         settings: RedisConnectionInfo,
         pushes: Option<PushSender>,
-    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), ConnectError> {
+    ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), ServerError> {
         // The client sets a timeout for every request. A second one here would only cost a timer.
         let mut config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
@@ -213,13 +240,11 @@ impl Dialer {
     }
 
     /// Explains why a server did not accept a connection.
-    fn explained(&self, error: RedisError, settings: &RedisConnectionInfo) -> ConnectError {
+    fn explained(&self, error: RedisError, settings: &RedisConnectionInfo) -> ServerError {
         // Some servers repeat the words of a command that they do not know.
         let password = settings.password().filter(|password| !password.is_empty());
         if password.is_some_and(|password| error.to_string().contains(password)) {
-            return ConnectError::misconfigured(
-                "the server refuses the command that authenticates",
-            );
+            return ServerError::misconfigured("the server refuses the command that authenticates");
         }
         #[cfg(feature = "tls")]
         if self.tls.is_some()
@@ -229,7 +254,7 @@ impl Dialer {
         }
         match error.kind() {
             // A server that expects TLS answers by bytes of that.
-            ErrorKind::Parse => ConnectError::misconfigured(NO_REDIS),
+            ErrorKind::Parse => ServerError::misconfigured(NO_REDIS),
             _ => error.into(),
         }
     }

@@ -20,7 +20,6 @@ mod breaker;
 mod client;
 #[cfg(feature = "cluster")]
 mod cluster;
-mod connect_error;
 mod connection;
 mod connector;
 mod credentials;
@@ -35,13 +34,13 @@ mod options;
 mod parts;
 mod redirect;
 mod request;
-mod request_error;
 mod retry_pauses;
 mod rights;
 mod script;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod server_clock;
+mod server_error;
 mod server_group;
 mod shared_connection;
 #[cfg(feature = "simulated-network")]

@@ -9,9 +9,9 @@ use futures_util::future::Shared;
 use redis::aio::MultiplexedConnection;
 use tokio::time::{sleep, timeout};
 
-use super::connect_error::ConnectError;
 use super::credentials::{CredentialsProvider, RedisCredentials};
 use super::retry_pauses::RetryPauses;
+use super::server_error::ServerError;
 use bellwether::adapter::{BoxFuture, locked};
 use bellwether::warn_throttled;
 
@@ -30,12 +30,12 @@ impl Login {
     }
 
     /// The credentials for a connection that is opened now.
-    pub(super) async fn credentials(&self) -> Result<RedisCredentials, ConnectError> {
+    pub(super) async fn credentials(&self) -> Result<RedisCredentials, ServerError> {
         let pending = locked(&self.pending).get_or_insert_with(|| self.ask()).clone();
         let answer = pending.clone().await;
         // The next connection asks again.
         locked(&self.pending).take_if(|current| current.ptr_eq(&pending));
-        answer.map_err(|reason| ConnectError::unavailable(format!("credentials: {reason}")))
+        answer.map_err(|reason| ServerError::unavailable(format!("credentials: {reason}")))
     }
 
     /// Authenticates again whenever it is due. It ends with the connection.
@@ -49,7 +49,7 @@ impl Login {
             sleep(if failures == 0 { due } else { PAUSES.after(failures).min(due) }).await;
             match self.renew_once(&mut socket, &used).await {
                 Ok(renewed) => (used, failures) = (renewed, 0),
-                Err(ConnectError::Reported(error)) if error.is_unrecoverable_error() => return,
+                Err(ServerError::Reported(error)) if error.is_unrecoverable_error() => return,
                 Err(error) => {
                     failures += 1;
                     warn_throttled!(target: "bellwether::store", %error, "credentials could not be renewed: trying again");
@@ -62,7 +62,7 @@ impl Login {
         &self,
         socket: &mut MultiplexedConnection,
         used: &RedisCredentials,
-    ) -> Result<RedisCredentials, ConnectError> {
+    ) -> Result<RedisCredentials, ServerError> {
         let renewed = self.credentials().await?;
         if !renewed.is_same(used) {
             let mut command = redis::cmd("AUTH");

@@ -12,9 +12,8 @@ use super::breaker::Breaker;
 use super::connector::Connector;
 use super::node_record::NodeRecord;
 use super::parts::ClientParts;
-use super::redirect::{self, Redirection};
 use super::request::{RedisRequest, Replied};
-use super::request_error::RequestError;
+use super::server_error::ServerError;
 use super::shared_connection::SharedConnection;
 use super::slot::InSlot;
 use crate::stats::RedisNodeStats;
@@ -35,7 +34,7 @@ pub(super) struct RedisNode {
 /// Why a node gave no usable reply.
 pub(super) struct NodeError {
     /// None if the node is taken to be down, and nothing was sent.
-    pub(super) error: Option<RequestError>,
+    pub(super) error: Option<ServerError>,
     /// The error for the caller.
     pub(super) said: StoreError,
 }
@@ -82,10 +81,10 @@ impl RedisNode {
         };
         let failed = self.error(request.error(&error), error);
         match &failed.error {
-            Some(RequestError::Redirected(_)) => counters.redirected(),
+            Some(ServerError::Redirected(_)) => counters.redirected(),
             _ => counters.failed(failed.said.kind()),
         }
-        if !self.is_outage(&failed) {
+        if !failed.error.as_ref().is_some_and(ServerError::is_outage) {
             admission.answered();
         } else if admission.failed(&failed.said) {
             counters.went_down();
@@ -101,16 +100,7 @@ impl RedisNode {
         }
     }
 
-    /// Whether an error is about the node, and not about slots of a cluster.
-    fn is_outage(&self, NodeError { error, .. }: &NodeError) -> bool {
-        let is_of_node = |error| match redirect::redirection(error, &self.state.address) {
-            Redirection::AskAnother | Redirection::Fail => true,
-            _ => !self.is_of_cluster,
-        };
-        error.as_ref().is_some_and(|error| error.is_outage() && is_of_node(error))
-    }
-
-    fn error(&self, said: StoreError, error: RequestError) -> NodeError {
+    fn error(&self, said: StoreError, error: ServerError) -> NodeError {
         let said = match self.is_of_cluster {
             true => StoreError::new(said.kind(), format!("{said} (node {})", self.state.address))
                 .with_source(said),
@@ -125,7 +115,7 @@ impl RedisNode {
     /// That of the first that fails.
     pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
         let all = self.connections.iter().map(|connection| connection.open(deadline));
-        let said = |error: RequestError| self.error(error.during(CONNECTING, None), error).said;
+        let said = |error: ServerError| self.error(error.during(CONNECTING, None), error).said;
         try_join_all(all).await.map(drop).map_err(said)
     }
 

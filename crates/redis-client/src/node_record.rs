@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
 use super::address::{ServerAddress, ServersKind};
-use super::connect_error::ConnectError;
 use super::events::ServerEvent;
 use super::failovers::Failovers;
 use super::parts::ClientParts;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
+use super::server_error::ServerError;
 use crate::stats::RedisNodeStats;
 use bellwether::adapter::locked;
 use bellwether::stats::{NodeCounters, NodeFigures};
@@ -75,7 +75,7 @@ impl NodeRecord {
     }
 
     /// The address of the server to connect to now.
-    pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
+    pub(super) async fn address(&self) -> Result<ServerAddress, ServerError> {
         #[cfg(feature = "sentinel")]
         if let Some(sentinels) = &self.sentinels {
             return sentinels.primary().await;

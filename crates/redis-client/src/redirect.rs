@@ -5,8 +5,9 @@ use std::str;
 use redis::RedisError;
 
 use super::address::ServerAddress;
-use super::request_error::{CLUSTER_DOWN, MOVING, RequestError};
+use super::server_error::{CLUSTER_DOWN, MOVING, ServerError};
 use super::slot::SLOTS;
+use bellwether::store::StoreErrorKind;
 
 /// What to do about an error of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +40,11 @@ pub(super) fn address_of(host: &str, port: u16, asked: &ServerAddress) -> Option
 }
 
 /// What to do about an error of the node of a cluster at `asked`.
-pub(super) fn redirection(error: &RequestError, asked: &ServerAddress) -> Redirection {
+pub(super) fn redirection(error: &ServerError, asked: &ServerAddress) -> Redirection {
     let reported = match error {
-        RequestError::Malformed => return Redirection::Fail,
-        RequestError::TimedOut(_) | RequestError::Unconnected(_) => return Redirection::AskAnother,
-        RequestError::Reported(reported) | RequestError::Redirected(reported) => reported,
+        ServerError::Other(StoreErrorKind::Malformed, _) => return Redirection::Fail,
+        ServerError::Other(..) | ServerError::Unconnected(_) => return Redirection::AskAnother,
+        ServerError::Reported(reported) | ServerError::Redirected(reported) => reported,
     };
     let target = || {
         let (address, slot) =
@@ -74,6 +75,7 @@ pub(super) fn is_lost(error: &RedisError) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use redis::{Value, parse_redis_value};
@@ -81,17 +83,17 @@ mod tests {
     use super::*;
 
     /// The error that the client makes of an error reply.
-    fn sent(reply: &str) -> RequestError {
+    fn sent(reply: &str) -> ServerError {
         let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes());
         let error = reply.and_then(Value::extract_error).unwrap_err();
-        RequestError::Reported(error).in_cluster()
+        ServerError::Reported(error).in_cluster()
     }
 
     fn tcp(host: &str, port: u16) -> ServerAddress {
         ServerAddress::Tcp { host: host.to_owned(), port }
     }
 
-    fn redirected(error: &RequestError) -> Redirection {
+    fn redirected(error: &ServerError) -> Redirection {
         redirection(error, &tcp("asked", 6379))
     }
 
@@ -145,12 +147,12 @@ mod tests {
     fn a_node_without_a_reply_may_have_a_successor() {
         let lost = || io::Error::from(io::ErrorKind::ConnectionReset);
         for error in [
-            RequestError::TimedOut(Duration::from_millis(250)),
-            RequestError::Reported(lost().into()),
-            RequestError::Unconnected(lost().into()),
+            ServerError::late(Duration::from_millis(250)),
+            ServerError::Reported(lost().into()),
+            ServerError::Unconnected(Arc::new(lost().into())),
         ] {
             assert_eq!(redirected(&error), Redirection::AskAnother, "{error}");
         }
-        assert_eq!(redirected(&RequestError::Malformed), Redirection::Fail);
+        assert_eq!(redirected(&ServerError::malformed()), Redirection::Fail);
     }
 }

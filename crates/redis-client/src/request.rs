@@ -4,8 +4,8 @@ use std::{fmt, io};
 
 use redis::{Cmd, Value};
 
-use super::request_error::RequestError;
 use super::script::RedisScript;
+use super::server_error::ServerError;
 use super::slot::InSlot;
 use super::value::RedisValue;
 use bellwether::StoreError;
@@ -126,7 +126,7 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// The error for the caller.
-    pub(super) fn error(&self, error: &RequestError) -> StoreError {
+    pub(super) fn error(&self, error: &ServerError) -> StoreError {
         error.during(self.doing, self.label)
     }
 
@@ -139,9 +139,9 @@ impl<'a> RedisRequest<'a> {
         let value = RedisValue::from(value);
         if self.is_once && is_repeated && value.has_zero() {
             let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
-            return Err(self.error(&RequestError::Reported(lost)));
+            return Err(self.error(&ServerError::Reported(lost)));
         }
-        read(value).ok_or_else(|| self.error(&RequestError::Malformed))
+        read(value).ok_or_else(|| self.error(&ServerError::malformed()))
     }
 
     /// The command to send: a script by its hash, or by its text.

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::request::RedisRequest;
-use super::request_error::{RequestError, classify_text};
 use super::script::RedisScript;
+use super::server_error::{ServerError, classify_text};
 use super::value::RedisValue;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
@@ -23,7 +23,7 @@ pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 
 /// # Errors
 /// What is missing.
 pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
-    let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CHECKING, None))?;
+    let said = texts(reply).ok_or_else(|| ServerError::malformed().during(CHECKING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {
         match classify_text(why) {

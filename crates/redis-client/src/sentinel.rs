@@ -27,10 +27,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{ServerAddress, ServersKind, list};
-use super::connect_error::{ConnectError, DialStep};
+use super::dial::DialStep;
 use super::dial::{Dialed, Dialer};
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
+use super::server_error::ServerError;
 use bellwether::adapter::locked;
 use bellwether::store::StoreErrorKind;
 use bellwether::warn_throttled;
@@ -76,7 +77,7 @@ impl Sentinels {
     ///
     /// # Errors
     /// If no sentinel answers in time, or none knows the service.
-    pub(super) async fn primary(&self) -> Result<ServerAddress, ConnectError> {
+    pub(super) async fn primary(&self) -> Result<ServerAddress, ServerError> {
         self.follow();
         self.service.primary().await
     }
@@ -111,7 +112,7 @@ impl SentinelService {
         &self.parts.options.servers.addresses
     }
 
-    async fn primary(&self) -> Result<ServerAddress, ConnectError> {
+    async fn primary(&self) -> Result<ServerAddress, ServerError> {
         let (answers, sentinels) = (self.answers().await?, self.sentinels().len());
         if answers.len() * 2 <= sentinels {
             warn_throttled!(
@@ -124,7 +125,7 @@ impl SentinelService {
         let Some((primary, is_another)) = settled else {
             let (sentinels, name) = (list(self.sentinels()), &self.name);
             let message = format!("the sentinels {sentinels} know no service `{name}`");
-            return Err(ConnectError::misconfigured(message));
+            return Err(ServerError::misconfigured(message));
         };
         if is_another {
             tracing::info!(target: "bellwether::store", %primary, "the sentinels name another primary");
@@ -136,10 +137,10 @@ impl SentinelService {
     /// The answers of a majority, and of those that answer shortly after. If a sentinel hangs, a
     /// request that needs the primary still has half of its timeout left. Without any answer,
     /// sentinels may be busy, and have as long as connecting may take.
-    async fn answers(&self) -> Result<Vec<Option<SentinelAnswer>>, ConnectError> {
+    async fn answers(&self) -> Result<Vec<Option<SentinelAnswer>>, ServerError> {
         let mut asked: FuturesUnordered<_> =
             self.sentinels().iter().map(|address| self.ask(address)).collect();
-        let (mut answers, mut error) = (Vec::new(), ConnectError::unavailable("there is none"));
+        let (mut answers, mut error) = (Vec::new(), ServerError::unavailable("there is none"));
         let options = &self.parts.options;
         let mut deadline = Instant::now() + 2 * options.connect_timeout;
         while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
@@ -158,10 +159,10 @@ impl SentinelService {
     }
 
     /// The answer of one sentinel. None if it does not know the service.
-    async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ConnectError> {
+    async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ServerError> {
         let step = DialStep::new("connection");
         let asked = async {
-            let Dialed { mut socket, tasks: _tasks, .. } =
+            let Dialed { mut socket, tasks: _tasks } =
                 self.dialer.dial(address, Some(Arc::new(ignored)), pending(), &step).await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
@@ -178,14 +179,14 @@ impl SentinelService {
     }
 
     /// The error if no sentinel answers, by that of one of them.
-    fn unanswered(&self, error: ConnectError) -> ConnectError {
-        let kind = match &error {
-            ConnectError::Reported(io) if io.is_io_error() => StoreErrorKind::Unreachable,
-            ConnectError::Other(kind, _) if *kind != StoreErrorKind::Misconfigured => *kind,
-            _ => return error,
-        };
-        let message = format!("no sentinel of {} answers: {error}", list(self.sentinels()));
-        ConnectError::Other(kind, message.into())
+    fn unanswered(&self, error: ServerError) -> ServerError {
+        let message = || format!("no sentinel of {} answers: {error}", list(self.sentinels()));
+        match error.kind() {
+            kind @ (StoreErrorKind::Unreachable | StoreErrorKind::TimedOut) => {
+                ServerError::Other(kind, message().into())
+            }
+            _ => error,
+        }
     }
 
     /// Keeps a subscription to what a sentinel says about failovers. `hints` is notified when the
@@ -244,14 +245,14 @@ fn ignored(_: PushInfo) -> Result<(), SendError> {
 pub(super) async fn verify(
     socket: &mut MultiplexedConnection,
     address: &ServerAddress,
-) -> Result<(), ConnectError> {
+) -> Result<(), ServerError> {
     let role: Value = redis::cmd("ROLE").query_async(socket).await?;
     let primary = Value::BulkString(b"master".to_vec());
     match role {
         Value::Array(fields) if fields.first() == Some(&primary) => Ok(()),
         _ => {
             let message = format!("the sentinels name {address}, which is not a primary now");
-            Err(ConnectError::unavailable(message))
+            Err(ServerError::unavailable(message))
         }
     }
 }

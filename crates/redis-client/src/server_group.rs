@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use super::address::ServerAddress;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
-use super::connect_error::ConnectError;
 use super::node::RedisNode;
 use super::parts::ClientParts;
+use super::server_error::ServerError;
 use super::slot::InSlot;
 use bellwether::StoreError;
 
@@ -82,12 +82,12 @@ impl ServerGroup {
     }
 
     /// The address of the server, or of any node of a cluster, to connect to now.
-    pub(super) async fn address(&self) -> Result<ServerAddress, ConnectError> {
+    pub(super) async fn address(&self) -> Result<ServerAddress, ServerError> {
         match self {
             Self::Single(node) => node.state.address().await,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
-                let none = || ConnectError::unavailable("no node of the cluster is known");
+                let none = || ServerError::unavailable("no node of the cluster is known");
                 cluster.any_node().ok_or_else(none)
             }
         }

@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
 
-use super::connect_error::ConnectError;
 use super::connection::Connection;
 use super::connector::Connector;
 use super::redirect::is_lost;
 use super::request::{RedisRequest, Replied};
-use super::request_error::RequestError;
 use super::retry_pauses::RetryPauses;
+use super::server_error::ServerError;
 use bellwether::adapter::locked;
+use bellwether::store::StoreErrorKind;
 
 task_local! {
     static CONNECT_TIME: (Duration, Instant);
@@ -61,15 +61,19 @@ struct ConnectionSlot {
     was_open: bool,
 }
 
+/// Ready when an attempt to connect has ended.
+type DialEnd = Shared<oneshot::Receiver<()>>;
+
 #[derive(Default)]
 enum SlotState {
     #[default]
     Empty,
     /// An attempt is under way. When it ends, the sender is dropped.
-    Dialling(Shared<oneshot::Receiver<()>>),
+    Dialling(DialEnd),
     Open(Arc<Connection>),
     Failed {
-        error: ConnectError,
+        /// Of requests until then.
+        error: ServerError,
         again_at: Instant,
     },
 }
@@ -96,21 +100,16 @@ impl SharedConnection {
         request: &RedisRequest<'_>,
         asks: bool,
         deadline: Instant,
-    ) -> Result<Replied, RequestError> {
+    ) -> Result<Replied, ServerError> {
         let (mut lost, mut is_refused) = (None, false);
         loop {
-            let connection = match (self.open(deadline).await, lost.take()) {
-                (Ok(connection), earlier) => {
-                    lost = earlier;
-                    connection
-                }
-                // Whether it was executed before it was lost is unknown, so this is its error.
-                (Err(_), Some(lost)) => return Err(lost),
-                (Err(error), None) => return Err(error),
+            let connection = match self.open(deadline).await {
+                Ok(connection) => connection,
+                // Whether it was executed before it was lost is unknown, so that is its error.
+                Err(error) => return Err(lost.unwrap_or(error)),
             };
-            let is_repeated = lost.is_some();
             let error = match connection.send(request, asks, deadline).await {
-                Ok(value) => return Ok(Replied { value, is_repeated }),
+                Ok(value) => return Ok(Replied { value, is_repeated: lost.is_some() }),
                 Err(error) => error,
             };
             if error.is_timeout() {
@@ -120,10 +119,11 @@ impl SharedConnection {
             }
             let is_lost = is_lost(&error);
             let error = self.reported(error);
-            if is_lost || error.is_of_unauthenticated() && connection.has_credentials {
+            let is_unauthenticated = error.is_about_credentials() && self.authenticates();
+            if is_lost || is_unauthenticated {
                 connection.state.give_up();
             }
-            if is_lost && !is_repeated {
+            if is_lost && lost.is_none() {
                 tracing::debug!(target: "bellwether::store", %error, "sending again over another connection");
                 lost = Some(error);
                 continue;
@@ -132,7 +132,7 @@ impl SharedConnection {
             // credentials of this time.
             if is_lost
                 || is_refused
-                || !(error.is_of_replica() || error.is_of_unauthenticated())
+                || !(error.is_of_replica() || is_unauthenticated)
                 || !connection.is_broken()
             {
                 return Err(error);
@@ -148,13 +148,12 @@ impl SharedConnection {
     pub(super) async fn open(
         self: &Arc<Self>,
         deadline: Instant,
-    ) -> Result<Arc<Connection>, RequestError> {
+    ) -> Result<Arc<Connection>, ServerError> {
         loop {
-            if let Some(connection) = self.usable() {
-                return Ok(connection);
-            }
-            let attempt = self.attempt().map_err(RequestError::Unconnected)?;
-            let Some(attempt) = attempt else { continue };
+            let attempt = match self.connection()? {
+                Ok(connection) => return Ok(connection),
+                Err(attempt) => attempt,
+            };
             // The error of it says that the attempt has ended.
             if timeout_at(deadline, attempt).await.is_err() {
                 return Err(self.late());
@@ -162,37 +161,37 @@ impl SharedConnection {
         }
     }
 
-    fn reported(&self, error: RedisError) -> RequestError {
-        let error = RequestError::Reported(error);
+    fn reported(&self, error: RedisError) -> ServerError {
+        let error = ServerError::Reported(error);
         if error.is_of_replica() {
             self.connector.node.failovers.note();
         }
         error
     }
 
-    fn late(&self) -> RequestError {
+    fn late(&self) -> ServerError {
         let timeout = self.connector.node.parts.options.timeout;
-        RequestError::TimedOut(connect_time().map_or(timeout, |(limit, _)| limit))
+        ServerError::late(connect_time().map_or(timeout, |(limit, _)| limit))
     }
 
-    /// The connection, unless it is broken.
-    fn usable(&self) -> Option<Arc<Connection>> {
-        let slot = locked(&self.slot);
-        match &slot.state {
-            SlotState::Open(connection) if !connection.is_broken() => Some(Arc::clone(connection)),
-            _ => None,
-        }
+    /// Whether connections have credentials. If the server does not accept those any more, another
+    /// connection has to be opened, with the credentials of that time.
+    fn authenticates(&self) -> bool {
+        self.connector.node.parts.options.dialer.login.is_some()
     }
 
-    /// The attempt to connect that is under way, or a new one. None if the connection is open.
+    /// The connection. Without one, the end of the attempt to connect that is under way, or of a new
+    /// one.
     ///
     /// # Errors
     /// That of the last attempt, until the pause after it is over.
-    fn attempt(self: &Arc<Self>) -> Result<Option<Shared<oneshot::Receiver<()>>>, ConnectError> {
+    fn connection(self: &Arc<Self>) -> Result<Result<Arc<Connection>, DialEnd>, ServerError> {
         let mut slot = locked(&self.slot);
         match &slot.state {
-            SlotState::Dialling(attempt) => return Ok(Some(attempt.clone())),
-            SlotState::Open(connection) if !connection.is_broken() => return Ok(None),
+            SlotState::Open(connection) if !connection.is_broken() => {
+                return Ok(Ok(Arc::clone(connection)));
+            }
+            SlotState::Dialling(attempt) => return Ok(Err(attempt.clone())),
             SlotState::Failed { error, again_at } if Instant::now() < *again_at => {
                 return Err(error.clone());
             }
@@ -206,7 +205,7 @@ impl SharedConnection {
         drop(former);
         let shared = Arc::clone(self);
         tokio::spawn(DialAttempt { shared, next: SlotState::Empty, _ended: ended }.run());
-        Ok(Some(attempt))
+        Ok(Err(attempt))
     }
 }
 
@@ -243,6 +242,7 @@ impl DialAttempt {
                 };
                 let pause =
                     pauses(&error, connector.node.parts.options.probe_every / 2).after(failures);
+                let error = ServerError::Unconnected(Arc::new(error));
                 SlotState::Failed { error, again_at: Instant::now() + pause }
             }
         };
@@ -256,9 +256,10 @@ impl Drop for DialAttempt {
 }
 
 /// The pauses after attempts that fail in this way.
-fn pauses(error: &ConnectError, longest: Duration) -> RetryPauses {
+fn pauses(error: &ServerError, longest: Duration) -> RetryPauses {
     let of_mistakes = longest.max(LONGEST_OF_MISTAKES);
-    RetryPauses::new(FIRST_PAUSE, if error.is_mistake() { of_mistakes } else { longest })
+    let is_mistake = error.kind() == StoreErrorKind::Misconfigured;
+    RetryPauses::new(FIRST_PAUSE, if is_mistake { of_mistakes } else { longest })
 }
 
 /// The pause after the first attempt that failed.
@@ -277,8 +278,8 @@ mod tests {
     #[test]
     fn a_mistake_is_tried_again_every_two_seconds_at_most_and_a_failure_sooner() {
         let longest = Duration::from_millis(400);
-        let pause = |error: ConnectError| pauses(&error, longest).after(u32::MAX);
-        let mistake = pause(ConnectError::misconfigured("a wrong certificate"));
+        let pause = |error: ServerError| pauses(&error, longest).after(u32::MAX);
+        let mistake = pause(ServerError::misconfigured("a wrong certificate"));
         assert!((LONGEST_OF_MISTAKES / 2..=LONGEST_OF_MISTAKES).contains(&mistake));
         assert!((longest / 2..=longest).contains(&pause(io::Error::other("refused").into())));
     }

@@ -27,11 +27,13 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::connect_error::{ConnectError, DialStep};
+use super::dial::DialStep;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
+use super::server_error::ServerError;
 use super::server_group::ServerGroup;
 use bellwether::adapter::locked;
+use bellwether::store::StoreErrorKind;
 use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.
@@ -118,7 +120,7 @@ impl SubscriberTask {
         }
     }
 
-    async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ConnectError> {
+    async fn subscribe(&self, step: &DialStep) -> Result<PubSubStream, ServerError> {
         let address = self.servers.address().await?;
         self.parts.options.dialer.subscribe(&address, &self.channel, step).await
     }
@@ -163,10 +165,9 @@ impl SubscriberTask {
     }
 
     /// Notes that an attempt has failed. Returns the pauses before the next one.
-    fn failed(&self, error: &ConnectError) -> RetryPauses {
+    fn failed(&self, error: &ServerError) -> RetryPauses {
         self.state.send_replace(Some(false));
-        let is_refused = matches!(error, ConnectError::Reported(error) if !error.is_io_error());
-        if is_refused {
+        if matches!(error.kind(), StoreErrorKind::Misconfigured | StoreErrorKind::Refused) {
             warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
             return PAUSES_IF_REFUSED;
         }

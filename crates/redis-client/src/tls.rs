@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio_rustls::client::TlsStream;
 
-use super::connect_error::ConnectError;
+use super::server_error::ServerError;
 use bellwether::adapter::{FirstError, locked};
 use bellwether::{ConfigError, warn_throttled};
 
@@ -128,17 +128,17 @@ impl TlsConnector {
     /// Encrypts a stream to a host.
     ///
     /// # Errors
-    /// Certificate errors are [`ConnectError::Misconfigured`].
+    /// Certificate errors are [`ServerError::misconfigured`].
     pub(super) async fn encrypt(
         &self,
         stream: TcpStream,
         host: &str,
-    ) -> Result<TlsStream<TcpStream>, ConnectError> {
+    ) -> Result<TlsStream<TcpStream>, ServerError> {
         let config = self.config().await?;
         let name = match &self.tls.server_name {
             Some(name) => name.clone(),
             None => ServerName::try_from(host.to_owned()).map_err(|_| {
-                ConnectError::misconfigured(format!("tls: `{host}` is no name for a certificate"))
+                ServerError::misconfigured(format!("tls: `{host}` is no name for a certificate"))
             })?,
         };
         let encrypted = tokio_rustls::TlsConnector::from(config).connect(name, stream).await;
@@ -146,7 +146,7 @@ impl TlsConnector {
     }
 
     /// That of the files as they are now, or the last one that could be used.
-    async fn config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
+    async fn config(&self) -> Result<Arc<ClientConfig>, ServerError> {
         let (paths, current) = (self.tls.files.clone(), locked(&self.current).clone());
         let known = current.clone();
         // Files are read, and so may be those of the system.
@@ -163,7 +163,7 @@ impl TlsConnector {
                 warn_throttled!(target: "bellwether::store", reason, "renewed TLS files cannot be used: the former ones stay");
                 Ok(config)
             }
-            (Err(reason), None) => Err(ConnectError::misconfigured(format!("tls: {reason}"))),
+            (Err(reason), None) => Err(ServerError::misconfigured(format!("tls: {reason}"))),
         }
     }
 }
@@ -234,15 +234,15 @@ fn add_authorities_of_system(roots: &mut RootCertStore) -> Result<(), String> {
 
 /// Explains the end of an encrypted connection before its first reply. With TLS 1.3, a server refuses a
 /// certificate after the handshake, and may close the connection before its reason has been read.
-pub(super) fn explain_end(error: &io::Error) -> ConnectError {
+pub(super) fn explain_end(error: &io::Error) -> ServerError {
     let closed = || {
-        ConnectError::misconfigured(format!("tls: the server has closed the connection{REFUSED}"))
+        ServerError::misconfigured(format!("tls: the server has closed the connection{REFUSED}"))
     };
     explain(error).unwrap_or_else(closed)
 }
 
 /// Explains an error of an encrypted stream. None if it is not one of TLS.
-fn explain(error: &io::Error) -> Option<ConnectError> {
+fn explain(error: &io::Error) -> Option<ServerError> {
     use AlertDescription::{InternalError, ProtocolVersion, UnrecognisedName};
     use CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
@@ -260,7 +260,7 @@ fn explain(error: &io::Error) -> Option<ConnectError> {
         }
         _ => "",
     };
-    Some(ConnectError::misconfigured(format!("tls: {error}{advice}")))
+    Some(ServerError::misconfigured(format!("tls: {error}{advice}")))
 }
 
 /// What a server usually means that ends a connection after the handshake.

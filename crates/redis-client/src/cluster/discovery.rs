@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::slot_ranges::SlotRanges;
 use crate::node::RedisNode;
 use crate::request::RedisRequest;
-use crate::request_error::RequestError;
+use crate::server_error::ServerError;
 use crate::slot::SLOTS;
 use bellwether::StoreError;
 
@@ -28,7 +28,7 @@ pub(super) async fn discover(
     });
     let mut asked: FuturesUnordered<_> = asked.collect();
     let mut best: Option<SlotRanges> = None;
-    let mut error = RequestError::TimedOut(HEDGE).during(ASKING_FOR_SLOTS, None);
+    let mut error = ServerError::late(HEDGE).during(ASKING_FOR_SLOTS, None);
     while let Ok(Some(answer)) = timeout_at(deadline, asked.next()).await {
         let known = best.as_ref().map_or(0, SlotRanges::coverage);
         match answer {
@@ -45,7 +45,7 @@ async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, Stor
     let request = RedisRequest::command("CLUSTER", [], ASKING_FOR_SLOTS);
     let request = request.with_args([b"SLOTS".to_vec()]);
     let replied = node.send(&request, false, deadline).await.map_err(|error| error.said)?;
-    let malformed = || request.error(&RequestError::Malformed);
+    let malformed = || request.error(&ServerError::malformed());
     SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::node::RedisNode;
-use crate::request_error::RequestError;
+use crate::server_error::ServerError;
+use bellwether::store::StoreErrorKind;
 
 /// How far a request has come.
 pub(super) struct Journey {
@@ -61,10 +62,10 @@ impl Journey {
     }
 
     /// Notes an error after which the node may still have executed the request.
-    pub(super) fn note_lost(&mut self, error: &RequestError) {
+    pub(super) fn note_lost(&mut self, error: &ServerError) {
         // An error without a code is no reply.
-        self.may_be_repeated |= matches!(error, RequestError::TimedOut(_))
-            || matches!(error, RequestError::Reported(error) if error.code().is_none());
+        self.may_be_repeated |= matches!(error, ServerError::Other(StoreErrorKind::TimedOut, _))
+            || matches!(error, ServerError::Reported(error) if error.code().is_none());
     }
 }
 

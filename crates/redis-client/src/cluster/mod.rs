@@ -36,7 +36,7 @@ use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
 use super::redirect::{Redirection, redirection};
 use super::request::{RedisRequest, Replied};
-use super::request_error::RequestError;
+use super::server_error::ServerError;
 use super::slot::{InSlot, SLOTS};
 use bellwether::StoreError;
 use bellwether::adapter::{jitter, locked};
@@ -185,15 +185,15 @@ impl Cluster {
         journey: &mut Journey,
         slot: u16,
         node: &Arc<RedisNode>,
-        error: &RequestError,
+        error: &ServerError,
     ) -> bool {
         journey.note_lost(error);
-        if matches!(error, RequestError::TimedOut(_)) {
+        if matches!(error, ServerError::Other(StoreErrorKind::TimedOut, _)) {
             self.refresh_soon(None);
             return false;
         }
         self.refreshed(journey.deadline).await;
-        let has_answered = matches!(error, RequestError::Reported(error) if error.code().is_some());
+        let has_answered = matches!(error, ServerError::Reported(error) if error.code().is_some());
         let owner = self.table.owner(slot);
         owner.is_some_and(|owner| !Arc::ptr_eq(&owner, node))
             || has_answered && journey.pause().await

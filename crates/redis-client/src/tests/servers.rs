@@ -11,8 +11,8 @@ use crate::names::Names;
 use crate::options::RedisClientOptions;
 use crate::parts::{ClientParts, ClientSetup};
 use crate::redirect::{Redirection, redirection};
-use crate::request_error::RequestError;
 use crate::rights;
+use crate::server_error::ServerError;
 use crate::value::RedisValue;
 use bellwether::store::Digest;
 use bellwether_testkit::fuzz::{Choices, fuzz};
@@ -34,7 +34,7 @@ const ERRORS: [&str; 10] = [
 fn step(error: &[u8], asked: &ServerAddress) -> Option<Redirection> {
     let reply = [b"-", error, b"\r\n"].concat();
     let error = parse_redis_value(&reply).and_then(Value::extract_error).err()?;
-    Some(redirection(&RequestError::Reported(error).in_cluster(), asked))
+    Some(redirection(&ServerError::Reported(error).in_cluster(), asked))
 }
 
 #[test]

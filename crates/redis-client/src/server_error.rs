@@ -1,27 +1,25 @@
-//! Errors of requests, and their classification.
+//! Errors of servers: why there is no connection or no usable reply, and their classification.
 
-use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use redis::{ErrorKind, RedisError};
 
-use super::connect_error::{ConnectError, said};
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
 
-/// Why a request has no usable reply.
+/// Why there is no connection, or no usable reply.
 #[derive(Clone, Debug)]
-pub(super) enum RequestError {
-    /// The reply does not fit the request.
-    Malformed,
-    /// There was no reply in time.
-    TimedOut(Duration),
+pub(super) enum ServerError {
     /// The client or the server reports an error.
     Reported(RedisError),
-    /// There is no connection, and the request was not sent.
-    Unconnected(ConnectError),
     /// A node of a cluster sends the request to another one.
     Redirected(RedisError),
+    /// There is no connection, and the request was not sent.
+    Unconnected(Arc<Self>),
+    /// What else is in the way, and the kind of that.
+    Other(StoreErrorKind, Arc<str>),
 }
 
 /// The classification of an error reply.
@@ -34,7 +32,27 @@ pub(super) struct Classification {
     pub(super) advice: &'static str,
 }
 
-impl RequestError {
+impl ServerError {
+    /// What is needed for a connection does not answer, or not yet.
+    pub(super) fn unavailable(message: impl Into<Arc<str>>) -> Self {
+        Self::Other(StoreErrorKind::Unreachable, message.into())
+    }
+
+    /// The options or the files that they name do not fit the server.
+    pub(super) fn misconfigured(message: impl Into<Arc<str>>) -> Self {
+        Self::Other(StoreErrorKind::Misconfigured, message.into())
+    }
+
+    /// The reply does not fit the request.
+    pub(super) fn malformed() -> Self {
+        Self::Other(StoreErrorKind::Malformed, "the reply makes no sense".into())
+    }
+
+    /// There was no reply in time.
+    pub(super) fn late(timeout: Duration) -> Self {
+        Self::Other(StoreErrorKind::TimedOut, format!("no answer within {timeout:?}").into())
+    }
+
     /// The error for the caller, with the operation and what it was for.
     pub(super) fn during(&self, what: &str, of: Option<&(dyn fmt::Display + Sync)>) -> StoreError {
         let of = of.map(|of| format!(" of `{of}`")).unwrap_or_default();
@@ -43,13 +61,9 @@ impl RequestError {
         let message = format!("redis, {what}{of}: {self}{separator}{advice}");
         let error = StoreError::new(self.kind(), message);
         let error = if advice == MOVING { error.of_move() } else { error };
-        match self {
-            Self::Reported(source)
-            | Self::Redirected(source)
-            | Self::Unconnected(ConnectError::Reported(source)) => {
-                error.with_source(source.clone())
-            }
-            _ => error,
+        match self.reported() {
+            Some(source) => error.with_source(source.clone()),
+            None => error,
         }
     }
 
@@ -61,44 +75,45 @@ impl RequestError {
         }
     }
 
+    /// Whether a server that refused RESP3 may accept RESP2. It refuses wrong credentials by both.
+    pub(super) fn is_about_the_protocol(&self) -> bool {
+        matches!(self, Self::Reported(error) if !error.is_io_error())
+            && !self.is_about_credentials()
+    }
+
+    /// Whether the server refused the credentials, or misses them.
+    pub(super) fn is_about_credentials(&self) -> bool {
+        let Self::Reported(error) = self else { return false };
+        error.kind() == ErrorKind::AuthenticationFailed
+            || matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
+    }
+
     /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
         self.classification().is_some_and(Classification::is_of_replica)
     }
 
-    /// Whether the server takes the connection for one that has not authenticated.
-    pub(super) fn is_of_unauthenticated(&self) -> bool {
-        self.classification().is_some_and(|class| class.said == NOAUTH)
-    }
-
     /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
-    /// not.
+    /// not, and neither does what a node of a cluster says about slots.
     pub(super) fn is_outage(&self) -> bool {
         use StoreErrorKind::{NotReady, TimedOut, Unreachable};
-        matches!(self, Self::Unconnected(_))
-            || matches!(self.kind(), NotReady | TimedOut | Unreachable)
+        match self {
+            Self::Unconnected(_) => true,
+            Self::Redirected(_) => false,
+            _ if matches!(self.advice(), MOVING | CLUSTER_DOWN) => false,
+            _ => matches!(self.kind(), NotReady | TimedOut | Unreachable),
+        }
     }
 
     pub(super) fn kind(&self) -> StoreErrorKind {
-        if let Some(class) = self.classification() {
-            return class.kind;
-        }
         match self {
-            Self::Malformed => StoreErrorKind::Malformed,
-            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::Other(kind, _) => *kind,
             Self::Redirected(_) => StoreErrorKind::NotReady,
-            Self::Unconnected(ConnectError::Other(kind, _)) => *kind,
-            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
-                match error.kind() {
-                    ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
-                    ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
-                        StoreErrorKind::Misconfigured
-                    }
-                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
-                    _ if error.is_timeout() => StoreErrorKind::TimedOut,
-                    _ => StoreErrorKind::Unreachable,
-                }
-            }
+            Self::Unconnected(error) => error.kind(),
+            Self::Reported(error) => match classify(error) {
+                Some(class) => class.kind,
+                None => kind_of(error),
+            },
         }
     }
 
@@ -108,11 +123,30 @@ impl RequestError {
 
     fn classification(&self) -> Option<&'static Classification> {
         match self {
-            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
-                classify(error)
-            }
-            _ => None,
+            Self::Redirected(_) => None,
+            other => classify(other.reported()?),
         }
+    }
+
+    /// What the client or the server reports.
+    fn reported(&self) -> Option<&RedisError> {
+        match self {
+            Self::Reported(error) | Self::Redirected(error) => Some(error),
+            Self::Unconnected(error) => error.reported(),
+            Self::Other(..) => None,
+        }
+    }
+}
+
+impl From<RedisError> for ServerError {
+    fn from(error: RedisError) -> Self {
+        Self::Reported(error)
+    }
+}
+
+impl From<io::Error> for ServerError {
+    fn from(error: io::Error) -> Self {
+        Self::Reported(error.into())
     }
 }
 
@@ -122,15 +156,32 @@ impl Classification {
     }
 }
 
-impl fmt::Display for RequestError {
+/// An error reply is shown in the words of the server.
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed => f.write_str("the reply makes no sense"),
-            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reported(error) => said(error, f),
-            Self::Unconnected(error) => write!(f, "no connection: {error}"),
+            Self::Reported(error) => match (error.code(), error.detail()) {
+                (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+                (Some(code), None) => f.write_str(code),
+                (None, _) => fmt::Display::fmt(error, f),
+            },
             Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
+            Self::Unconnected(error) => write!(f, "no connection: {error}"),
+            Self::Other(_, message) => f.write_str(message),
         }
+    }
+}
+
+/// The kind of an error without a classification.
+fn kind_of(error: &RedisError) -> StoreErrorKind {
+    match error.kind() {
+        ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+        ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+            StoreErrorKind::Misconfigured
+        }
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+        _ if error.is_timeout() => StoreErrorKind::TimedOut,
+        _ => StoreErrorKind::Unreachable,
     }
 }
 
@@ -153,7 +204,6 @@ pub(super) fn classify_text(text: &str) -> Option<&'static Classification> {
 }
 
 const READONLY: &str = "READONLY";
-const NOAUTH: &str = "NOAUTH";
 
 /// The error replies with a classification. All others are [`StoreErrorKind::Refused`].
 ///
@@ -172,7 +222,7 @@ const CLASSIFICATIONS: &[Classification] = &[
     refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
     refused("NOREPLICAS", "it takes no writes while it has too few replicas"),
     refused(READONLY, "it is a replica: the address must lead to the primary"),
-    misconfigured(NOAUTH, "give a user and a password in the address"),
+    misconfigured("NOAUTH", "give a user and a password in the address"),
     misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
     misconfigured("NOPERM", RIGHTS),
     // Of a `SELECT`, the client gives the text without the code.
@@ -220,12 +270,12 @@ mod tests {
     use super::*;
 
     /// The error that the client makes of an error reply.
-    fn sent(reply: &str) -> RequestError {
+    fn sent(reply: &str) -> ServerError {
         let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes()).and_then(|value| {
             let Value::ServerError(error) = value else { panic!("{value:?}") };
             Err::<(), RedisError>(error.into())
         });
-        RequestError::Reported(reply.unwrap_err())
+        ServerError::Reported(reply.unwrap_err())
     }
 
     #[test]
