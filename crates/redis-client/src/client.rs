@@ -88,9 +88,9 @@ impl RedisClient {
         request.read(replied, read)
     }
 
-    /// How many servers are in use: one, or the nodes of a cluster.
+    /// How many servers are in use: one, or the nodes of a cluster that own slots.
     pub fn server_count(&self) -> usize {
-        self.0.servers.in_use().len()
+        self.0.servers.owners().len()
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
@@ -177,8 +177,8 @@ impl RedisClient {
 
     /// What the nodes were sent and what came of it, in the order of their addresses.
     pub fn node_stats(&self) -> Vec<RedisNodeStats> {
-        let nodes = self.0.servers.in_use();
-        let mut nodes: Vec<_> = nodes.iter().filter_map(|node| node.stats()).collect();
+        let nodes = self.0.servers.owners();
+        let mut nodes: Vec<_> = nodes.iter().filter_map(|(_, node)| node.stats()).collect();
         nodes.sort_by(|one, other| one.address.cmp(&other.address));
         nodes
     }

@@ -8,7 +8,7 @@ use std::task::Context;
 use std::{io, mem};
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{ErrorKind, Pipeline, PushInfo, PushKind, RedisError, ServerErrorKind, Value};
+use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
@@ -172,15 +172,11 @@ impl ConnectionState {
     }
 }
 
-/// Receives the push messages of a connection. It is dropped with the connection, also if the runtime
-/// of that ends.
+/// Receives the push messages of a connection. It is dropped when that ends, also with its runtime.
 pub(super) struct PushReceiver(pub(super) Arc<ConnectionState>);
 
 impl PushReceiver {
     pub(super) fn receive(&self, push: &PushInfo) -> Result<(), SendError> {
-        if push.kind == PushKind::Disconnection {
-            self.0.end();
-        }
         if self.0.is_tracked {
             self.0.node.parts.receive(self.0.node.place, push);
         }

@@ -1,8 +1,6 @@
 //! Nodes: a server with its connections and its circuit breaker.
 
 use std::sync::Arc;
-#[cfg(feature = "cluster")]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
@@ -26,9 +24,6 @@ pub(super) struct RedisNode {
     is_of_cluster: bool,
     breaker: Breaker,
     connections: Box<[Arc<SharedConnection>]>,
-    /// How many requests it had been sent when [`was_used`](Self::was_used) was last called.
-    #[cfg(feature = "cluster")]
-    seen: AtomicU64,
 }
 
 /// Why a node gave no usable reply.
@@ -49,8 +44,6 @@ impl RedisNode {
             breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
             state,
-            #[cfg(feature = "cluster")]
-            seen: AtomicU64::new(0),
         }
     }
 
@@ -126,13 +119,6 @@ impl RedisNode {
     /// What it was sent and what came of it. None before sentinels have named a server.
     pub(super) fn stats(&self) -> Option<RedisNodeStats> {
         self.state.stats(self.is_down())
-    }
-
-    /// Whether anything was sent since the last call.
-    #[cfg(feature = "cluster")]
-    pub(super) fn was_used(&self) -> bool {
-        let sent = self.state.counters.read().requests();
-        self.seen.swap(sent, Ordering::Relaxed) != sent
     }
 }
 

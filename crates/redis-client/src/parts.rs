@@ -88,8 +88,6 @@ impl ClientParts {
                 self.tell(ServerEvent::AllChanged { node });
                 self.wake_where(|key| self.owns(node, key));
             }
-            // Messages may have been lost, and no more will come.
-            (PushKind::Disconnection, _) => self.wake_where(|key| self.owns(node, key)),
             _ => {}
         }
     }

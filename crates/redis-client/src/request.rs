@@ -22,8 +22,6 @@ pub struct RedisRequest<'a> {
     pub(super) doing: &'static str,
     /// What it is for, for error messages. A reference, because few requests fail.
     label: Option<&'a (dyn fmt::Display + Sync)>,
-    /// Whether a script is sent as its text at once.
-    is_by_text: bool,
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
@@ -53,7 +51,6 @@ impl<'a> RedisRequest<'a> {
             args: args.into(),
             doing,
             label: None,
-            is_by_text: false,
             is_timed: false,
             is_once: false,
             slot: 0,
@@ -112,12 +109,6 @@ impl<'a> RedisRequest<'a> {
         Self { slot, ..self }
     }
 
-    /// The same request with the text of its script instead of the hash.
-    #[must_use]
-    pub fn by_text(self) -> Self {
-        Self { is_by_text: true, ..self }
-    }
-
     /// Whether all names are in one slot, as a cluster requires.
     pub(super) fn is_of_one_slot(&self) -> bool {
         let mut slots = self.names.iter().map(InSlot::slot);
@@ -147,7 +138,7 @@ impl<'a> RedisRequest<'a> {
     /// The command to send: a script by its hash, or by its text.
     pub(super) fn packed(&self, by_text: bool) -> Cmd {
         let (command, script) = match self.script {
-            Some(script) if by_text || self.is_by_text => ("EVAL", Some(script.text())),
+            Some(script) if by_text => ("EVAL", Some(script.text())),
             script => (self.command, script.map(RedisScript::hash)),
         };
         let words = 3 + self.names.len() + self.args.len();

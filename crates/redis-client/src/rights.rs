@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::request::RedisRequest;
 use super::script::RedisScript;
 use super::server_error::{ServerError, classify_text};
+use super::slot::InSlot;
 use super::value::RedisValue;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
@@ -13,9 +14,11 @@ use bellwether::store::StoreErrorKind;
 /// text and by hash, because a server that was restarted does not know the hash, and a user needs the
 /// permission for both.
 pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 2] {
-    let commands = commands.join(" ").into_bytes();
-    let by_hash = || RedisRequest::script(&RIGHTS, [name.to_vec()], [commands.clone()], CHECKING);
-    [by_hash().by_text(), by_hash()]
+    let (name, commands) = (name.to_vec(), commands.join(" ").into_bytes());
+    let text = RIGHTS.text().as_bytes().to_vec();
+    let by_text = RedisRequest::command("EVAL", [], CHECKING).in_slot(name.slot());
+    let by_text = by_text.with_args([text, b"1".to_vec(), name.clone(), commands.clone()]);
+    [by_text, RedisRequest::script(&RIGHTS, [name], [commands], CHECKING)]
 }
 
 /// Reads the reply to a check.

@@ -63,15 +63,6 @@ impl ServerGroup {
         }
     }
 
-    /// The servers that requests go to.
-    pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
-        match self {
-            Self::Single(node) => vec![Arc::clone(node)],
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.table.in_use(),
-        }
-    }
-
     /// Whether a cluster as a whole is taken to be down.
     pub(super) fn is_cluster_down(&self) -> bool {
         match self {

@@ -4,8 +4,8 @@ use bellwether::stats::StoreErrorStats;
 
 /// What one server was sent by a client, and what came of it.
 ///
-/// A server is left out while requests do not go to it: a node that owns no slots and was not asked
-/// since the slot table was last refreshed, or a server that is not the primary that sentinels name.
+/// A server is left out while requests do not go to it: a node that owns no slots, or a server that is
+/// not the primary that sentinels name.
 /// When it is back, its counters start from zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod model;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,11 +26,9 @@ use bellwether::{StoreError, warn_throttled};
 /// probes. So a thousand callers that time out together open the breaker once. Their late failures
 /// neither keep it open nor open it again.
 pub(super) struct Breaker {
-    /// Whether it is closed and no operation has failed since the last success. Then operations do
-    /// not take the lock.
-    is_healthy: AtomicBool,
-    /// How often it has opened: a copy of [`Machine::opened`] that is read without the lock.
-    opened: AtomicU64,
+    /// While it is closed and no operation has failed since the last success: how often it has opened.
+    /// Then operations do not take the lock. [`UNHEALTHY`] otherwise.
+    healthy: AtomicU64,
     /// Held for a few instructions, never across an `.await`.
     machine: Mutex<Machine>,
     /// The error of operations that are not admitted. Never held across an `.await`.
@@ -62,8 +60,7 @@ impl Breaker {
     pub(super) fn new(rules: BreakerRules, outages: Arc<Outages>) -> Self {
         let machine = Machine { rules, opened: 0, state: State::Closed { failures: 0 } };
         Self {
-            is_healthy: AtomicBool::new(true),
-            opened: AtomicU64::new(0),
+            healthy: AtomicU64::new(0),
             machine: Mutex::new(machine),
             down: Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN)),
             outages,
@@ -72,10 +69,9 @@ impl Breaker {
 
     /// Admits an operation, unless the server is taken to be down and no probe is due.
     pub(super) fn admit(&self) -> Result<Admission<'_>, StoreError> {
-        let ticket = if self.is_healthy.load(Ordering::Acquire) {
-            Some(Ticket { opened: self.opened.load(Ordering::Relaxed), is_probe: false })
-        } else {
-            locked(&self.machine).admit(Instant::now())
+        let ticket = match self.healthy.load(Ordering::Acquire) {
+            UNHEALTHY => locked(&self.machine).admit(Instant::now()),
+            opened => Some(Ticket { opened, is_probe: false }),
         };
         let ticket = ticket.ok_or_else(|| locked(&self.down).clone())?;
         Ok(Admission { breaker: self, ticket })
@@ -83,16 +79,19 @@ impl Breaker {
 
     /// Whether the server is taken to be down.
     pub(super) fn is_open(&self) -> bool {
-        !self.is_healthy.load(Ordering::Acquire)
-            && matches!(locked(&self.machine).state, State::Open { .. })
+        !self.is_healthy() && matches!(locked(&self.machine).state, State::Open { .. })
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Acquire) != UNHEALTHY
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
         let mut machine = locked(&self.machine);
         let changed = change(&mut machine);
-        self.opened.store(machine.opened, Ordering::Relaxed);
         let is_healthy = matches!(machine.state, State::Closed { failures: 0 });
-        self.is_healthy.store(is_healthy, Ordering::Release);
+        let healthy = if is_healthy { machine.opened } else { UNHEALTHY };
+        self.healthy.store(healthy, Ordering::Release);
         changed
     }
 
@@ -128,7 +127,7 @@ impl Admission<'_> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         // A failure in the meantime is more recent than this success.
-        let is_news = ticket.is_probe || !self.breaker.is_healthy.load(Ordering::Acquire);
+        let is_news = ticket.is_probe || !self.breaker.is_healthy();
         if is_news && self.breaker.change(|machine| machine.answered(ticket)) {
             self.breaker.note_back();
         }
@@ -230,6 +229,8 @@ impl Machine {
         }
     }
 }
+
+const UNHEALTHY: u64 = u64::MAX;
 
 const DOWN: &str =
     "redis is taken to be down, and was not asked: too many operations in a row failed";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::node::RedisNode;
+use crate::retry_pauses::RetryPauses;
 use crate::server_error::ServerError;
 use bellwether::store::StoreErrorKind;
 
@@ -22,15 +23,16 @@ pub(super) struct Journey {
     pub(super) may_be_repeated: bool,
     /// How many redirections were followed.
     redirections: u32,
-    pause: Duration,
+    /// How many pauses there were.
+    pauses: u32,
 }
 
 impl Journey {
     /// A request that may take as long as `timeout`.
     pub(super) fn new(deadline: Instant, timeout: Duration) -> Self {
-        let (redirections, pause) = (0, FIRST_PAUSE);
+        let (redirections, pauses) = (0, 0);
         let repeat_until = deadline - timeout / 4;
-        Self { deadline, repeat_until, next: None, may_be_repeated: false, redirections, pause }
+        Self { deadline, repeat_until, next: None, may_be_repeated: false, redirections, pauses }
     }
 
     /// Follows a redirection. The first ones are followed at once. While nodes disagree, they send
@@ -52,8 +54,8 @@ impl Journey {
 
     /// Waits before the request is repeated. False if there is no time left for that.
     pub(super) async fn pause(&mut self) -> bool {
-        let until = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.pauses += 1;
+        let until = Instant::now() + PAUSES.after(self.pauses);
         if until >= self.repeat_until {
             return false;
         }
@@ -69,10 +71,8 @@ impl Journey {
     }
 }
 
-/// The pauses double from the first to the longest. A slot of small values moves within
-/// milliseconds.
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// A slot of small values moves within milliseconds.
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(2), Duration::from_millis(50));
 
 /// How many redirections are followed without a pause.
 const AT_ONCE: u32 = 4;

@@ -291,20 +291,18 @@ impl Cluster {
         *locked(&self.last_error) = found.err();
     }
 
-    /// The addresses to ask for slots: nodes that are in use, then the seeds, then replicas, and
-    /// last the nodes that are down.
+    /// The addresses to ask for slots: nodes that own some, those that are down after the others, then
+    /// the seeds, and last the replicas.
     fn in_order(&self, first: Option<Arc<RedisNode>>) -> Vec<ServerAddress> {
-        let mut nodes = self.table.in_use();
+        let mut nodes: Vec<_> = self.table.owners().into_iter().map(|(_, node)| node).collect();
         let middle = (jitter() * nodes.len() as f64) as usize % nodes.len().max(1);
         nodes.rotate_left(middle);
-        let (down, up): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.is_down());
-        let address = |node: Arc<RedisNode>| node.state.address.clone();
-        let up = first.into_iter().chain(up).map(address);
+        nodes.sort_by_key(|node| node.is_down());
+        let nodes = first.into_iter().chain(nodes).map(|node| node.state.address.clone());
         let seeds = self.parts.options.servers.addresses.iter().cloned();
-        let all = up.chain(seeds).chain(self.table.replicas());
         let mut known = HashSet::new();
-        let order = all.chain(down.into_iter().map(address));
-        order.filter(|address| known.insert(address.clone())).collect()
+        let all = nodes.chain(seeds).chain(self.table.replicas());
+        all.filter(|address| known.insert(address.clone())).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
+use std::collections::HashSet;
 use std::mem;
 use std::sync::{Arc, Mutex};
 
@@ -77,11 +78,6 @@ impl SlotTable {
         self.parts.owners.iter().filter(|node| *node != NO_PLACE).count()
     }
 
-    /// All nodes that are in use.
-    pub(crate) fn in_use(&self) -> Vec<Arc<RedisNode>> {
-        locked(&self.nodes).places.iter().flatten().cloned().collect()
-    }
-
     /// The addresses of replicas.
     pub(super) fn replicas(&self) -> Vec<ServerAddress> {
         locked(&self.nodes).replicas.clone()
@@ -103,8 +99,7 @@ impl SlotTable {
         }
     }
 
-    /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
-    /// out of use.
+    /// Sets the owners of all slots. Nodes that own none go out of use.
     pub(super) fn install(&self, ranges: &SlotRanges) {
         let mut nodes = locked(&self.nodes);
         let mut owners = vec![NO_PLACE; SLOTS];
@@ -163,14 +158,10 @@ impl NodeTable {
         node
     }
 
-    /// Removes the nodes that own no slot and were not used since the last call.
+    /// Removes the nodes that own no slot.
     fn take_idle(&mut self, owners: &[u16]) -> Vec<Arc<RedisNode>> {
-        let mut owns = vec![false; self.places.len()];
-        let owners = owners.iter().filter(|place| **place != NO_PLACE);
-        owners.for_each(|place| owns[usize::from(*place)] = true);
-        let is_idle =
-            |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.state.place)];
+        let owners: HashSet<_> = owners.iter().collect();
         let nodes = self.places.iter_mut();
-        nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
+        nodes.filter_map(|node| node.take_if(|node| !owners.contains(&node.state.place))).collect()
     }
 }
