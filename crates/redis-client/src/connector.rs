@@ -27,9 +27,6 @@ pub(super) struct Connector {
     pub(super) number: usize,
 }
 
-/// A connection, and when tracking was requested, if the server reports changes over it.
-type Made = (Connection, Option<Instant>);
-
 impl Connector {
     /// Opens a connection.
     ///
@@ -37,10 +34,9 @@ impl Connector {
     /// Dropping it closes what was opened.
     pub(super) async fn connect(&self) -> Result<Connection, ServerError> {
         let step = DialStep::new(ANSWER);
-        let made =
-            step.within(self.node.parts.options.connect_timeout, self.make_first(&step)).await;
-        let (connection, tracked_at) = made?;
-        if let Some(sent_at) = tracked_at {
+        let limit = self.node.parts.options.connect_timeout;
+        let connection = step.within(limit, self.make_first(&step)).await?;
+        if let Some(sent_at) = connection.tracked_at {
             let (node, number) = (self.node.place, connection.state.number);
             let is_broken = &|| connection.is_broken();
             let connected = ServerEvent::Connected { node, connection: number, sent_at, is_broken };
@@ -52,7 +48,7 @@ impl Connector {
     /// The first connection of two attempts. One goes on until it ends, because a busy server takes
     /// its time. The other one is begun again and again, because what the first has sent may be lost;
     /// its errors end nothing.
-    async fn make_first(&self, step: &DialStep) -> Result<Made, ServerError> {
+    async fn make_first(&self, step: &DialStep) -> Result<Connection, ServerError> {
         let others = async {
             loop {
                 sleep(AGAIN_AFTER).await;
@@ -69,7 +65,7 @@ impl Connector {
         }
     }
 
-    async fn make(&self, step: &DialStep) -> Result<Made, ServerError> {
+    async fn make(&self, step: &DialStep) -> Result<Connection, ServerError> {
         let node = &self.node;
         let number = node.parts.attempts.fetch_add(1, Ordering::Relaxed);
         // A failover from here on may change the address.
@@ -82,7 +78,7 @@ impl Connector {
             is_resp3 = false;
             dialed = self.dial(address, is_resp3, number, step).await;
         }
-        let (state, Dialed { mut socket, tasks }) = dialed?;
+        let (state, (mut socket, tasks)) = dialed?;
         #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
@@ -91,8 +87,7 @@ impl Connector {
         if self.number == 0 {
             self.read_time(&mut socket).await?;
         }
-        let connection = Connection { socket, _tasks: tasks, state, begun_after };
-        Ok((connection, tracked_at))
+        Ok(Connection { socket, _tasks: tasks, state, begun_after, tracked_at })
     }
 
     async fn dial(

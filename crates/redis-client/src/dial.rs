@@ -34,13 +34,9 @@ pub(super) struct Dialer {
     pub(super) tls: Option<Arc<TlsConnector>>,
 }
 
-/// An authenticated connection.
-pub(super) struct Dialed {
-    pub(super) socket: MultiplexedConnection,
-    /// The task that writes and reads the connection, and the one that renews its credentials. They
-    /// end when this is dropped.
-    pub(super) tasks: JoinSet<()>,
-}
+/// An authenticated connection, with the task that writes and reads it, and the one that renews its
+/// credentials. They end when this is dropped.
+pub(super) type Dialed = (MultiplexedConnection, JoinSet<()>);
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.
 pub(super) type PushSender = Arc<dyn AsyncPushSender>;
@@ -114,7 +110,7 @@ impl Dialer {
         if let (Some(login), Some(used)) = (&self.login, credentials) {
             tasks.spawn(Arc::clone(login).renew(socket.clone(), used));
         }
-        Ok(Dialed { socket, tasks })
+        Ok((socket, tasks))
     }
 
     /// Connects to a server, authenticates, and subscribes to a channel by RESP2. The caller sets the

@@ -54,11 +54,9 @@ struct BrokenConnections {
 
 impl NodeRecord {
     pub(super) fn new(parts: Arc<ClientParts>, place: u16, address: ServerAddress) -> Self {
-        let (is_fixed, failovers) = match parts.options.servers.kind {
-            ServersKind::Cluster => (true, Arc::default()),
-            ServersKind::Single => (true, Arc::clone(&parts.failovers)),
-            ServersKind::Sentinel { .. } => (false, Arc::clone(&parts.failovers)),
-        };
+        let is_cluster = parts.options.is_cluster();
+        let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
+        let is_fixed = !matches!(parts.options.servers.kind, ServersKind::Sentinel { .. });
         let untold = vec![None; parts.connections()];
         Self {
             place,

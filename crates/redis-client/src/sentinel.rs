@@ -14,6 +14,7 @@
 //! The task runs while there is a client. It is subscribed to all sentinels, and asks whenever one
 //! reports a failover or is subscribed to again.
 
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,13 +29,12 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{ServerAddress, ServersKind, list};
 use super::dial::DialStep;
-use super::dial::{Dialed, Dialer};
+use super::dial::Dialer;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use bellwether::adapter::locked;
 use bellwether::store::StoreErrorKind;
-use bellwether::warn_throttled;
 
 /// Asks the sentinels of a service for its primary, and follows it.
 pub(super) struct Sentinels {
@@ -113,14 +113,7 @@ impl SentinelService {
     }
 
     async fn primary(&self) -> Result<ServerAddress, ServerError> {
-        let (answers, sentinels) = (self.answers().await?, self.sentinels().len());
-        if answers.len() * 2 <= sentinels {
-            warn_throttled!(
-                target: "bellwether::store", answers = answers.len(), sentinels,
-                "less than a majority of the sentinels answer"
-            );
-        }
-        let known: Vec<_> = answers.into_iter().flatten().collect();
+        let known: Vec<_> = self.answers().await?.into_iter().flatten().collect();
         let settled = settle(&mut locked(&self.known), &known, Instant::now());
         let Some((primary, is_another)) = settled else {
             let (sentinels, name) = (list(self.sentinels()), &self.name);
@@ -162,7 +155,7 @@ impl SentinelService {
     async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ServerError> {
         let step = DialStep::new("connection");
         let asked = async {
-            let Dialed { mut socket, tasks: _tasks } =
+            let (mut socket, _tasks) =
                 self.dialer.dial(address, Some(Arc::new(ignored)), pending(), &step).await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
@@ -222,17 +215,12 @@ impl SentinelAnswer {
     fn read(address: Value, details: Value) -> Option<Self> {
         let (host, port) = from_redis_value::<Option<(String, i64)>>(address).ok()??;
         let port = u16::try_from(port).ok().filter(|port| *port > 0 && !host.is_empty())?;
-        let epoch = field(&details, "config-epoch").unwrap_or_default();
+        // A list or a map of names and values.
+        let fields = from_redis_value::<HashMap<String, String>>(details).unwrap_or_default();
+        let epoch = fields.get("config-epoch").and_then(|epoch| epoch.parse().ok());
+        let epoch = epoch.unwrap_or_default();
         Some(Self { primary: ServerAddress::Tcp { host, port }, epoch })
     }
-}
-
-/// A number in a list or a map of names and values.
-fn field(details: &Value, wanted: &str) -> Option<u64> {
-    let mut fields = details.as_map_iter()?;
-    let (_, value) = fields
-        .find(|(name, _)| matches!(name, Value::BulkString(name) if name == wanted.as_bytes()))?;
-    from_redis_value(value.clone()).ok()
 }
 
 /// Push messages, which are none of a question. By RESP3 a refused login is in the words of the server.

@@ -89,7 +89,9 @@ impl Cluster {
         deadline: Instant,
     ) -> Result<Replied, StoreError> {
         let admission = self.breaker.admit()?;
-        self.refresh_if_due(deadline - self.parts.options.timeout);
+        if self.schedule.is_due(deadline - self.parts.options.timeout) {
+            self.refresh_soon(None);
+        }
         let outcome = self.deliver(request, deadline).await;
         self.note(admission, outcome.as_ref().err());
         outcome.map_err(|error| error.said)
@@ -258,12 +260,6 @@ impl Cluster {
     /// The address of a node that is not known to be down, which differs from call to call.
     pub(super) fn any_node(&self) -> Option<ServerAddress> {
         self.in_order(None).into_iter().next()
-    }
-
-    fn refresh_if_due(self: &Arc<Self>, now: Instant) {
-        if self.schedule.is_due(now) {
-            self.refresh_soon(None);
-        }
     }
 
     /// Starts a task that refreshes the slot table, unless there is one. It asks `first` first.

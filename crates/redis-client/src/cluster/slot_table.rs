@@ -90,13 +90,13 @@ impl SlotTable {
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        if self.parts.owners.of(slot).node() != owner.state.place {
-            let since = locked(&self.nodes).lost_at();
-            self.tell_losses(since, &|changed| changed == slot);
+        if self.parts.owners.of(slot).node() == owner.state.place {
+            return;
         }
-        if self.parts.owners.set(slot, owner.state.place) {
-            self.parts.wake_where(|key| key.slot() == slot);
-        }
+        let since = locked(&self.nodes).lost_at();
+        self.tell_losses(since, &|changed| changed == slot);
+        self.parts.owners.set(slot, owner.state.place);
+        self.parts.wake_where(|key| key.slot() == slot);
     }
 
     /// Sets the owners of all slots. Nodes that own none go out of use.
