@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::ServerAddress;
 use super::connection::{Connection, ConnectionState, PushReceiver};
-use super::dial::DialStep;
-use super::dial::{Dialed, PushSender};
+use super::dial::{DialStep, Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
 use super::node_record::NodeRecord;
 #[cfg(feature = "sentinel")]

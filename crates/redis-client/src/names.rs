@@ -26,7 +26,7 @@ impl Names {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key or a tag that [`digest_of`](Self::digest_of) does not parse, so its changes are
+    /// A name of a key or a tag that [`read`](Self::read) does not parse, so its changes are
     /// reported to no watch.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
@@ -42,12 +42,7 @@ impl Names {
         format!("{}{what}:{{{tag}}}", self.prefix).into_bytes()
     }
 
-    /// The key that a name belongs to, if it is one of ours.
-    pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
-        self.read(name).map(|(digest, _)| digest)
-    }
-
-    /// The same, and what follows the digest.
+    /// The key that a name belongs to, if it is one of ours, and what follows the digest.
     pub(super) fn read<'a>(&self, name: &'a [u8]) -> Option<(Digest, &'a [u8])> {
         Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
     }
@@ -80,6 +75,11 @@ mod tests {
     use super::*;
     use bellwether::Key;
 
+    /// The key that a name belongs to.
+    fn digest_of(names: &Names, name: &[u8]) -> Option<Digest> {
+        names.read(name).map(|(digest, _)| digest)
+    }
+
     const SUFFIXES: [&str; 4] = ["", ":lease", ":failed", ":lock"];
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         let names = Names::new("shop");
         let digest = Key::of("item").with("}").with("{x}").digest();
         for suffix in SUFFIXES {
-            assert_eq!(names.digest_of(&names.name(&digest, suffix)), Some(digest));
+            assert_eq!(digest_of(&names, &names.name(&digest, suffix)), Some(digest));
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
         let unwatched = names.unwatched_name("queue", &digest);
         let others: [&[u8]; 4] = [b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"];
         for name in [&foreign[..], &shared, &unwatched].into_iter().chain(others) {
-            assert_eq!(names.digest_of(name), None);
+            assert_eq!(digest_of(&names, name), None);
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         let digest = Key::of("item").digest();
         let name = names.unwatched_name("tag", &digest);
         assert!(name.starts_with(b"bw:shop:tag:{"));
-        assert_eq!((names.tag_of(&name), names.digest_of(&name)), (Some(digest), None));
+        assert_eq!((names.tag_of(&name), digest_of(&names, &name)), (Some(digest), None));
         for other in [names.name(&digest, ""), Names::new("shop2").unwatched_name("tag", &digest)] {
             assert_eq!(names.tag_of(&other), None);
         }

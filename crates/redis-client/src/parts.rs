@@ -106,7 +106,7 @@ impl ClientParts {
 
     fn changed(&self, name: &Value) {
         let Value::BulkString(name) = name else { return };
-        if let Some(digest) = self.names.digest_of(name) {
+        if let Some((digest, _)) = self.names.read(name) {
             self.tell(ServerEvent::Changed { name, digest: &digest });
             if self.setup.tracking == Tracking::Watches {
                 self.setup.watchers.tell(&digest);

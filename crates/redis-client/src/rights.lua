@@ -2,7 +2,7 @@
 --
 -- KEYS   1 a name of ours that is not used
 -- ARGV   1 the commands, in lower case, with spaces between them
--- gives  for each command that is refused, its name and the error of the server
+-- gives  for each command that is refused, a line: its name and the error of the server
 --
 -- One script, because the commands of a script are refused with other errors than those of a
 -- client, and because the caller wants to know all missing permissions at once.
@@ -31,9 +31,6 @@ end
 refused.del = try('DEL', name)
 local gives = {}
 for command in string.gmatch(ARGV[1], '%S+') do
-  if refused[command] then
-    gives[#gives + 1] = command
-    gives[#gives + 1] = refused[command]
-  end
+  if refused[command] then gives[#gives + 1] = command .. ' ' .. refused[command] end
 end
-return gives
+return table.concat(gives, '\n')

@@ -26,9 +26,13 @@ pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 
 /// # Errors
 /// What is missing.
 pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
-    let said = texts(reply).ok_or_else(|| ServerError::malformed().during(CHECKING, None))?;
+    let RedisValue::Bytes(said) = reply else {
+        return Err(ServerError::malformed().during(CHECKING, None));
+    };
     let mut missing = Vec::new();
-    for [command, why] in said.as_chunks().0 {
+    for (command, why) in
+        String::from_utf8_lossy(&said).lines().filter_map(|line| line.split_once(' '))
+    {
         match classify_text(why) {
             Some(class) if class.kind == StoreErrorKind::Misconfigured => {
                 missing.push(format!("+{command}"));
@@ -54,15 +58,6 @@ pub(super) fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
     Err(StoreError::new(StoreErrorKind::Misconfigured, message))
 }
 
-fn texts(reply: RedisValue) -> Option<Vec<String>> {
-    let RedisValue::Array(texts) = reply else { return None };
-    let text = |text| match text {
-        RedisValue::Bytes(text) => String::from_utf8(text).ok(),
-        _ => None,
-    };
-    texts.into_iter().map(text).collect()
-}
-
 static RIGHTS: LazyLock<RedisScript> =
     LazyLock::new(|| RedisScript::new(include_str!("rights.lua")));
 
@@ -73,8 +68,8 @@ mod tests {
     use super::*;
 
     fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
-        let said = pairs.iter().flatten().map(|said| RedisValue::Bytes(said.as_bytes().to_vec()));
-        read_reply(RedisValue::Array(said.collect()))
+        let lines: Vec<_> = pairs.iter().map(|pair| pair.join(" ")).collect();
+        read_reply(RedisValue::Bytes(lines.join("\n").into_bytes()))
     }
 
     #[test]

@@ -28,8 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{ServerAddress, ServersKind, list};
-use super::dial::DialStep;
-use super::dial::Dialer;
+use super::dial::{DialStep, Dialer};
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
-use redis::RedisError;
 use tokio::sync::oneshot;
 use tokio::task_local;
 use tokio::time::{Instant, timeout_at};
@@ -118,7 +117,10 @@ impl SharedConnection {
                 return Err(self.late());
             }
             let is_lost = is_lost(&error);
-            let error = self.reported(error);
+            let error = ServerError::Reported(error);
+            if error.is_of_replica() {
+                self.connector.node.failovers.note();
+            }
             let is_unauthenticated = error.is_about_credentials() && self.authenticates();
             if is_lost || is_unauthenticated {
                 connection.state.give_up();
@@ -159,14 +161,6 @@ impl SharedConnection {
                 return Err(self.late());
             }
         }
-    }
-
-    fn reported(&self, error: RedisError) -> ServerError {
-        let error = ServerError::Reported(error);
-        if error.is_of_replica() {
-            self.connector.node.failovers.note();
-        }
-        error
     }
 
     fn late(&self) -> ServerError {

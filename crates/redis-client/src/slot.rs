@@ -63,9 +63,9 @@ impl SlotOwners {
         Ownership(self.owner(slot).load(Ordering::Acquire))
     }
 
-    /// Sets the place of the owner of a slot. Returns whether it was another one.
-    pub fn set(&self, slot: u16, node: u16) -> bool {
-        self.update(slot, |now| (now.node() != node).then(|| now.next(node)))
+    /// Sets the place of the owner of a slot.
+    pub fn set(&self, slot: u16, node: u16) {
+        self.update(slot, |now| (now.node() != node).then(|| now.next(node)));
     }
 
     /// Begins another ownership of the same node.
@@ -78,9 +78,9 @@ impl SlotOwners {
         self.0.iter().map(|owner| Ownership(owner.load(Ordering::Acquire)).node())
     }
 
-    fn update(&self, slot: u16, next: impl Fn(Ownership) -> Option<Ownership>) -> bool {
+    fn update(&self, slot: u16, next: impl Fn(Ownership) -> Option<Ownership>) {
         let next = |now| next(Ownership(now)).map(|next| next.0);
-        self.owner(slot).fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+        _ = self.owner(slot).fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     #[inline]

@@ -113,7 +113,7 @@ impl SlotTable {
         if changed.contains(&true) {
             self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
         }
-        (0..).zip(&owners).for_each(|(slot, owner)| _ = self.parts.owners.set(slot, *owner));
+        (0..).zip(&owners).for_each(|(slot, owner)| self.parts.owners.set(slot, *owner));
         let idle = nodes.take_idle(&owners);
         // Dropped after the lock, because this closes connections.
         drop(nodes);

@@ -66,12 +66,12 @@ fn fuzzed_replies_about_rights_are_errors_or_name_commands_that_are_in_them() {
             [command.to_owned(), choices.mutated_text(why, "OOM")]
         });
         let pairs: Vec<_> = pairs.collect();
-        let bytes = |text: &String| RedisValue::Bytes(text.clone().into_bytes());
-        let mut fields: Vec<_> = pairs.iter().map(bytes).collect();
-        if choices.one_in(4) {
-            fields.push(RedisValue::Int(choices.number() as i64));
-        }
-        if let Err(error) = rights::read_reply(RedisValue::Array(fields)) {
+        let lines: Vec<_> = pairs.chunks(2).map(|pair| pair.join(" ")).collect();
+        let reply = match choices.one_in(4) {
+            true => RedisValue::Int(choices.number() as i64),
+            false => RedisValue::Bytes(lines.join("\n").into_bytes()),
+        };
+        if let Err(error) = rights::read_reply(reply) {
             let error = error.to_string();
             let named = error.split('+').skip(1).filter_map(|named| named.split([' ', '`']).next());
             for command in

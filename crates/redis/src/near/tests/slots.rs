@@ -15,7 +15,7 @@ fn near_of_cluster(numbers: [u64; 2]) -> (Near, Arc<SlotOwners>) {
     for node in [1, 2] {
         connect(&near, node, node.into(), Instant::now(), &|| false);
     }
-    numbers.into_iter().for_each(|number| _ = owners.set(slot(number), 1));
+    numbers.into_iter().for_each(|number| owners.set(slot(number), 1));
     (near, owners)
 }
 
