@@ -132,8 +132,8 @@ impl Dialer {
             let opened = PubSub::new(&settings, stream).await;
             opened.map_err(|error| self.explained(error, &settings))
         };
-        let connected = self.log_in(address, ProtocolVersion::RESP2, step, connect).await;
-        let (mut subscription, _) = connected?;
+        let (mut subscription, _) =
+            self.log_in(address, ProtocolVersion::RESP2, step, connect).await?;
         subscription.subscribe(channel).await?;
         Ok(subscription.into_on_message())
     }

@@ -32,7 +32,6 @@ mod node;
 mod node_record;
 mod options;
 mod parts;
-mod redirect;
 mod request;
 mod retry_pauses;
 mod rights;

@@ -88,6 +88,12 @@ impl ServerError {
             || matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
     }
 
+    /// Whether it means that the connection is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Reported(error) if error.is_unrecoverable_error()
+            || error.is_io_error() || error.is_connection_dropped())
+    }
+
     /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
         self.classification().is_some_and(Classification::is_of_replica)

@@ -13,7 +13,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::connector::Connector;
-use super::redirect::is_lost;
 use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
@@ -116,8 +115,8 @@ impl SharedConnection {
                 connection.state.give_up();
                 return Err(self.late());
             }
-            let is_lost = is_lost(&error);
             let error = ServerError::Reported(error);
+            let is_lost = error.is_lost();
             if error.is_of_replica() {
                 self.connector.node.failovers.note();
             }

@@ -33,7 +33,6 @@ use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use super::server_group::ServerGroup;
 use bellwether::adapter::locked;
-use bellwether::store::StoreErrorKind;
 use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.
@@ -167,7 +166,7 @@ impl SubscriberTask {
     /// Notes that an attempt has failed. Returns the pauses before the next one.
     fn failed(&self, error: &ServerError) -> RetryPauses {
         self.state.send_replace(Some(false));
-        if matches!(error.kind(), StoreErrorKind::Misconfigured | StoreErrorKind::Refused) {
+        if matches!(error, ServerError::Reported(error) if !error.is_io_error()) {
             warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
             return PAUSES_IF_REFUSED;
         }

@@ -13,6 +13,7 @@
 
 mod discovery;
 mod journey;
+mod redirect;
 mod refresh_schedule;
 mod slot_ranges;
 mod slot_table;
@@ -27,6 +28,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::discover;
 use self::journey::Journey;
+use self::redirect::{Redirection, redirection};
 use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
@@ -34,7 +36,6 @@ use super::breaker::{Admission, Breaker, BreakerRules};
 use super::events::ServerEvent;
 use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
-use super::redirect::{Redirection, redirection};
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::slot::{InSlot, SLOTS};

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use redis::Value;
 
+use super::redirect::address_of;
 use crate::address::ServerAddress;
-use crate::redirect::address_of;
 use crate::slot::SLOTS;
 
 /// The owners of the slots, as a node knows them.

@@ -137,13 +137,10 @@ impl NodeTable {
         self.places.iter().flatten().filter_map(|node| node.state.lost_at()).min()
     }
 
-    fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
-        self.places.iter().flatten().find(|node| node.state.address == *address).cloned()
-    }
-
     fn at_or_made(&mut self, address: &ServerAddress, parts: &Arc<ClientParts>) -> Arc<RedisNode> {
-        if let Some(node) = self.at(address) {
-            return node;
+        let mut in_use = self.places.iter().flatten();
+        if let Some(node) = in_use.find(|node| node.state.address == *address) {
+            return Arc::clone(node);
         }
         let made = |place| RedisNode::new(parts, address.clone(), place);
         let free = self.places.iter().position(Option::is_none);

@@ -1,5 +1,5 @@
 //! Fuzz tests: any URLs, any errors, any replies and any messages of servers.
 
-mod servers;
+pub(crate) mod servers;
 mod urls;
 pub(crate) mod values;

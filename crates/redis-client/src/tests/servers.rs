@@ -1,23 +1,20 @@
-//! What servers send beside replies, and errors that lead to other nodes.
+//! What servers send beside replies.
 
 use std::sync::{Arc, Mutex};
 
-use redis::{PushInfo, PushKind, Value, parse_redis_value};
+use redis::{PushInfo, PushKind, Value};
 
 use super::values::changed;
-use crate::address::ServerAddress;
 use crate::events::{ServerEvent, ServerObserver, Tracking};
 use crate::names::Names;
 use crate::options::RedisClientOptions;
 use crate::parts::{ClientParts, ClientSetup};
-use crate::redirect::{Redirection, redirection};
 use crate::rights;
-use crate::server_error::ServerError;
 use crate::value::RedisValue;
 use bellwether::store::Digest;
 use bellwether_testkit::fuzz::{Choices, fuzz};
 
-const ERRORS: [&str; 10] = [
+pub(crate) const ERRORS: [&str; 10] = [
     "MOVED 3999 127.0.0.1:6381",
     "MOVED 1 redis-2.internal:6379",
     "ASK 16383 2001:db8::7:6379",
@@ -29,33 +26,6 @@ const ERRORS: [&str; 10] = [
     "NOPERM this user has no permissions to run the 'mget' command",
     "ERR Script attempted to access a non local key in a cluster node script: 1f",
 ];
-
-/// What to do about an error reply.
-fn step(error: &[u8], asked: &ServerAddress) -> Option<Redirection> {
-    let reply = [b"-", error, b"\r\n"].concat();
-    let error = parse_redis_value(&reply).and_then(Value::extract_error).err()?;
-    Some(redirection(&ServerError::Reported(error).in_cluster(), asked))
-}
-
-#[test]
-fn fuzzed_errors_lead_only_to_the_address_and_the_slot_that_they_name() {
-    let asked = ServerAddress::Tcp { host: "asked".to_owned(), port: 6379 };
-    fuzz("MOVED and ASK", 64, 1, |choices| {
-        let (error, other) = (choices.pick(&ERRORS), choices.pick(&ERRORS));
-        let error = choices.mutated(error.as_bytes(), other.as_bytes());
-        let Some(step) = step(&error, &asked) else { return };
-        let (Redirection::Follow { slot, to } | Redirection::AskOnce { slot, to }) = step else {
-            return;
-        };
-        let error = String::from_utf8_lossy(&error);
-        let ServerAddress::Tcp { host, port } = to else { panic!("{error}: a socket") };
-        assert!(slot < 16_384 && port > 0, "{error}: {slot} {port}");
-        assert!(host == "asked" || error.contains(&host), "{error}: {host}");
-        for number in [slot, port] {
-            assert!(error.contains(&number.to_string()), "{error}: {number}");
-        }
-    });
-}
 
 #[test]
 fn fuzzed_replies_about_rights_are_errors_or_name_commands_that_are_in_them() {

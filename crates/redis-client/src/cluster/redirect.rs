@@ -2,11 +2,9 @@
 
 use std::str;
 
-use redis::RedisError;
-
-use super::address::ServerAddress;
-use super::server_error::{CLUSTER_DOWN, MOVING, ServerError};
-use super::slot::SLOTS;
+use crate::address::ServerAddress;
+use crate::server_error::{CLUSTER_DOWN, MOVING, ServerError};
+use crate::slot::SLOTS;
 use bellwether::store::StoreErrorKind;
 
 /// What to do about an error of a node.
@@ -62,14 +60,9 @@ pub(super) fn redirection(error: &ServerError, asked: &ServerAddress) -> Redirec
             CLUSTER_DOWN => Redirection::AwaitCluster,
             _ => Redirection::Fail,
         },
-        (None, _) if is_lost(reported) => Redirection::AskAnother,
+        (None, _) if error.is_lost() => Redirection::AskAnother,
         (None, _) => Redirection::Fail,
     }
-}
-
-/// Whether an error means that the connection is lost.
-pub(super) fn is_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
 }
 
 #[cfg(test)]
@@ -81,6 +74,8 @@ mod tests {
     use redis::{Value, parse_redis_value};
 
     use super::*;
+    use crate::tests::servers::ERRORS;
+    use bellwether_testkit::fuzz::fuzz;
 
     /// The error that the client makes of an error reply.
     fn sent(reply: &str) -> ServerError {
@@ -154,5 +149,28 @@ mod tests {
             assert_eq!(redirected(&error), Redirection::AskAnother, "{error}");
         }
         assert_eq!(redirected(&ServerError::malformed()), Redirection::Fail);
+    }
+
+    #[test]
+    fn fuzzed_errors_lead_only_to_the_address_and_the_slot_that_they_name() {
+        let asked = tcp("asked", 6379);
+        fuzz("MOVED and ASK", 64, 1, |choices| {
+            let (error, other) = (choices.pick(&ERRORS), choices.pick(&ERRORS));
+            let error = choices.mutated(error.as_bytes(), other.as_bytes());
+            let reply = parse_redis_value(&[b"-", &*error, b"\r\n"].concat());
+            let Err(reported) = reply.and_then(Value::extract_error) else { return };
+            let step = redirection(&ServerError::Reported(reported).in_cluster(), &asked);
+            let (Redirection::Follow { slot, to } | Redirection::AskOnce { slot, to }) = step
+            else {
+                return;
+            };
+            let error = String::from_utf8_lossy(&error);
+            let ServerAddress::Tcp { host, port } = to else { panic!("{error}: a socket") };
+            assert!(slot < 16_384 && port > 0, "{error}: {slot} {port}");
+            assert!(host == "asked" || error.contains(&host), "{error}: {host}");
+            for number in [slot, port] {
+                assert!(error.contains(&number.to_string()), "{error}: {number}");
+            }
+        });
     }
 }
