@@ -1,11 +1,15 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
-use std::io;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Context;
+use std::{io, mem};
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
+use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -93,6 +97,21 @@ impl Connection {
     }
 }
 
+/// Waits until a request is late. Each runtime that polls it times it, because the one before may have
+/// ended.
+async fn passed(deadline: Instant) {
+    let mut runtime = Handle::current().id();
+    let mut timer = pin!(sleep_until(deadline));
+    let poll = |context: &mut Context<'_>| {
+        let current = Handle::current().id();
+        if mem::replace(&mut runtime, current) != current {
+            timer.set(sleep_until(deadline));
+        }
+        timer.as_mut().poll(context)
+    };
+    poll_fn(poll).await;
+}
+
 /// The reply to a request, of the replies to its commands.
 fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
     let replies: Result<Vec<_>, _> = replies.into_iter().map(Value::extract_error).collect();
@@ -137,7 +156,7 @@ impl ConnectionState {
         let reply = select! {
             biased;
             reply = reply => reply?,
-            () = sleep_until(deadline) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            () = passed(deadline) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             () = ended => return Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
         };
         if let Some(sent_at) = sent_at {
@@ -182,7 +201,9 @@ mod tests {
     use std::future::{pending, ready};
     use std::time::Duration;
 
+    use futures_util::FutureExt;
     use tokio::join;
+    use tokio::runtime::Builder;
 
     use super::*;
     use crate::options::RedisClientOptions;
@@ -208,6 +229,20 @@ mod tests {
         };
         let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
         assert_eq!(ends, (true, true, true));
+    }
+
+    #[test]
+    fn a_request_whose_runtime_has_ended_keeps_its_deadline_in_another() {
+        let runtime = || {
+            let mut builder = Builder::new_current_thread();
+            builder.enable_time().start_paused(true).build().expect("a runtime")
+        };
+        let (state, first) = (state(), runtime());
+        let deadline = Instant::now() + TIMEOUT;
+        let mut request = Box::pin(state.reply(pending::<Result<(), _>>(), deadline));
+        assert!(first.block_on(async { request.as_mut().now_or_never() }).is_none());
+        drop(first);
+        assert!(runtime().block_on(request).is_err_and(|error| error.is_timeout()));
     }
 
     #[tokio::test(start_paused = true)]
