@@ -125,9 +125,9 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Whether there is no waiter right now.
-    pub(crate) fn is_empty(&self) -> bool {
-        locked(&self.flight().state).slots.is_empty()
+    /// Whether there is a waiter without an outcome right now.
+    pub(crate) fn is_awaited(&self) -> bool {
+        locked(&self.flight().state).slots.iter().any(|(_, slot)| slot.answer.is_none())
     }
 
     /// Waits until the last waiter has left. For a flight in the background it never returns.

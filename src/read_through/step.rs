@@ -102,7 +102,7 @@ pub(crate) enum Event<P: Payload> {
         hold: LeaseHold<P::Lease>,
         answer: LoadAnswer<P::Outcome, P::Generation, P::Draft, P::Failure>,
     },
-    /// There was no request to load with, or the load was cancelled, since all waiters had left.
+    /// The load does not [begin](begins), or was cancelled, since all waiters had left.
     NotLoaded { hold: LeaseHold<P::Lease> },
     /// The wait of callers for another load ran out, and they load without a lease (an uncached
     /// load). This begins a flight.
@@ -302,6 +302,12 @@ pub(crate) fn after_put(attempt: Option<PutAttempt>, is_first: bool) -> AfterPut
         Some(PutAttempt::Busy) if is_first => AfterPut::ClearAndRetry,
         _ => AfterPut::Clear,
     }
+}
+
+/// Whether a load begins. Without a lease its answer is not stored, so it is for waiters only: a
+/// refresh that no caller waits for ends when the store fails.
+pub(crate) fn begins<L>(hold: &LeaseHold<L>, can_load: bool, is_awaited: bool) -> bool {
+    can_load && (is_awaited || matches!(hold, LeaseHold::Lease(_)))
 }
 
 /// Releases a lease that this flight has, or may have.

@@ -20,7 +20,7 @@ use crate::read_through::load::{LoaderAnswer, load};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
-    verdict,
+    begins, verdict,
 };
 use crate::stats::{LeaseEvent, LoadReason};
 use crate::status::BypassReason;
@@ -54,7 +54,7 @@ where
 
     async fn load(&self, cause: (LoadReason, CallerSpan)) -> Option<AnswerOf<Carried>> {
         let Scope { core, leader, job, claim, .. } = self.scope;
-        if !self.scope.can_load() {
+        if !begins(self.hold, self.scope.can_load(), leader.is_awaited()) {
             return None;
         }
         let _permit = match self.permit().await {
@@ -85,10 +85,6 @@ where
         let Scope { core, leader, purpose, .. } = self.scope;
         if matches!(self.hold, LeaseHold::Lease(_)) {
             return Ok(None);
-        }
-        if leader.is_empty() {
-            // The answer would not be stored.
-            return Err(None);
         }
         let permits = &core.loads.uncached_permits;
         if let Ok(permit) = permits.try_acquire() {

@@ -1,8 +1,9 @@
 //! The flights of the model: the actions on their waiters, and how their states begin.
 
-use super::payload::{Doing, Given, Grant, Kind, ModelFlight, Modelled, Wanted};
+use super::mutants::Mutant;
+use super::payload::{Doing, Given, Kind, ModelFlight, Modelled, Wanted};
 use super::world::{Reader, Violated, World};
-use crate::read_through::step::{Event, LeaseHold, Memory, State, WaiterAction};
+use crate::read_through::step::{Event, LeaseHold, Memory, State, WaiterAction, begins};
 
 impl World {
     /// The task of a flight is dropped, as when its runtime shuts down.
@@ -137,17 +138,25 @@ impl World {
     }
 
     /// A flight begins a state. A request to the store begins a generation.
-    pub(super) fn enter(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
+    pub(super) fn enter(
+        &mut self,
+        at: usize,
+        state: State<Modelled>,
+        mutant: Mutant,
+    ) -> Result<(), Violated> {
         let flight = &self.flights[at];
         let event = match &state {
             State::Closed => return self.close(at),
             State::LookingUp { late } if !self.has_waiter(flight.id, |it, _| it >= *late) => {
                 Event::NoneRemain
             }
-            State::Loading { hold, .. } => match self.refuses(flight, hold) {
-                true => Event::NotLoaded { hold: *hold },
-                false => return self.begin_load(at, state),
-            },
+            State::Loading { hold, .. } => {
+                let is_awaited = self.has_waiter(flight.id, |_, _| true);
+                match begins(hold, flight.job, is_awaited || mutant == Mutant::LoadsForWaiters) {
+                    true => return self.begin_load(at, state),
+                    false => Event::NotLoaded { hold: *hold },
+                }
+            }
             State::Acquiring | State::LookingUp { .. } | State::Committing { .. } => {
                 self.flights[at].generations += 1;
                 self.flights[at].doing = Doing::Acting(state);
@@ -160,15 +169,6 @@ impl World {
         };
         self.flights[at].doing = Doing::Happened(event);
         Ok(())
-    }
-
-    /// Whether a load does not begin.
-    fn refuses(&self, flight: &ModelFlight, hold: &LeaseHold<Grant>) -> bool {
-        match hold {
-            _ if !flight.job => true,
-            LeaseHold::Lease(_) => false,
-            _ => !self.has_waiter(flight.id, |_, _| true),
-        }
     }
 
     fn begin_load(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
@@ -185,6 +185,10 @@ impl World {
             && self.flights.iter().any(leads)
         {
             return Err(Violated("a key is loaded twice though its leader lives"));
+        }
+        let is_leased = matches!(state, State::Loading { hold: LeaseHold::Lease(_), .. });
+        if !is_leased && !self.has_waiter(id, |_, _| true) {
+            return Err(Violated("a load without a lease is for no caller"));
         }
         let flight = &mut self.flights[at];
         flight.job = false;

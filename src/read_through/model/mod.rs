@@ -16,6 +16,7 @@
 //! - Only the caller that loaded a private answer gets it.
 //! - While the leader of a key lives, no other load begins, unless it needs no lease: the store has
 //!   failed, or the answers cannot be stored.
+//! - A load without a lease begins only while a caller waits for it.
 //! - No flight closes while it has a lease or while its opener has no answer.
 //! - Nothing gets stuck: when nothing can happen any more, all callers are answered and no flight
 //!   is left.
@@ -141,7 +142,7 @@ impl Walk {
         for action in step.actions {
             world.act(at, action)?;
         }
-        world.enter(at, step.state)?;
+        world.enter(at, step.state, self.mutant)?;
         Ok(world)
     }
 }

@@ -38,11 +38,13 @@ pub(super) enum Mutant {
     ReleaseOfUnacknowledged,
     /// The opener does not get its failure.
     AnswersOfOpeners,
+    /// A load without a lease begins for no caller.
+    LoadsForWaiters,
 }
 
 impl Mutant {
     /// Each mutant, and the first scenario that notices it.
-    pub(super) const ALL: [(Self, &str); 26] = [
+    pub(super) const ALL: [(Self, &str); 27] = [
         (Self::GenerationsForFound, "stale while revalidating"),
         (Self::GenerationsForTold, "messages"),
         (Self::GenerationsForTold, "messages of a put"),
@@ -69,6 +71,7 @@ impl Mutant {
         (Self::ReleaseOfMarked, "private answers"),
         (Self::ReleaseOfUnacknowledged, "the store and a load fail"),
         (Self::AnswersOfOpeners, "loads fail"),
+        (Self::LoadsForWaiters, "due early"),
     ];
 
     /// Breaks the rule in the step after an event, if the rule is about that event.

@@ -304,6 +304,14 @@ fn if_the_policy_is_to_fail_every_waiter_gets_the_failure_of_the_store() {
 }
 
 #[test]
+fn a_load_without_a_lease_begins_only_for_callers() {
+    for (hold, is_awaited) in HOLDS.into_iter().flat_map(|hold| [(hold, true), (hold, false)]) {
+        assert_eq!(begins(&hold, true, is_awaited), is_awaited || hold == LEASE, "{hold:?}");
+        assert!(!begins(&hold, false, is_awaited), "without a request to load with");
+    }
+}
+
+#[test]
 fn nothing_is_closed_while_a_lease_may_be_ours() {
     for hold in [LEASE, LeaseHold::Unacknowledged] {
         for (event, ..) in ends(hold).into_iter().chain(store_failures(hold)) {
