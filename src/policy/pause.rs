@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::failing::Doubling;
+
 /// The delays of one wait.
 ///
 /// Where the store pushes changes, a delay only insures against a lost message, and every earlier
@@ -10,44 +12,34 @@ use std::time::Duration;
 /// AWS Architecture Blog, 2015).
 #[derive(Clone, Debug)]
 pub struct Backoff {
-    kind: BackoffKind,
+    delays: Doubling,
+    /// Between which shares of its length each delay is.
+    jitter: [f64; 2],
     taken: u32,
-}
-
-#[derive(Clone, Debug)]
-enum BackoffKind {
-    Fixed(Duration),
-    Insurance,
-    BackOff,
 }
 
 impl Backoff {
     /// Delays of the same length.
     pub fn fixed(interval: Duration) -> Self {
-        Self { kind: BackoffKind::Fixed(interval), taken: 0 }
+        let first = interval.min(LONGEST_LEASE);
+        Self { delays: Doubling { first, longest: first }, jitter: [1.0, 1.0], taken: 0 }
     }
 
     /// Delays between 5 ms and 250 ms. If the waiter is `told` of changes, a delay only insures
     /// against a lost message.
     pub fn backing_off(told: bool) -> Self {
-        let kind = if told { BackoffKind::Insurance } else { BackoffKind::BackOff };
-        Self { kind, taken: 0 }
+        let (first, jitter) = if told { (LONGEST, [0.7, 0.9]) } else { (SHORTEST, [0.0, 1.0]) };
+        Self { delays: Doubling { first, longest: LONGEST }, jitter, taken: 0 }
     }
 
     /// The next delay, by a random number from 0 to 1. It never goes past the end of a lease that
     /// has `lease_left`: then the first claim gets the key.
     pub fn next(&mut self, random: f64, lease_left: Duration) -> Duration {
-        let delay = match self.kind {
-            BackoffKind::Fixed(interval) => interval,
-            BackoffKind::Insurance => LONGEST.mul_f64(0.7 + 0.2 * random),
-            BackoffKind::BackOff => self.cap().mul_f64(random).max(SHORTEST / 5),
-        };
+        let [least, most] = self.jitter;
+        let share = least + (most - least) * random;
+        let delay = self.delays.after(self.taken).mul_f64(share).max(self.delays.first / 5);
         self.taken = self.taken.saturating_add(1);
         delay.min(lease_left.max(JUST_AFTER))
-    }
-
-    fn cap(&self) -> Duration {
-        SHORTEST.saturating_mul(2_u32.saturating_pow(self.taken)).min(LONGEST)
     }
 }
 
@@ -55,6 +47,9 @@ const SHORTEST: Duration = Duration::from_millis(25);
 
 /// A lost message costs no more than this, including the request after the delay.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// No lease is longer, so no longer delay is of use.
+const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
 
 /// How long after the end of a lease a waiter asks at the earliest. Stores count in milliseconds,
 /// and a waiter that asks in the last one would have to ask twice.
