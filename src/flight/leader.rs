@@ -23,11 +23,11 @@ pub(crate) struct Leader<L> {
 impl<L> Leader<L> {
     /// The leader of a new flight, which tells its phases to a listener.
     pub(crate) fn new(mut opened: OpenedFlight<L>, listener: Option<PhaseListener>) -> Self {
-        opened.cancelled.take().inspect(|load| load.tell());
+        opened.over.take().inspect(|flight| flight.cancel());
         Self { opened, listener }
     }
 
-    fn flight(&self) -> &Flight<L> {
+    fn flight(&self) -> &Arc<Flight<L>> {
         &self.opened.flight
     }
 
@@ -186,7 +186,7 @@ impl<L> Leader<L> {
         state.task = task;
         let over = self.flight().relist(&mut state);
         drop(state);
-        over.inspect(|load| load.tell());
+        over.inspect(|flight| flight.cancel());
     }
 
     /// Waits until the load is cancelled, because all callers have left it and its place is needed.
@@ -194,7 +194,7 @@ impl<L> Leader<L> {
     /// # Cancel safety
     /// Dropping it before it returns loses nothing.
     pub(crate) async fn cancelled(&self) {
-        self.flight().load.cancelled().await;
+        self.flight().cancelled.notified().await;
     }
 
     /// How many callers have joined so far.

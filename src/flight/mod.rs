@@ -21,18 +21,15 @@
 //! operations, never across an `.await`, and no waker is called while one is held.
 //!
 //! # Files
-//! `state` is one flight, `table` maps keys to flights and gives callers their part in one, `leader`
-//! and `waiter` are the two sides of a flight, and `abandoned` bounds the loads that all callers
-//! have left.
+//! `state` is one flight, and bounds the loads that all callers have left. `table` maps keys to flights
+//! and gives callers their part in one. `leader` and `waiter` are the two sides of a flight.
 
-mod abandoned;
 mod leader;
 mod state;
 mod table;
 mod waiter;
 
-pub(crate) use abandoned::AbandonedLoads;
 pub(crate) use leader::Leader;
-pub(crate) use state::{Generation, Phase, PhaseListener};
+pub(crate) use state::{AbandonedLoads, Generation, Phase, PhaseListener};
 pub(crate) use table::{Flights, Full, LoneLookup, OpenedFlight};
 pub(crate) use waiter::Waiter;

@@ -1,5 +1,9 @@
 //! One flight: its waiters, their answers, and what its leader says of itself.
 
+use std::collections::VecDeque;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -8,7 +12,6 @@ use tokio::sync::Notify;
 use tokio::task::Id;
 use tokio::time::Instant;
 
-use super::abandoned::{AbandonedLoad, AbandonedLoads};
 use crate::locked::locked;
 use crate::tag::Tags;
 use crate::trace::{CallerSpan, LoadTrace};
@@ -22,9 +25,11 @@ pub(super) struct Flight<L> {
     pub(super) abandoned: Notify,
     /// Notified when a waiter joins: the leader may have an answer for it.
     pub(super) joined: Notify,
-    /// Its load, which may be cancelled when all callers have left it.
-    pub(super) load: Arc<AbandonedLoad>,
-    pub(super) abandoned_loads: Arc<AbandonedLoads>,
+    /// Notified when its load is cancelled, because all callers have left it and its place is needed.
+    pub(super) cancelled: Notify,
+    pub(super) abandoned_loads: Arc<AbandonedLoads<L>>,
+    /// How many flights its table has.
+    pub(super) open: Arc<AtomicUsize>,
     /// What its requests to the store name.
     pub(super) tags: Tags,
     /// The last lone lookup of its shard that began before it was opened.
@@ -49,8 +54,8 @@ pub(super) struct FlightState<L> {
     pub(super) load_goes_on: bool,
     /// The task of the load that runs.
     pub(super) task: Option<Id>,
-    /// The number of that load on the list of abandoned ones.
-    pub(super) listed: Option<u64>,
+    /// That load was listed as abandoned.
+    pub(super) is_listed: bool,
     /// What the waiters that joined before a generation may have instead of waiting longer.
     pub(super) fallback: Option<(Generation, L)>,
     /// When the phase began.
@@ -113,22 +118,55 @@ impl<L> Flight<L> {
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.
-    /// Gives the load that is cancelled instead.
-    pub(super) fn relist(&self, state: &mut FlightState<L>) -> Option<Arc<AbandonedLoad>> {
+    /// Gives the flight whose load is to be cancelled for it.
+    pub(super) fn relist(self: &Arc<Self>, state: &mut FlightState<L>) -> Option<Arc<Self>> {
         let is_abandoned = state.load_goes_on && state.slots.is_empty() && !state.in_background;
-        match state.listed {
-            None if is_abandoned && !self.load.is_cancelled() => {
-                let (number, over) = self.abandoned_loads.add(&self.load);
-                state.listed = Some(number);
-                over
-            }
-            Some(number) if !is_abandoned => {
-                self.abandoned_loads.remove(number);
-                state.listed = None;
+        match (mem::replace(&mut state.is_listed, is_abandoned), is_abandoned) {
+            (false, true) => self.abandoned_loads.add(self),
+            (true, false) => {
+                self.abandoned_loads.remove(self);
                 None
             }
             _ => None,
         }
+    }
+
+    /// Cancels its load, which was taken off the list. No lock may be held: it wakes the task.
+    pub(super) fn cancel(&self) {
+        self.cancelled.notify_one();
+    }
+}
+
+/// The flights of one layer whose loads all callers have left, oldest first. So many go on, and the
+/// oldest is cancelled when there is one more, or when its place is needed.
+pub(crate) struct AbandonedLoads<L> {
+    most: usize,
+    /// Held for an operation on the list, never across an `.await`. Taken last: after the lock of a
+    /// shard or a flight.
+    listed: Mutex<VecDeque<Arc<Flight<L>>>>,
+}
+
+impl<L> AbandonedLoads<L> {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, listed: Mutex::default() })
+    }
+
+    /// Lists a flight. Gives the oldest if there are too many.
+    fn add(&self, flight: &Arc<Flight<L>>) -> Option<Arc<Flight<L>>> {
+        let mut listed = locked(&self.listed);
+        listed.push_back(Arc::clone(flight));
+        (listed.len() > self.most).then(|| listed.pop_front()).flatten()
+    }
+
+    fn remove(&self, flight: &Flight<L>) {
+        locked(&self.listed).retain(|listed| !ptr::eq(&**listed, flight));
+    }
+
+    /// Takes the oldest flight of the table with these flights off the list.
+    pub(super) fn take_one_of(&self, open: &Arc<AtomicUsize>) -> Option<Arc<Flight<L>>> {
+        let mut listed = locked(&self.listed);
+        let oldest = listed.iter().position(|flight| Arc::ptr_eq(&flight.open, open))?;
+        listed.remove(oldest)
     }
 }
 
@@ -143,7 +181,7 @@ impl<L> FlightState<L> {
             in_background: false,
             load_goes_on: false,
             task: None,
-            listed: None,
+            is_listed: false,
             fallback: None,
             since: Instant::now(),
             load: None,

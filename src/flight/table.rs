@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::abandoned::{AbandonedLoad, AbandonedLoads};
-use super::state::{Flight, FlightState, Generation, OF_OTHER_TAGS, Phase};
+use super::state::{AbandonedLoads, Flight, FlightState, Generation, OF_OTHER_TAGS, Phase};
 use super::waiter::Waiter;
 use crate::key::{Digest, Key};
 use crate::locked::locked;
@@ -22,7 +21,7 @@ pub(crate) struct Flights<L> {
     shards: Box<[PaddedShard<L>]>,
     /// How many flights there are.
     open: Arc<AtomicUsize>,
-    abandoned_loads: Arc<AbandonedLoads>,
+    abandoned_loads: Arc<AbandonedLoads<L>>,
     /// How many flights there may be at once, and how many waiters in one.
     bounds: (usize, usize),
 }
@@ -65,12 +64,15 @@ pub(crate) struct OpenedFlight<L> {
     pub(super) key: Key,
     pub(super) id: FlightId,
     pub(super) flight: Arc<Flight<L>>,
-    /// The load whose place it takes: it is told after all locks.
-    pub(super) cancelled: Option<Arc<AbandonedLoad>>,
+    /// The flight whose place it takes: its load is cancelled after all locks.
+    pub(super) over: Option<Arc<Flight<L>>>,
 }
 
 impl<L> Flights<L> {
-    pub(crate) fn new(bounds: (usize, usize), abandoned_loads: Arc<AbandonedLoads>) -> Arc<Self> {
+    pub(crate) fn new(
+        bounds: (usize, usize),
+        abandoned_loads: Arc<AbandonedLoads<L>>,
+    ) -> Arc<Self> {
         let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
         let shards = (0..SHARDS).map(shard).collect();
         Arc::new(Self { shards, open: Arc::default(), abandoned_loads, bounds })
@@ -187,8 +189,8 @@ impl<L> Flights<L> {
         tags: &Tags,
     ) -> Option<OpenedFlight<L>> {
         let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.0;
-        let cancelled = is_full.then(|| self.abandoned_loads.cancel_one_of(&self.open)).flatten();
-        if is_full && cancelled.is_none() {
+        let over = is_full.then(|| self.abandoned_loads.take_one_of(&self.open)).flatten();
+        if is_full && over.is_none() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
@@ -196,13 +198,14 @@ impl<L> Flights<L> {
             state: Mutex::new(FlightState::new()),
             abandoned: Notify::new(),
             joined: Notify::new(),
-            load: AbandonedLoad::new(Arc::clone(&self.open)),
+            cancelled: Notify::new(),
             abandoned_loads: Arc::clone(&self.abandoned_loads),
+            open: Arc::clone(&self.open),
             tags: tags.clone(),
             opened_after: shard.lookups,
         });
         shard.slots.insert(id, Slot::Flight(Arc::clone(&flight)));
-        Some(OpenedFlight { flights: Arc::clone(self), key: key.clone(), id, flight, cancelled })
+        Some(OpenedFlight { flights: Arc::clone(self), key: key.clone(), id, flight, over })
     }
 
     /// Removes a slot if `is_ours` still knows it: a later one may be there by now.
@@ -224,7 +227,7 @@ impl<L> OpenedFlight<L> {
         let is_ours =
             |slot: &Slot<L>| matches!(slot, Slot::Flight(at) if Arc::ptr_eq(at, &self.flight));
         self.flights.remove(self.id, is_ours);
-        self.flight.load.close();
+        self.flight.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -131,7 +131,7 @@ impl<L> Drop for Waiter<L> {
         let abandoned = state.slots.is_empty();
         let over = self.flight.relist(&mut state);
         drop(state);
-        over.inspect(|load| load.tell());
+        over.inspect(|flight| flight.cancel());
         // The answer is dropped after the lock: it may be of any type.
         drop(left);
         if abandoned {
