@@ -232,21 +232,14 @@ impl Store for MemoryStore {
     }
 
     fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        self.answer(move |store, now| match (target, change) {
-            (ChangeTarget::Key(key), change) => {
-                let was_there = store.shard(&key, |shard| match change {
-                    Change::Invalidate => shard.invalidate(&key, now),
-                    Change::Expire { .. } => shard.expire(&key, now),
-                });
+        self.answer(move |store, now| match target {
+            ChangeTarget::Key(key) => {
+                let was_there = store.shard(&key, |shard| shard.change(&key, change, now));
                 store.tell(&key);
                 was_there
             }
-            (ChangeTarget::Tag(tag), Change::Invalidate) => {
-                store.0.tags.invalidate(tag.digest(), &store.0.sequence, now);
-                false
-            }
-            (ChangeTarget::Tag(tag), Change::Expire { over }) => {
-                store.0.tags.expire(tag.digest(), over, &store.0.sequence, now);
+            ChangeTarget::Tag(tag) => {
+                store.0.tags.change(tag.digest(), change, &store.0.sequence, now);
                 false
             }
         })

@@ -188,22 +188,21 @@ impl MemoryShard {
     }
 
     /// Returns whether there was an entry.
-    pub(super) fn invalidate(&mut self, key: &Key, now: Moment) -> bool {
-        self.raise_watermark(key, now);
+    pub(super) fn change(&mut self, key: &Key, change: Change, now: Moment) -> bool {
+        // It is above every fence given so far, and below the next one.
+        let fence = self.fences.next(now);
+        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
+        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
         let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
-            self.remove(slot);
-        }
-        was_there
-    }
-
-    /// Returns whether there was an entry.
-    pub(super) fn expire(&mut self, key: &Key, now: Moment) -> bool {
-        self.raise_watermark(key, now);
-        let was_there = self.find(key, now).is_some();
-        if let Some(slot) = self.slots.get(key).copied() {
-            let kept = &mut self.kept[slot];
-            kept.expires_at = kept.expires_at.min(now.after(kept.entry.lifetimes().stale()));
+            match change {
+                Change::Invalidate => self.remove(slot),
+                Change::Expire { .. } => {
+                    let kept = &mut self.kept[slot];
+                    let stale = now.after(kept.entry.lifetimes().stale());
+                    kept.expires_at = kept.expires_at.min(stale);
+                }
+            }
         }
         was_there
     }
@@ -214,13 +213,6 @@ impl MemoryShard {
         let watermark = self.guards.watermark(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
-    }
-
-    fn raise_watermark(&mut self, key: &Key, now: Moment) {
-        // It is above every fence given so far, and below the next one.
-        let fence = self.fences.next(now);
-        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {

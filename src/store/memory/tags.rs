@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::key::Digest;
 use crate::locked::locked;
-use crate::store::TagEpoch;
 use crate::store::clock::Moment;
 use crate::store::standing::{Spread, Standing, TagState};
+use crate::store::{Change, TagEpoch};
 use crate::tag::Tags;
 
 /// Fences and epochs, in the order in which they are given: each is larger than all before it.
@@ -78,21 +77,19 @@ impl MemoryTags {
         tags.iter().copied().map(view).collect()
     }
 
-    pub(super) fn invalidate(&self, tag: Digest, sequence: &Sequence, now: Moment) {
+    /// An invalidation replaces both epochs of a tag, and an expiry the soft one.
+    pub(super) fn change(&self, tag: Digest, change: Change, sequence: &Sequence, now: Moment) {
         let tag = locked(&self.table).at(tag, sequence, now);
         let mut changed = locked(&tag.state);
-        let epoch = sequence.next(now);
-        let state = TagState { hard: epoch, soft: epoch, expired_at: now.micros, spread: None };
-        tag.change(&mut changed, state);
-    }
-
-    pub(super) fn expire(&self, tag: Digest, over: Duration, sequence: &Sequence, now: Moment) {
-        let tag = locked(&self.table).at(tag, sequence, now);
-        let mut changed = locked(&tag.state);
-        let TagState { hard, soft: before, .. } = changed.state;
-        let spread = (!over.is_zero()).then_some(Spread { before, over });
         let soft = sequence.next(now);
-        tag.change(&mut changed, TagState { hard, soft, expired_at: now.micros, spread });
+        let TagState { hard, soft: before, .. } = changed.state;
+        let (hard, spread) = match change {
+            Change::Invalidate => (soft, None),
+            Change::Expire { over } => (hard, (!over.is_zero()).then_some(Spread { before, over })),
+        };
+        let state = TagState { hard, soft, expired_at: now.micros, spread };
+        *changed = ChangedTag { state, changed: soft };
+        tag.soft.store(soft, Ordering::Release);
     }
 }
 
@@ -142,11 +139,6 @@ impl MemoryTag {
         let ChangedTag { state: TagState { hard, soft, .. }, changed } = *locked(&self.state);
         TagView { tag: self, epoch: TagEpoch { tag: digest, hard, soft }, changed }
     }
-
-    fn change(&self, of: &mut ChangedTag, state: TagState) {
-        *of = ChangedTag { state, changed: state.soft };
-        self.soft.store(state.soft, Ordering::Release);
-    }
 }
 
 const FIRST_SWEEP: usize = 1024;
@@ -174,7 +166,7 @@ mod tests {
         let now = Clock::start().now();
         let used = tags.view(&shelf(0), &sequence, now);
         let fence = sequence.next(now);
-        tags.invalidate(Tag::of("shelf").with(1).digest(), &sequence, now);
+        tags.change(Tag::of("shelf").with(1).digest(), Change::Invalidate, &sequence, now);
         for number in 2..10_000 {
             drop(tags.view(&shelf(number), &sequence, now));
             assert!(locked(&tags.table).tags.len() <= FIRST_SWEEP + 1);
