@@ -15,10 +15,10 @@ use crate::trace::TraceParent;
 /// that granted it was lost.
 ///
 /// A clone copies nothing.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Claim(Arc<ClaimParts>);
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct ClaimParts {
     key: Key,
     token: Token,
@@ -67,18 +67,6 @@ impl Claim {
     /// The token, which proves that a lease belongs to this claim.
     pub fn token(&self) -> Token {
         self.0.token
-    }
-}
-
-impl fmt::Debug for Claim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClaimParts { key, token, tags, trace } = &*self.0;
-        f.debug_struct("Claim")
-            .field("key", key)
-            .field("token", token)
-            .field("tags", tags)
-            .field("trace", trace)
-            .finish()
     }
 }
 
