@@ -18,7 +18,7 @@ use super::failure_cache::FailureCache;
 use super::job::{Job, Loader};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
-use super::outcome::{Outcome, ValueOrigin};
+use super::outcome::Outcome;
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
@@ -31,6 +31,7 @@ use crate::lifetimes::Lifetimes;
 use crate::policy::WhenAbandoned;
 use crate::shared_error::SharedError;
 use crate::stats::{LoadReason, LoadResult, Statistics};
+use crate::status::CacheStatus;
 use crate::store::{Draft, Marker, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
@@ -57,7 +58,7 @@ impl LoaderAnswer {
     }
 
     fn value(said: AnswerKind, kept: Arc<dyn Any + Send + Sync>, draft: Draft) -> Self {
-        let outcome = Outcome::Value(kept, ValueOrigin::Loaded { stored: false });
+        let outcome = Outcome::Value(kept, CacheStatus::Led { stored: false });
         Self { draft: Some(draft), ..Self::failed(said, outcome) }
     }
 
@@ -294,7 +295,7 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
             return LoaderAnswer { bytes, ..LoaderAnswer::failed(AnswerKind::Failed, outcome) };
         }
         Cacheability::Unconfirmed => {
-            let outcome = Outcome::Value(Arc::new(kept), ValueOrigin::Loaded { stored: false });
+            let outcome = Outcome::Value(Arc::new(kept), CacheStatus::Led { stored: false });
             return LoaderAnswer::failed(AnswerKind::Unconfirmed, outcome);
         }
     };

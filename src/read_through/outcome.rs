@@ -8,14 +8,14 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::error::CacheError;
-use crate::status::{BypassReason, CacheStatus, StaleReason};
+use crate::status::{CacheStatus, StaleReason};
 use crate::store::Entry;
 
 /// What a waiter gets. Types are erased, since one layer can wrap many services.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// A `C::Kept`, and where it comes from.
-    Value(Arc<dyn Any + Send + Sync>, ValueOrigin),
+    /// A `C::Kept`, and the status of the caller that opened the flight.
+    Value(Arc<dyn Any + Send + Sync>, CacheStatus),
     /// An older entry, while the flight goes on.
     Stale(StaleFallback),
     /// The loader's error.
@@ -34,26 +34,13 @@ pub(crate) enum Outcome {
     Failed(CacheError),
 }
 
-/// Where a value comes from.
-#[derive(Clone, Debug)]
-pub(crate) enum ValueOrigin {
-    /// The store, which had it when the flight first asked.
-    Stored(CacheStatus),
-    /// Another process, which loaded it while the flight waited.
-    Remote,
-    /// The load of the caller that opened the flight.
-    Loaded { stored: bool },
-    /// A load without a lease.
-    Uncached(BypassReason),
-}
-
 impl Outcome {
-    /// The same, with another origin if it is a value.
-    pub(crate) fn from(mut self, from: ValueOrigin) -> Self {
-        if let Self::Value(_, origin) = &mut self {
-            *origin = from;
+    /// The same, with another status if it is a value.
+    pub(crate) fn with(self, status: CacheStatus) -> Self {
+        match self {
+            Self::Value(kept, _) => Self::Value(kept, status),
+            other => other,
         }
-        self
     }
 }
 

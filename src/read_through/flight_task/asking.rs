@@ -16,12 +16,12 @@ use crate::read_through::core::{self, Core};
 use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
 use crate::read_through::job::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
+use crate::read_through::outcome::{Outcome, StaleFallback};
 use crate::read_through::step::{
     self, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,
 };
 use crate::stats::{CommitEvent, LeaseEvent, LoadReason};
-use crate::status::{CacheStatus, StaleReason};
+use crate::status::{CacheStatus, LoadLocation, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Remaining,
     Settled,
@@ -209,7 +209,9 @@ where
     /// The value of an entry, if it has one. After a wait it counts as loaded by another process
     /// meanwhile.
     fn value_of(&self, entry: &Entry, waited: bool) -> Option<Outcome> {
-        self.outcome_of(entry, (!waited).then(|| core::hit(entry)))
+        let (place, waited_for) = (LoadLocation::Remote, Duration::ZERO);
+        let loaded = CacheStatus::Collapsed { place, waited: waited_for };
+        self.outcome_of(entry, if waited { loaded } else { core::hit(entry) })
     }
 
     /// Set if an early refresh of a fresh entry is due and there is a request to load with.
@@ -323,8 +325,7 @@ where
     fn meanwhile(&self, fallback: Option<&AskedFallback>) -> Meanwhile<Outcome> {
         let Some((_, fallback)) = fallback else { return Meanwhile::Nothing };
         let entry = fallback.entry();
-        let status = Some(core::stale(entry, StaleReason::Revalidating));
-        match self.outcome_of(entry, status) {
+        match self.outcome_of(entry, core::stale(entry, StaleReason::Revalidating)) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(_) if entry.serves_if_error() => {
                 Meanwhile::Fallback(Outcome::Stale(fallback.clone()))
@@ -342,16 +343,16 @@ where
     pub(super) fn stale_fallback(&self, fallback: Option<&AskedFallback>) -> Option<Outcome> {
         let (_, fallback) = fallback?;
         let (entry, status) = fallback.clone().serve(StaleReason::LoadFailed, Instant::now())?;
-        self.outcome_of(&entry, Some(status))
+        self.outcome_of(&entry, status)
     }
 
-    /// The value of an entry with a status. Without one, it was loaded by another process.
-    fn outcome_of(&self, entry: &Entry, status: Option<CacheStatus>) -> Option<Outcome> {
+    /// The value of an entry with a status.
+    fn outcome_of(&self, entry: &Entry, status: CacheStatus) -> Option<Outcome> {
         let kept: Arc<dyn Any + Send + Sync> = match NotFound::of(entry) {
             Some(not_found) => Arc::new(not_found),
             None => self.core.read::<S::Response>(entry)?,
         };
-        Some(Outcome::Value(kept, status.map_or(ValueOrigin::Remote, ValueOrigin::Stored)))
+        Some(Outcome::Value(kept, status))
     }
 
     pub(super) async fn commit(
@@ -369,7 +370,7 @@ where
         match self.core.store.settle(End::Commit(lease, draft)).await {
             Ok(Settled::Done) => {
                 statistics.commit(CommitEvent::Stored);
-                let outcome = outcome.from(ValueOrigin::Loaded { stored });
+                let outcome = outcome.with(CacheStatus::Led { stored });
                 TaskEvent::Stored { asked, outcome }
             }
             Ok(Settled::Superseded) => {

@@ -17,13 +17,13 @@ use crate::read_through::core::Core;
 use crate::read_through::failure_cache::FailureKind;
 use crate::read_through::job::Loader;
 use crate::read_through::load::{LoaderAnswer, load};
-use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::read_through::outcome::Outcome;
 use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
     begins, verdict,
 };
 use crate::stats::{LeaseEvent, LoadReason};
-use crate::status::BypassReason;
+use crate::status::{BypassReason, CacheStatus};
 use crate::store::{Draft, Failure, Renew};
 use crate::trace::CallerSpan;
 
@@ -149,7 +149,7 @@ where
         took: Duration,
     ) -> AnswerOf<Carried> {
         let Verdict { share, is_stored, remember } = verdict(answer.said, known);
-        let outcome = answer.outcome.clone().from(self.origin());
+        let outcome = answer.outcome.clone().with(self.status());
         let has_failed = answer.draft.is_none() && answer.said != AnswerKind::Unconfirmed;
         let fallback = self.fallback.filter(|_| has_failed);
         let fallback = self.scope.stale_fallback(fallback).zip(fallback.map(|(asked, _)| *asked));
@@ -219,18 +219,14 @@ where
         draft.timed(took, leased_for)
     }
 
-    /// The origin of its value, before that is stored.
-    fn origin(&self) -> ValueOrigin {
-        match self.hold {
-            LeaseHold::Lease(_) => ValueOrigin::Loaded { stored: false },
-            _ if self.scope.purpose == Purpose::Uncached => {
-                ValueOrigin::Uncached(BypassReason::WaitRanOut)
-            }
-            LeaseHold::Nothing => ValueOrigin::Uncached(BypassReason::NotKept),
-            LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
-                ValueOrigin::Uncached(BypassReason::StoreFailed)
-            }
-        }
+    /// The status of its opener, before its value is stored.
+    fn status(&self) -> CacheStatus {
+        CacheStatus::Bypass(match self.hold {
+            LeaseHold::Lease(_) => return CacheStatus::Led { stored: false },
+            _ if self.scope.purpose == Purpose::Uncached => BypassReason::WaitRanOut,
+            LeaseHold::Nothing => BypassReason::NotKept,
+            LeaseHold::NotAsked | LeaseHold::Unacknowledged => BypassReason::StoreFailed,
+        })
     }
 }
 

@@ -37,7 +37,7 @@ use crate::read_through::job::{Job, LentJob, Loader};
 use crate::read_through::load::load_alone;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
-use crate::read_through::outcome::{Outcome, StaleFallback, ValueOrigin};
+use crate::read_through::outcome::{Outcome, StaleFallback};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::results::stale_reason;
 use crate::shared_error::SharedError;
@@ -333,7 +333,7 @@ where
             None => return self.again(|it| it.join(None)),
         };
         match outcome {
-            Outcome::Value(kept, origin) => self.answer_with(kept, origin, opener),
+            Outcome::Value(kept, status) => self.answer_with(kept, status, opener),
             Outcome::Stale(fallback) => {
                 self.fallback = Some(Box::new(fallback));
                 self.fail(CacheError::load_lost(&self.key).into())
@@ -343,7 +343,7 @@ where
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.
                 let led = opener && locked(&self.job).is_none();
                 self.serve_stale(None, StaleReason::LoadFailed).unwrap_or_else(|| {
-                    self.answer_with(kept, ValueOrigin::Loaded { stored: false }, led)
+                    self.answer_with(kept, CacheStatus::Led { stored: false }, led)
                 })
             }
             Outcome::PrivateOnce if mem::take(&mut self.options.retries_private) => {
@@ -386,10 +386,10 @@ where
     fn answer_with(
         &mut self,
         kept: Arc<dyn Any + Send + Sync>,
-        origin: ValueOrigin,
+        of_opener: CacheStatus,
         opener: bool,
     ) -> State<S, Req> {
-        let status = self.status(origin, opener);
+        let status = self.status(of_opener, opener);
         if let Some(not_found) = kept.downcast_ref::<NotFound>() {
             return State::Answered(Some((Err(not_found.to_error(&self.key)), status)));
         }
@@ -402,16 +402,15 @@ where
         }
     }
 
-    fn status(&self, origin: ValueOrigin, opener: bool) -> CacheStatus {
+    /// The status of this caller, by that of the one that opened the flight.
+    fn status(&self, of_opener: CacheStatus, opener: bool) -> CacheStatus {
         let waited = self.begun.elapsed();
-        match origin {
-            ValueOrigin::Stored(status) => status,
-            ValueOrigin::Remote => CacheStatus::Collapsed { place: LoadLocation::Remote, waited },
-            ValueOrigin::Loaded { stored } if opener => CacheStatus::Led { stored },
-            ValueOrigin::Uncached(why) if opener => CacheStatus::Bypass(why),
-            ValueOrigin::Loaded { .. } | ValueOrigin::Uncached(_) => {
+        match of_opener {
+            CacheStatus::Collapsed { place, .. } => CacheStatus::Collapsed { place, waited },
+            CacheStatus::Led { .. } | CacheStatus::Bypass(_) if !opener => {
                 CacheStatus::Collapsed { place: LoadLocation::Local, waited }
             }
+            status => status,
         }
     }
 
