@@ -134,7 +134,7 @@ impl<C> CacheClient<C> {
         Req: Send + 'static,
         C: Codec<S::Response>,
     {
-        ResponseFuture::begin(&self.0, key, loader, request, options)
+        ResponseFuture::begin::<S::Error>(&self.0, key, loader, request, options)
     }
 
     /// Answers many requests, with one call of the loader for those that miss: see

@@ -87,7 +87,10 @@ impl<S, K, C> ReadThrough<S, K, C> {
     {
         let Lookup { key, options } = (self.key_of)(&request).into();
         match key {
-            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
+            Some(key) => {
+                let Self { core, inner, .. } = self;
+                ResponseFuture::begin::<S::Error>(core, key, inner, request, options)
+            }
             None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
         }
     }

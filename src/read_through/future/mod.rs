@@ -95,21 +95,10 @@ where
         Self { request: None, state: State::Keyless(answer.boxed()) }
     }
 
-    /// Begins a request under a key: answers it from this process, or prepares to ask the store.
+    /// Begins a request under a key, among the loads of loaders whose own errors are of type `E`:
+    /// answers it from this process, or prepares to ask the store.
     #[inline]
-    pub(super) fn begin(
-        core: &Arc<Core<C>>,
-        key: Key,
-        service: &S,
-        request: Req,
-        options: RequestOptions,
-    ) -> Self {
-        Self::begin_as::<S::Error>(core, key, service, request, options)
-    }
-
-    /// The same, among the loads of loaders whose own errors are of this type.
-    #[inline]
-    pub(super) fn begin_as<E: 'static>(
+    pub(super) fn begin<E: 'static>(
         core: &Arc<Core<C>>,
         key: Key,
         service: &S,

@@ -84,10 +84,8 @@ where
         let item = BatchItem::new(&batch, number);
         let Lookup { key, options } = key_of(&request).into();
         let mut answer = match key {
-            Some(key) => {
-                ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
-                    .with_listener(|| item.listener())
-            }
+            Some(key) => ResponseFuture::begin::<B::LoadError>(core, key, &item, request, options)
+                .with_listener(|| item.listener()),
             None => ResponseFuture::bypass(core, item, request, options),
         };
         answers.push(answer.at_once());
