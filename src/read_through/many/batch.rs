@@ -92,18 +92,7 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         Arc::new(Self { load: Box::new(load), most, span: Span::current(), state })
     }
 
-    /// Notes the phase of an item's flight.
-    fn on_phase(self: &Arc<Self>, item: usize, phase: Phase) {
-        self.enter(
-            item,
-            match phase {
-                // Its request may be collected next.
-                Phase::Asking | Phase::Loading => ItemState::Undecided,
-                Phase::Waiting | Phase::Queueing | Phase::CoolingDown => ItemState::Waiting,
-            },
-        );
-    }
-
+    /// Notes the state of an item.
     fn enter(self: &Arc<Self>, item: usize, state: ItemState) {
         let is_due = locked(&self.state).enter(item, state, self.most);
         self.flush_if(is_due);
@@ -111,9 +100,31 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
 
     /// Starts a flush if one is due. Without a runtime, the call is lost.
     fn flush_if(self: &Arc<Self>, is_due: bool) {
-        let flush = is_due.then(|| Flush { batch: Arc::clone(self), has_flushed: false });
-        if let (Some(flush), Ok(runtime)) = (flush, Handle::try_current()) {
-            runtime.spawn(flush.run().instrument(self.span.clone()));
+        match Handle::try_current() {
+            _ if !is_due => {}
+            Ok(runtime) => {
+                runtime.spawn(Arc::clone(self).flush().instrument(self.span.clone()));
+            }
+            Err(_) => {
+                let lost = locked(&self.state).take(1);
+                drop(lost);
+            }
+        }
+    }
+
+    /// Takes the collected requests and calls the loader for them. It yields once, so that requests that
+    /// are collected at the same moment go into the same call. If its runtime goes down before that, the
+    /// requests are dropped with the last of their items.
+    async fn flush(self: Arc<Self>) {
+        yield_now().await;
+        let mut taken = locked(&self.state).take(self.most);
+        // No call for callers that have left.
+        taken.retain(|(_, caller)| !caller.is_closed());
+        while !taken.is_empty() {
+            let rest = taken.split_off(taken.len().min(self.most));
+            let (requests, callers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+            tokio::spawn(answer(callers, (self.load)(requests)).in_current_span());
+            taken = rest;
         }
     }
 }
@@ -169,42 +180,6 @@ impl<T> BatchState<T> {
     }
 }
 
-/// The task that takes the collected requests and calls the loader for them. If it is dropped
-/// before that, their callers get the error that the call was lost.
-struct Flush<Req: Send + 'static, T: Send + 'static> {
-    batch: Arc<Batch<Req, T>>,
-    has_flushed: bool,
-}
-
-impl<Req: Send + 'static, T: Send + 'static> Flush<Req, T> {
-    /// Yields once, so that requests that are collected at the same moment go into the same call.
-    async fn run(mut self) {
-        yield_now().await;
-        self.has_flushed = true;
-        let mut taken = locked(&self.batch.state).take(self.batch.most);
-        // No call for callers that have left.
-        taken.retain(|(_, caller)| !caller.is_closed());
-        while !taken.is_empty() {
-            let rest = taken.split_off(taken.len().min(self.batch.most));
-            let (requests, callers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-            tokio::spawn(answer(callers, (self.batch.load)(requests)).in_current_span());
-            taken = rest;
-        }
-    }
-}
-
-impl<Req: Send + 'static, T: Send + 'static> Drop for Flush<Req, T> {
-    fn drop(&mut self) {
-        if !self.has_flushed {
-            let mut state = locked(&self.batch.state);
-            state.is_flushing = false;
-            let lost = mem::take(&mut state.collected);
-            drop(state);
-            drop(lost);
-        }
-    }
-}
-
 /// One call of the loader: until it ends, or until its last caller has left.
 async fn answer<T>(mut callers: Vec<oneshot::Sender<T>>, loading: BoxFuture<'static, Vec<T>>) {
     let all_gone = async {
@@ -241,7 +216,14 @@ impl<Req: Send + 'static, T: Send + 'static> BatchItem<Req, T> {
     pub(super) fn listener(&self) -> PhaseListener {
         // Holds no slot: dropping the last one means that no request will come from this item.
         let (batch, number) = (Arc::clone(&self.0.batch), self.0.number);
-        Arc::new(move |phase| batch.on_phase(number, phase))
+        Arc::new(move |phase| {
+            let state = match phase {
+                // Its request may be collected next.
+                Phase::Asking | Phase::Loading => ItemState::Undecided,
+                Phase::Waiting | Phase::Queueing | Phase::CoolingDown => ItemState::Waiting,
+            };
+            batch.enter(number, state);
+        })
     }
 }
 
@@ -366,7 +348,7 @@ mod tests {
         });
         let batch = Batch::new(loader, 10, 2, ErrorRules::default());
         let items = [0, 1].map(|number| BatchItem::new(&batch, number));
-        (0..2).for_each(|number| batch.on_phase(number, Phase::Waiting));
+        (0..2).for_each(|number| batch.enter(number, ItemState::Waiting));
         let both = tokio::spawn(async move {
             items.map(|mut item| tokio::spawn(async move { item.call(7).await.ok() }))
         });
