@@ -584,7 +584,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     {
         let Self { name, layer, keys } = self;
         let layer = layer.build()?;
-        names::register(&name, &layer.core().statistics, &layer.core().policy);
+        names::register(&name, &layer.core.statistics, &layer.core.policy);
         let client = CacheClient::new(&layer);
         Ok(Cache { client, name, options: RequestOptions::default(), keys })
     }

@@ -88,7 +88,7 @@ impl Policy {
 
     /// The delays of waiters between two requests. `told`: the store pushes changes.
     pub(crate) fn backoff(&self, told: bool) -> Backoff {
-        self.wait.interval().map_or_else(|| Backoff::backing_off(told), Backoff::fixed)
+        self.wait.interval.map_or_else(|| Backoff::backing_off(told), Backoff::fixed)
     }
 }
 

@@ -23,8 +23,8 @@ use std::time::Duration;
 pub struct Wait {
     /// As long as a load may take, if there is none.
     limit: Option<Duration>,
-    interval: Option<Duration>,
-    then: AfterWait,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) then: AfterWait,
 }
 
 impl Wait {
@@ -76,14 +76,6 @@ impl Wait {
 
     pub(crate) fn is_fail_fast(&self) -> bool {
         self.limit == Some(Duration::ZERO)
-    }
-
-    pub(crate) fn interval(&self) -> Option<Duration> {
-        self.interval
-    }
-
-    pub(crate) fn then(&self) -> AfterWait {
-        self.then
     }
 }
 

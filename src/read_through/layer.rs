@@ -28,7 +28,7 @@ use crate::trace::TraceKeys;
 /// Its services and their clones share its loads: one per key in this process.
 pub struct ReadThroughLayer<K, C = Json> {
     pub(super) key_of: K,
-    pub(super) core: Arc<Core<C>>,
+    pub(crate) core: Arc<Core<C>>,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -79,10 +79,6 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// What the services of this layer and its clones have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.core.statistics.read()
-    }
-
-    pub(crate) fn core(&self) -> &Core<C> {
-        &self.core
     }
 }
 

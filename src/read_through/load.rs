@@ -279,11 +279,8 @@ pub(super) fn classified<R, C: Codec<R> + ?Sized>(
             return LoaderAnswer { is_not_found: true, ..answer };
         }
         Cacheability::PrivateKey => {
-            return LoaderAnswer::value(
-                AnswerKind::PrivateKey,
-                Arc::new(kept),
-                marker(Marker::PrivateKey),
-            );
+            let marker = marker(Marker::PrivateKey);
+            return LoaderAnswer::value(AnswerKind::PrivateKey, Arc::new(kept), marker);
         }
         Cacheability::PrivateOnce => {
             let marker = marker(Marker::PrivateOnce);
@@ -360,15 +357,14 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
             let kept = Arc::new(kept);
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
         }
-        Err(_) if buffer.is_over() => {
-            let why = ["an answer is too large to be stored", ""];
-            let error = format!("over {most} bytes");
-            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&error));
-            Err(kept)
-        }
         Err(error) => {
-            let why = ["an answer cannot be encoded, and is not stored", ""];
-            core.statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&error));
+            let (why, error) = match buffer.is_over() {
+                true => {
+                    ("an answer is too large to be stored", format!("over {most} bytes").into())
+                }
+                false => ("an answer cannot be encoded, and is not stored", error),
+            };
+            core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&error));
             Err(kept)
         }
     }

@@ -70,7 +70,7 @@ pub(super) struct PendingRequest<S, Req, C> {
     /// Held while it loads individually, for a key with private answers.
     bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
-    listener: Option<PhaseListener>,
+    pub(super) listener: Option<PhaseListener>,
     /// It has asked the store, or joined a flight that does; and the number of its lone lookup.
     has_asked: bool,
     looked_up: Option<u64>,
@@ -113,10 +113,6 @@ where
             is_counted: false,
             span: RequestSpan::default(),
         }
-    }
-
-    pub(super) fn set_listener(&mut self, listener: PhaseListener) {
-        self.listener = Some(listener);
     }
 
     /// Polls a state until it has ended, or until the time for it has passed.
@@ -458,7 +454,7 @@ where
                 .or_else(|| Some(self.time_out(late, &waiter.awaited()))),
             (_, State::LookingUp { .. }) => {
                 finish_alone(mem::replace(state, State::Begun(Peeked::Miss)));
-                Some(match (elapsed, self.core.policy.wait.then()) {
+                Some(match (elapsed, self.core.policy.wait.then) {
                     (Elapsed::Deadline, _) => self.out_of_time(),
                     (_, AfterWait::Fail) => self.time_out(CacheErrorKind::WaitTimedOut, STORE),
                     (_, AfterWait::Load) => self.join_uncached(),
@@ -475,7 +471,7 @@ where
             return Some(stale);
         }
         let wait = self.core.policy.wait;
-        match (waiter.phase(), wait.then()) {
+        match (waiter.phase(), wait.then) {
             (Phase::Loading, _) if wait.is_for_load() => None,
             (Phase::Queueing, _) => {
                 let most = self.core.policy.bounds.uncached_loads;

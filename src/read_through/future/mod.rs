@@ -155,7 +155,7 @@ where
     /// Sets what is called with each phase of its flight.
     pub(super) fn with_listener(mut self, listener: impl FnOnce() -> PhaseListener) -> Self {
         if let Some(request) = &mut self.request {
-            request.set_listener(listener());
+            request.listener = Some(listener());
         }
         self
     }

@@ -31,8 +31,9 @@ where
     Begun(Peeked<S::Response>),
     /// Polls the store's answer, as the only caller of this key.
     LookingUp { answer: StoreFuture<Option<Entry>>, _alone: LoneLookup<Outcome> },
-    /// Polls for the outcome of a flight.
-    Waiting(Waiter<Outcome>, FailsFast),
+    /// Polls for the outcome of a flight. If set, the wait ends as soon as it would be for the load of
+    /// another caller.
+    Waiting(Waiter<Outcome>, bool),
     /// Polls the loader itself, because its key has private answers.
     Loading(AloneLoad<S::Response, S::Error>),
     /// The same for a request without a key, which has nothing but that.
@@ -43,9 +44,6 @@ where
     /// Answered. The next poll takes the answer.
     Answered(Option<AnswerWithStatus<S::Response, S::Error>>),
 }
-
-/// Whether a wait ends as soon as it would be for the load of another caller.
-pub(super) type FailsFast = bool;
 
 /// An answer, and how it came about.
 pub(in crate::read_through) type AnswerWithStatus<R, E> = (Result<R, Error<E>>, CacheStatus);
