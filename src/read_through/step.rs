@@ -59,8 +59,8 @@ pub(crate) enum Event<P: Payload> {
     PrivateOnce { accept: P::Accept },
     /// The store has a marker: an answer could not be stored.
     Uncacheable { accept: P::Accept, known: KnownFailure<P::Outcome, P::Moment> },
-    /// Another process has the lease for `left` longer.
-    Busy { asked: P::Generation, other: P::Other, left: P::Span, meanwhile: Meanwhile<P::Outcome> },
+    /// Another process has the lease.
+    Busy { asked: P::Generation, other: P::Other, meanwhile: Meanwhile<P::Outcome> },
     /// This flight has the lease. If the load is a probe, the other waiters get the failure
     /// meanwhile.
     Granted {
@@ -117,10 +117,8 @@ pub(crate) enum Event<P: Payload> {
     Unacknowledged,
     /// The lease is released.
     Released,
-    /// A waiter has joined during a cooldown.
-    JoinedCooldown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
-    /// A waiter has joined during a cooldown with a stale fallback.
-    JoinedCooldownStale,
+    /// A waiter has joined during a cooldown. Without a failure, there was a stale fallback.
+    JoinedCooldown { failure: Option<P::Outcome>, until: P::Moment, hold: LeaseHold<P::Lease> },
     /// The cooldown is over, or the key has changed.
     CooldownEnded { hold: LeaseHold<P::Lease> },
 }
@@ -163,15 +161,15 @@ pub(crate) fn next<P: Payload>(
         Event::PrivateKey { .. } => act(WaiterAction::Release, State::Closed),
         Event::PrivateOnce { .. } => act(WaiterAction::ReleaseAtClose, State::Closed),
         Event::Uncacheable { known, .. } => load_unless_known(LeaseHold::Nothing, known),
-        Event::Busy { asked, other, left, meanwhile } => {
-            serve_meanwhile(asked, meanwhile, State::Waiting { asked, other, left })
+        Event::Busy { asked, other, meanwhile } => {
+            serve_meanwhile(asked, meanwhile, State::Waiting { asked, other })
         }
         Event::Granted { asked, lease, probe, meanwhile } => {
             let hold = LeaseHold::Lease(lease);
             serve_meanwhile(asked, meanwhile, State::Loading { hold, meanwhile: probe })
         }
         Event::WaitRanOut => go(State::Loading { hold: LeaseHold::NotAsked, meanwhile: None }),
-        Event::Waited | Event::JoinedCooldownStale => go(State::Acquiring),
+        Event::Waited | Event::JoinedCooldown { failure: None, .. } => go(State::Acquiring),
         Event::LoadEnded { hold, answer } => load_ended(hold, answer),
         event => without_answer(event),
     }
@@ -186,7 +184,8 @@ fn without_answer<P: Payload>(event: Event<P>) -> Step<P> {
         // The failure is for no later waiter.
         Event::InCooldown { failure, until: None } => complete(To::All, failure, State::Closed),
         Event::InCooldownStale { asked, stale, until } => {
-            complete(To::Before(asked), stale, State::CoolingDownStale { until })
+            let (failure, hold) = (None, LeaseHold::Nothing);
+            complete(To::Before(asked), stale, State::CoolingDown { failure, until, hold })
         }
         Event::StoreFailed { error, known, hold, may_load } => match known {
             known if may_load => load_unless_known(hold, known),
@@ -196,7 +195,9 @@ fn without_answer<P: Payload>(event: Event<P>) -> Step<P> {
         Event::CommitFailed { began, outcome } => {
             complete(To::Before(began), outcome, release_unacknowledged())
         }
-        Event::JoinedCooldown { failure, until, hold } => cool_down(failure, until, hold),
+        Event::JoinedCooldown { failure: Some(failure), until, hold } => {
+            cool_down(failure, until, hold)
+        }
         Event::NotLoaded { hold } | Event::CooldownEnded { hold } => go(release(hold, None)),
         Event::Unacknowledged => go(release_unacknowledged()),
         _ => go(State::Closed),
@@ -236,7 +237,8 @@ fn cool_down<P: Payload>(
     until: P::Moment,
     hold: LeaseHold<P::Lease>,
 ) -> Step<P> {
-    complete(To::All, failure.clone(), State::CoolingDown { failure, until, hold })
+    let failed = failure.clone();
+    complete(To::All, failed, State::CoolingDown { failure: Some(failure), until, hold })
 }
 
 fn load_ended<P: Payload>(hold: LeaseHold<P::Lease>, answer: AnswerOf<P>) -> Step<P> {

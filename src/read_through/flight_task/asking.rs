@@ -38,8 +38,7 @@ impl Payload for Carried {
     type Draft = Draft;
     type Failure = Failure;
     type Fallback = AskedFallback;
-    type Other = OtherLease;
-    type Span = Duration;
+    type Other = (OtherLease, Duration);
     type Moment = Instant;
 }
 
@@ -236,7 +235,7 @@ where
         self.core.statistics.lease(LeaseEvent::Busy);
         memory.fallback = self.fallback(asked, stale);
         let meanwhile = self.meanwhile(memory.fallback.as_ref());
-        TaskEvent::Busy { asked, other, left, meanwhile }
+        TaskEvent::Busy { asked, other: (other, left), meanwhile }
     }
 
     fn led(

@@ -167,7 +167,9 @@ where
         Some(match state {
             TaskState::Acquiring => scope.acquire(&mut self.memory).await,
             TaskState::LookingUp { late } => scope.look_up(late, &self.memory).await,
-            TaskState::Waiting { asked, other, left } => self.wait(asked, &other, left).await,
+            TaskState::Waiting { asked, other: (other, left) } => {
+                self.wait(asked, &other, left).await
+            }
             TaskState::Loading { hold, meanwhile } => {
                 let cause = (self.load_reason(&hold), self.trigger());
                 let fallback = self.memory.fallback.as_ref();
@@ -182,15 +184,11 @@ where
             }
             TaskState::Releasing { lease, record } => scope.release(lease, record).await,
             TaskState::CoolingDown { failure, until, hold } => {
-                match self.cool_down(until, false).await {
+                match self.cool_down(until, failure.is_none()).await {
                     true => TaskEvent::JoinedCooldown { failure, until, hold },
                     false => TaskEvent::CooldownEnded { hold },
                 }
             }
-            TaskState::CoolingDownStale { until } => match self.cool_down(until, true).await {
-                true => TaskEvent::JoinedCooldownStale,
-                false => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
-            },
             TaskState::Closed => return None,
         })
     }

@@ -56,9 +56,6 @@ pub(super) fn act(
         State::CoolingDown { failure, until, hold } => {
             to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
         }
-        State::CoolingDownStale { .. } => {
-            to.cool_down(Event::JoinedCooldownStale, LeaseHold::Nothing);
-        }
         State::Closed => {}
     }
     Ok(())
@@ -213,7 +210,7 @@ impl Successors<'_> {
                     let accept = if wants_any { another } else { memory.accept };
                     done.flights[self.at].memory = Memory { accept, fallback, ..memory };
                     let other = OtherLease { fence, epoch: flight.seen.unwrap_or_default() };
-                    Event::Busy { asked, other, left: (), meanwhile }
+                    Event::Busy { asked, other, meanwhile }
                 }
                 Asked::Granted { fence, before, is_probe } => {
                     let replaces = before > 0 || fallback.is_some();

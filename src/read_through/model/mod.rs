@@ -160,7 +160,6 @@ fn is_answer(event: &Event<Modelled>) -> bool {
             | Event::Released
             | Event::Unacknowledged
             | Event::JoinedCooldown { .. }
-            | Event::JoinedCooldownStale
             | Event::CooldownEnded { .. }
             | Event::NoneRemain
     )
@@ -251,8 +250,8 @@ fn kind(event: &Event<Modelled>, waited: bool) -> &'static str {
         Event::CommitFailed { .. } => "commit failed",
         Event::Unacknowledged => "unacknowledged",
         Event::Released => "released",
-        Event::JoinedCooldown { .. } => "joined, in cooldown",
-        Event::JoinedCooldownStale => "joined, stale",
+        Event::JoinedCooldown { failure: Some(_), .. } => "joined, in cooldown",
+        Event::JoinedCooldown { failure: None, .. } => "joined, stale",
         Event::CooldownEnded { .. } => "cooldown ended",
     }
 }

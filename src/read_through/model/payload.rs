@@ -15,7 +15,6 @@ impl Payload for Modelled {
     type Failure = u8;
     type Fallback = ModelFallback;
     type Other = OtherLease;
-    type Span = ();
     type Moment = ();
 }
 

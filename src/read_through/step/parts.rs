@@ -16,11 +16,9 @@ pub(crate) trait Payload: Sized {
     type Failure;
     /// An older entry that may be served instead of an error or a wait.
     type Fallback;
-    /// What the store said of the lease of another process. A message about that lease is judged by
-    /// it.
+    /// What the store said of the lease of another process: a message about that lease is judged by
+    /// it, and a delay ends with it.
     type Other;
-    /// A length of time.
-    type Span: Copy;
     /// A point in time.
     type Moment: Copy;
 }
@@ -35,10 +33,10 @@ pub(crate) enum State<P: Payload> {
     /// Asks the store for the entry, for the waiters of generation `late` or later: `NoneRemain`,
     /// `Found`, `Gone`.
     LookingUp { late: P::Generation },
-    /// Another process has the lease for `left` longer, as the store said to the request that began
-    /// the generation `asked`. Waits for a message, for a change of the key or for a delay: `Told`,
+    /// Another process has the lease, as the store said to the request that began the generation
+    /// `asked`. Waits for a message, for a change of the key or for a delay: `Told`,
     /// `Waited`, `Abandoned`.
-    Waiting { asked: P::Generation, other: P::Other, left: P::Span },
+    Waiting { asked: P::Generation, other: P::Other },
     /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`,
     /// `NotLoaded`.
     Loading { hold: LeaseHold<P::Lease>, meanwhile: Option<P::Outcome> },
@@ -53,12 +51,10 @@ pub(crate) enum State<P: Payload> {
     /// Releases the lease, and tells other processes that the answer is private or that the load has
     /// failed. Without one, a lease that may have been granted: `Released`, `Unacknowledged`.
     Releasing { lease: Option<P::Lease>, record: Option<Record<P::Draft, P::Failure>> },
-    /// Waits for the end of a cooldown, and completes each waiter that joins with the failure:
-    /// `JoinedCooldown`, `CooldownEnded`.
-    CoolingDown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
-    /// The same with a stale fallback. It may not be for a waiter that joins now, so the flight
-    /// asks the store again: `JoinedCooldownStale`, `CooldownEnded`.
-    CoolingDownStale { until: P::Moment },
+    /// Waits for the end of a cooldown, and completes each waiter that joins with the failure. Without
+    /// one, there was a stale fallback. It may not be for a waiter that joins now, so the flight asks
+    /// the store again: `JoinedCooldown`, `CooldownEnded`.
+    CoolingDown { failure: Option<P::Outcome>, until: P::Moment, hold: LeaseHold<P::Lease> },
     /// The flight is over.
     Closed,
 }
