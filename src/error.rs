@@ -117,6 +117,9 @@ pub struct CacheError {
 }
 
 impl CacheError {
+    /// What there is no room for, if as many loads without a lease run as may run.
+    pub(crate) const LOADS: &str = "loads without a lease are running";
+
     /// What went wrong.
     pub fn kind(&self) -> CacheErrorKind {
         self.kind
@@ -171,10 +174,6 @@ impl CacheError {
     pub(crate) fn not_found(key: &Key, message: &str) -> Self {
         let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
         Self::new(CacheErrorKind::NotFound, format!("there is no `{key}`{detail}"))
-    }
-
-    pub(crate) fn too_many_loads(key: &Key, most: usize) -> Self {
-        Self::full(key, most, "loads without a lease are running")
     }
 
     pub(crate) fn full(key: &Key, most: usize, what: &str) -> Self {

@@ -313,7 +313,7 @@ impl<C: ?Sized> CacheClient<C> {
         });
         let put = self.put_draft(&key, draft).await;
         if let Ok(true) = put {
-            core.loads.note_shared(&key);
+            core.note_success(&key, AnswerKind::Value);
         }
         let counted = core.statistics.changed(InvalidationEvent::Put, put);
         counted.map_err(|error| CacheError::store(&key, &error))

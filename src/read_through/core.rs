@@ -17,6 +17,7 @@ use super::orphaned::OrphanedClaims;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
+use super::step::AnswerKind;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
@@ -93,12 +94,6 @@ impl Loads {
     pub(crate) fn len(&self) -> usize {
         self.flights.len() + self.uncached.len() + self.forced.len()
     }
-
-    /// A key has an answer that can be shared, so what is remembered against it is over.
-    pub(crate) fn note_shared(&self, key: &Key) {
-        self.failures.forget(key.digest());
-        self.private_keys.note_shared(&key.digest());
-    }
 }
 
 impl Activity for Loads {
@@ -116,8 +111,9 @@ impl Activity for Loads {
 impl<C: ?Sized> Core<C> {
     /// A handle to the stored entries.
     pub(crate) fn handle(&self) -> Handle {
-        let statistics = Arc::clone(&self.statistics);
-        Handle::new(Arc::clone(&self.store), self.tags.is_clearable, statistics)
+        let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));
+        let is_clearable = self.tags.is_clearable;
+        Handle { store, is_clearable, statistics, service: (), expiry: None }
     }
 
     /// What this process knows of a key without asking the store: an entry with these tags, or that
@@ -229,8 +225,18 @@ impl<C: ?Sized> Core<C> {
     }
 
     /// Notes that an answer for a key was private.
-    pub(crate) fn note_private(&self, key: &Key) {
+    fn note_private(&self, key: &Key) {
         self.loads.private_keys.note_private(key.digest(), self.policy.freshness.marker_ttl);
+    }
+
+    /// Notes an answer for a key that is no failure: what is remembered against the key may be over.
+    pub(crate) fn note_success(&self, key: &Key, said: AnswerKind) {
+        self.loads.failures.forget(key.digest());
+        match said {
+            AnswerKind::PrivateKey => self.note_private(key),
+            AnswerKind::PrivateOnce => {}
+            _ => self.loads.private_keys.note_shared(&key.digest()),
+        }
     }
 
     /// The answer of an entry, if it can be read: a value, or an error that says "there is none".

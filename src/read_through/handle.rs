@@ -25,25 +25,17 @@ use crate::tag::Tag;
 /// [`prefetch`]: Handle::prefetch
 #[derive(Clone)]
 pub struct Handle<S = ()> {
-    store: Arc<dyn Store>,
-    is_clearable: bool,
-    statistics: Arc<Statistics>,
-    service: S,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) is_clearable: bool,
+    pub(super) statistics: Arc<Statistics>,
+    pub(super) service: S,
     /// How an entry of a key expires, if not as the store does it.
-    expiry: Option<Arc<KeyExpiry>>,
+    pub(super) expiry: Option<Arc<KeyExpiry>>,
 }
 
 type KeyExpiry = dyn Fn(Key) -> StoreFuture<bool> + Send + Sync;
 
 impl Handle {
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        is_clearable: bool,
-        statistics: Arc<Statistics>,
-    ) -> Self {
-        Self { store, is_clearable, statistics, service: (), expiry: None }
-    }
-
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {

@@ -105,7 +105,7 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
     type Service = ReadThrough<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ReadThrough::new(inner, self.key_of.clone(), Arc::clone(&self.core))
+        ReadThrough { inner, key_of: self.key_of.clone(), core: Arc::clone(&self.core) }
     }
 }
 

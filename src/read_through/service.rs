@@ -26,16 +26,12 @@ use crate::stats::CacheStats;
 /// A load runs in a task of its own, in a [span](crate::trace) below that of the request that opened
 /// it. Other task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
-    inner: S,
+    pub(super) inner: S,
     pub(super) key_of: K,
     pub(super) core: Arc<Core<C>>,
 }
 
 impl<S, K, C> ReadThrough<S, K, C> {
-    pub(super) fn new(inner: S, key_of: K, core: Arc<Core<C>>) -> Self {
-        Self { inner, key_of, core }
-    }
-
     /// The loader.
     pub fn get_ref(&self) -> &S {
         &self.inner

@@ -103,7 +103,7 @@ where
         };
         permit.map(Some).ok_or_else(|| {
             let most = core.policy.bounds.uncached_loads;
-            let error = Outcome::Failed(CacheError::too_many_loads(leader.key(), most));
+            let error = Outcome::Failed(CacheError::full(leader.key(), most, CacheError::LOADS));
             let (began, share) = (leader.generation(), Share::All);
             Some(LoadAnswer { began, outcome: error, share, record: None, fallback: None })
         })
@@ -160,7 +160,8 @@ where
                 Some(Record::Failure(self.failed(&answer, &outcome, known.failures, is_shared)))
             }
             (Remember::Success, _) => {
-                self.succeeded(answer.said);
+                let Scope { core, leader, .. } = self.scope;
+                core.note_success(leader.key(), answer.said);
                 let draft = answer.draft.map(|draft| self.timed(draft, took));
                 match share {
                     Share::Joined => draft.map(Record::Value),
@@ -169,17 +170,6 @@ where
             }
         };
         LoadAnswer { began, outcome, share, record: record.filter(|_| is_stored), fallback }
-    }
-
-    fn succeeded(&self, said: AnswerKind) {
-        let Scope { core, leader, .. } = self.scope;
-        let key = leader.key();
-        core.loads.failures.forget(key.digest());
-        match said {
-            AnswerKind::PrivateKey => core.note_private(key),
-            AnswerKind::PrivateOnce => {}
-            _ => core.loads.private_keys.note_shared(&key.digest()),
-        }
     }
 
     /// Remembers a failure after so many others in a row.

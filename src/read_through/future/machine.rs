@@ -285,7 +285,8 @@ where
                 runtime.spawn(self.task(opened, purpose).run(failed));
                 State::Waiting(waiter, fails_fast)
             }
-            Err(full) => self.refuse(full),
+            Err(Full::Flights) => self.refuse(LimitEvent::Flights),
+            Err(Full::Waiters) => self.refuse(LimitEvent::Waiters),
         }
     }
 
@@ -299,22 +300,16 @@ where
         FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)
     }
 
-    fn refuse(&mut self, full: Full) -> State<S, Req> {
+    /// Ends because a bound is reached.
+    fn refuse(&mut self, limit: LimitEvent) -> State<S, Req> {
         let bounds = self.core.policy.bounds;
-        let (limit, most, what) = match full {
-            Full::Flights => (LimitEvent::Flights, bounds.flights, "keys are being loaded"),
-            Full::Waiters => (LimitEvent::Waiters, bounds.waiters, "callers wait for it"),
+        let (most, what) = match limit {
+            LimitEvent::Flights => (bounds.flights, "keys are being loaded"),
+            LimitEvent::Waiters => (bounds.waiters, "callers wait for it"),
+            LimitEvent::UncachedLoads => (bounds.uncached_loads, CacheError::LOADS),
         };
         self.core.statistics.refuse(limit);
         self.fail(CacheError::full(&self.key, most, what).into())
-    }
-
-    /// Ends with an error of its flight, or because as many loads without a lease run as may run.
-    fn end_with(&mut self, error: CacheError) -> State<S, Req> {
-        if error.kind() == CacheErrorKind::Full {
-            self.core.statistics.refuse(LimitEvent::UncachedLoads);
-        }
-        self.fail(error.into())
     }
 
     /// `Waiting` has ended.
@@ -349,7 +344,10 @@ where
             }
             Outcome::PrivateKey | Outcome::PrivateOnce => self.load(),
             Outcome::LookUp => self.again(Self::look_up),
-            Outcome::Failed(error) => self.end_with(error),
+            Outcome::Failed(error) if error.kind() == CacheErrorKind::Full => {
+                self.refuse(LimitEvent::UncachedLoads)
+            }
+            Outcome::Failed(error) => self.fail(error.into()),
         }
     }
 
@@ -473,10 +471,7 @@ where
         let wait = self.core.policy.wait;
         match (waiter.phase(), wait.then) {
             (Phase::Loading, _) if wait.is_for_load() => None,
-            (Phase::Queueing, _) => {
-                let most = self.core.policy.bounds.uncached_loads;
-                Some(self.end_with(CacheError::too_many_loads(&self.key, most)))
-            }
+            (Phase::Queueing, _) => Some(self.refuse(LimitEvent::UncachedLoads)),
             (_, AfterWait::Fail) if wait.is_fail_fast() => {
                 Some(self.fail(CacheError::contended(&self.key).into()))
             }
