@@ -308,8 +308,12 @@ pub(crate) fn after_put(attempt: Option<PutAttempt>, is_first: bool) -> AfterPut
 
 /// Whether a load begins. Without a lease its answer is not stored, so it is for waiters only: a
 /// refresh that no caller waits for ends when the store fails.
-pub(crate) fn begins<L>(hold: &LeaseHold<L>, can_load: bool, is_awaited: bool) -> bool {
-    can_load && (is_awaited || matches!(hold, LeaseHold::Lease(_)))
+pub(crate) fn begins<L>(
+    hold: &LeaseHold<L>,
+    can_load: bool,
+    is_awaited: impl FnOnce() -> bool,
+) -> bool {
+    can_load && (matches!(hold, LeaseHold::Lease(_)) || is_awaited())
 }
 
 /// Releases a lease that this flight has, or may have.

@@ -54,7 +54,7 @@ where
 
     async fn load(&self, cause: (LoadReason, CallerSpan)) -> Option<AnswerOf<Carried>> {
         let Scope { core, leader, job, claim, .. } = self.scope;
-        if !begins(self.hold, self.scope.can_load(), leader.is_awaited()) {
+        if !begins(self.hold, self.scope.can_load(), || leader.is_awaited()) {
             return None;
         }
         let _permit = match self.permit().await {

@@ -151,8 +151,9 @@ impl World {
                 Event::NoneRemain
             }
             State::Loading { hold, .. } => {
-                let is_awaited = self.has_waiter(flight.id, |_, _| true);
-                match begins(hold, flight.job, is_awaited || mutant == Mutant::LoadsForWaiters) {
+                let is_awaited =
+                    || mutant == Mutant::LoadsForWaiters || self.has_waiter(flight.id, |_, _| true);
+                match begins(hold, flight.job, is_awaited) {
                     true => return self.begin_load(at, state),
                     false => Event::NotLoaded { hold: *hold },
                 }

@@ -313,8 +313,8 @@ fn if_the_policy_is_to_fail_every_waiter_gets_the_failure_of_the_store() {
 #[test]
 fn a_load_without_a_lease_begins_only_for_callers() {
     for (hold, is_awaited) in HOLDS.into_iter().flat_map(|hold| [(hold, true), (hold, false)]) {
-        assert_eq!(begins(&hold, true, is_awaited), is_awaited || hold == LEASE, "{hold:?}");
-        assert!(!begins(&hold, false, is_awaited), "without a request to load with");
+        assert_eq!(begins(&hold, true, || is_awaited), is_awaited || hold == LEASE, "{hold:?}");
+        assert!(!begins(&hold, false, || is_awaited), "without a request to load with");
     }
 }
 
