@@ -47,17 +47,13 @@ impl Outcome {
 /// An entry that may be served instead of an error or a wait, and when the store gave it.
 #[derive(Clone, Debug)]
 pub(crate) struct StaleFallback {
-    entry: Entry,
+    pub(super) entry: Entry,
     found_at: Instant,
 }
 
 impl StaleFallback {
     pub(super) fn found(entry: Entry) -> Self {
         Self { entry, found_at: Instant::now() }
-    }
-
-    pub(super) fn entry(&self) -> &Entry {
-        &self.entry
     }
 
     /// The entry and its status, unless its stale windows are over by now.

@@ -54,7 +54,8 @@ impl Watch {
 
     /// Whether there was a change that [`changed`](Self::changed) has not returned for.
     pub fn has_changed(&self) -> bool {
-        self.key_watch.as_ref().is_some_and(KeyWatch::has_changed)
+        let has_changed = |watch: &KeyWatch| locked(&watch.changes.told).count != watch.known;
+        self.key_watch.as_ref().is_some_and(has_changed)
     }
 
     /// Waits for a change since the watch was made, or since this last returned. It never returns
@@ -64,28 +65,18 @@ impl Watch {
     /// # Cancel safety
     /// Dropping it loses no change: the next call returns at once.
     pub async fn changed(&mut self) -> Option<Entry> {
-        match &mut self.key_watch {
-            Some(key_watch) => key_watch.changed().await,
-            None => future::pending().await,
-        }
-    }
-}
-
-impl KeyWatch {
-    async fn changed(&mut self) -> Option<Entry> {
+        let Some(KeyWatch { changes, known, .. }) = &mut self.key_watch else {
+            return future::pending().await;
+        };
         loop {
-            let mut changed = pin!(self.changes.changed.notified());
+            let mut changed = pin!(changes.changed.notified());
             // Registered before the count is read, so that no later change is missed.
             changed.as_mut().enable();
-            if let Some(entry) = self.changes.since(&mut self.known) {
+            if let Some(entry) = changes.since(known) {
                 return entry;
             }
             changed.await;
         }
-    }
-
-    fn has_changed(&self) -> bool {
-        locked(&self.changes.told).count != self.known
     }
 }
 

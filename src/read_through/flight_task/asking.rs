@@ -323,7 +323,7 @@ where
     /// for waits that run out if it serves only on errors.
     fn meanwhile(&self, fallback: Option<&AskedFallback>) -> Meanwhile<Outcome> {
         let Some((_, fallback)) = fallback else { return Meanwhile::Nothing };
-        let entry = fallback.entry();
+        let entry = &fallback.entry;
         match self.outcome_of(entry, core::stale(entry, StaleReason::Revalidating)) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(_) if entry.serves_if_error() => {
