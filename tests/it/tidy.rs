@@ -115,7 +115,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         ],
     ),
     ("store_error", &["config_error"]),
-    ("tag", &["key"]),
+    ("tag", &["config_error", "key"]),
     ("trace", &["config_error"]),
 ];
 
