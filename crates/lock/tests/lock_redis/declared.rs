@@ -134,8 +134,8 @@ async fn every_name_that_a_script_touches_is_declared_but_the_calls_of_waiters()
     for monitor in monitors {
         findings.add(&monitor.end());
     }
-    // Ten of the store, six of the plain lock, and what the other kinds have of their own.
-    assert_eq!(findings.scripts.len(), 10 + 6 + 2 + 5 + 3, "{:?}", findings.scripts);
+    // Nine of the store, six of the plain lock, and what the other kinds have of their own.
+    assert_eq!(findings.scripts.len(), 9 + 6 + 2 + 5 + 3, "{:?}", findings.scripts);
     let others =
         findings.undeclared.values().flatten().filter(|name| !name.contains(":fair:call:"));
     assert_eq!(others.count(), 0, "{:?}", findings.undeclared);
