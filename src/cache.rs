@@ -160,7 +160,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # }
     /// ```
     ///
-    /// With more than [`Tags::MOST`] of them, its calls fail with
+    /// With more than [`Tags::MOST`] of them, calls that load, get or put values fail with
     /// [`CacheErrorKind::TooManyTags`](crate::CacheErrorKind::TooManyTags).
     #[must_use]
     pub fn tagged(&self, tags: impl IntoIterator<Item = Tag>) -> Self {

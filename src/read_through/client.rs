@@ -158,15 +158,15 @@ impl<C: ?Sized> CacheClient<C> {
     /// A fresh answer, if one is stored. Loads nothing.
     ///
     /// # Errors
-    /// If the store fails, or the key is too long.
+    /// If the store fails, the key is too long, or there are too many tags.
     pub async fn get<R>(&self, key: &Key, tags: &Tags) -> Result<Option<R>, CacheError>
     where
         C: Codec<R>,
     {
         let request = RequestRecord::begin(Arc::clone(&self.0.statistics));
-        if key.byte_len() > Key::MAX_BYTES {
+        if let Err(error) = within_bounds(key, tags) {
             request.count(RequestEvent::FailedMisuse);
-            return Err(CacheError::key_too_long(key));
+            return Err(error);
         }
         let (found, hit) = match self.0.peek(key, tags) {
             Peeked::Hit(answer, _) => {
@@ -300,10 +300,7 @@ impl<C: ?Sized> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        if key.byte_len() > Key::MAX_BYTES {
-            return Err(CacheError::key_too_long(&key));
-        }
-        tags.within_bounds().map_err(|many| CacheError::too_many_tags(&key, many))?;
+        within_bounds(&key, tags)?;
         let core = &self.0;
         let answer = load::classified(core, &key, tags, core.codec.keep(answer));
         let draft = answer.draft.filter(|it| answer.said == AnswerKind::Value && it.is_value());
@@ -376,6 +373,14 @@ impl<C: ?Sized> Clone for CacheClient<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
+}
+
+/// Checks a key and the tags of a call.
+fn within_bounds(key: &Key, tags: &Tags) -> Result<(), CacheError> {
+    if key.byte_len() > Key::MAX_BYTES {
+        return Err(CacheError::key_too_long(key));
+    }
+    tags.within_bounds().map_err(|many| CacheError::too_many_tags(key, many))
 }
 
 /// The term of a lease that is taken only to store an answer.

@@ -65,7 +65,8 @@ impl Sentinels {
         let options = &parts.options;
         let ServersKind::Sentinel { service } = &options.servers.kind else { return None };
         let login = options.sentinel_login.clone();
-        let dialer = Dialer { login, database: 0, ..options.dialer.clone() };
+        let mut dialer = options.dialer.clone();
+        (dialer.login, dialer.database) = (login, 0);
         let (name, parts, known) = (service.clone(), Arc::clone(parts), Mutex::default());
         let service = Arc::new(SentinelService { name, parts, dialer, known });
         Some(Self { service, following: Mutex::default() })

@@ -4,7 +4,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use bellwether::{Changed, MemoryStore, Tag};
+use bellwether::{CacheErrorKind, Changed, Error, MemoryStore, Tag};
 use bellwether_testkit::caches::idle;
 use bellwether_testkit::loaders::Loader;
 use futures_util::FutureExt;
@@ -70,6 +70,19 @@ async fn a_write_that_fails_or_panics_is_followed_by_an_invalidation() {
     AssertUnwindSafe(panics).catch_unwind().await.expect_err("the panic of the write");
     assert_eq!(cache.get(1).await.unwrap(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_with_too_many_tags_fail_and_load_nothing() {
+    let (cache, loader) = (cache(MemoryStore::new(10)), Loader::new());
+    let tagged = cache.tagged((0..33_u64).map(|number| Tag::of("shelf").with(number)));
+    let loaded = asked(&tagged, 1, &loader).await.0;
+    assert!(matches!(loaded, Err(Error::Cache(error)) if error.kind() == TOO_MANY_TAGS));
+    assert_eq!(tagged.get(1).await.unwrap_err().kind(), TOO_MANY_TAGS);
+    assert_eq!(tagged.put(1, 7).await.unwrap_err().kind(), TOO_MANY_TAGS);
+    assert_eq!((loader.loads(), cache.get(1).await.unwrap()), (0, None));
+}
+
+const TOO_MANY_TAGS: CacheErrorKind = CacheErrorKind::TooManyTags;
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_tag_removes_all_its_entries() {

@@ -9,7 +9,7 @@ use bellwether::store::{
     StoreFuture,
 };
 use bellwether::store::{StoreErrorKind, Tags};
-use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, StoreError, Tag};
+use bellwether::{CacheErrorKind, CacheStatus, Error, Key, MemoryStore, StoreError, Tag};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;
@@ -33,7 +33,9 @@ async fn a_request_with_too_many_tags_is_refused_with_their_number() {
     assert_eq!(answer(&cached, 0).await, 1);
     let (refused, status) = ask(&cached, 1).await.expect("no panic");
     assert_eq!(kind_of(&refused), CacheErrorKind::TooManyTags);
-    assert!(refused.unwrap_err().to_string().contains("33 tags, more than 32"));
+    let Err(Error::Cache(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.to_string().contains("33 tags, more than 32"));
+    assert!(!error.is_retryable() && !error.is_timeout());
     assert_eq!((status, loader.loads()), (CacheStatus::Failed, 1));
 }
 
