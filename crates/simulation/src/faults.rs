@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
 use crate::host::Millis;
-use crate::network::{DelayedLinks, Fate, NetworkState};
+use crate::network::{Fate, NetworkState};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,16 +117,8 @@ impl FaultKind {
     ) -> bool {
         let until = now + random.random_range(1..1_500);
         match self {
-            Delay => {
-                let longest = *[3, 30, 300].choose(random).expect("one");
-                state.delays = (random.random_range(1..20), longest);
-                let is_of_all = random.random();
-                state.delayed = if is_of_all { DelayedLinks::All } else { DelayedLinks::Slow };
-            }
-            DelayMessages => {
-                state.delays = (random.random_range(1..3), 600);
-                state.delayed = DelayedLinks::Subscribed;
-            }
+            Delay => state.delay(random),
+            DelayMessages => state.delay_messages(random),
             CutRequest => state.doom_one(random, Fate::CutRequest),
             LoseReply => state.doom_one(random, Fate::LoseReply),
             CutReply => state.doom_one(random, Fate::CutReply),

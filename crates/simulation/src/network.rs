@@ -49,15 +49,15 @@ pub(crate) struct NetworkState {
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
-    pub(crate) delays: (u32, Millis),
-    pub(crate) delayed: DelayedLinks,
+    delays: (u32, Millis),
+    delayed: DelayedLinks,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
 }
 
 /// Whose transmissions are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DelayedLinks {
+enum DelayedLinks {
     All,
     /// Those of half of the links, so that replies overtake each other.
     Slow,
@@ -313,6 +313,19 @@ impl NetworkState {
         if let Some(client) = self.links().choose(random) {
             self.doom(*client, fate);
         }
+    }
+
+    /// Delays transmissions from now on, of all links or of slow ones.
+    pub(crate) fn delay(&mut self, random: &mut SmallRng) {
+        let longest = *[3, 30, 300].choose(random).expect("one");
+        self.delays = (random.random_range(1..20), longest);
+        self.delayed = if random.random() { DelayedLinks::All } else { DelayedLinks::Slow };
+    }
+
+    /// Delays messages from now on, and no replies.
+    pub(crate) fn delay_messages(&mut self, random: &mut SmallRng) {
+        self.delays = (random.random_range(1..3), 600);
+        self.delayed = DelayedLinks::Subscribed;
     }
 
     /// All faults end, and half-open links with them.
