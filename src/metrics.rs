@@ -29,9 +29,8 @@
 //! ```
 //!
 //! Call [`describe`] once for each kind of statistics, after the recorder is installed, for recorders
-//! that show what a metric is.
-//! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
-//! Prometheus, by these names.
+//! that show what a metric is. The folder `observability` of the repository has a dashboard for Grafana
+//! and alert rules for Prometheus, by these names.
 //!
 //! # Names
 //! All begin with `bellwether_`. Labels have few values, which are known before, but for the addresses
