@@ -16,7 +16,7 @@ use bellwether::stats::CacheStats;
 use bellwether::store::Store;
 use bellwether::{Key, MemoryStore, ReadThroughLayer};
 use bellwether_redis::RedisOptions;
-use bellwether_testkit::recorder::Published;
+use bellwether_testkit::recorder::{Published, Snapshot};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::spans::Spans;
 use metrics_facade::with_local_recorder;
@@ -91,7 +91,7 @@ impl Scraper {
             let recorder = Published::default();
             while !over.load(Ordering::Relaxed) {
                 if wanted.load(Ordering::Relaxed) {
-                    with_local_recorder(&recorder, || publish("catalog", &stats()));
+                    with_local_recorder(&recorder, || publish(&Snapshot("catalog", stats())));
                 }
                 thread::sleep(Duration::from_millis(1));
             }

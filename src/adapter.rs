@@ -73,6 +73,8 @@ pub use crate::log_throttle::LogThrottle;
 #[doc(hidden)]
 pub use crate::policy::Backoff;
 #[doc(hidden)]
+pub use crate::read_through::change::change;
+#[doc(hidden)]
 pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};
 #[doc(hidden)]
 pub use crate::read_through::results::{result_of_all, stale_reason};

@@ -33,7 +33,7 @@ use crate::read_through::layer::{ReadThroughLayer, ReadThroughLayerBuilder};
 use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
-use crate::stats::CacheStats;
+use crate::stats::{CacheStats, StatsSource};
 use crate::store::{InProcessStore, Store};
 use crate::tag::{Tag, Tags};
 
@@ -271,8 +271,7 @@ impl<K, V, C> Cache<K, V, C> {
         self.handle().expire_many(keys).await
     }
 
-    /// What this cache and its clones have done in this process. In [metrics](crate::stats) it has
-    /// the name that it was built with.
+    /// What this cache and its clones have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.client.stats()
     }
@@ -300,8 +299,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// opened the load. Other task-locals of that caller are not there: capture what the function
     /// needs of them.
     ///
-    /// The future gives the value. [`with_status`](AnswerFuture::with_status) makes it give the
-    /// [`CacheStatus`](crate::CacheStatus) too.
+    /// The future gives the value; [`with_status`](AnswerFuture::with_status) adds how it came about.
     ///
     /// # Errors
     /// The error of the function, or why the cache has no answer.
@@ -395,8 +393,7 @@ impl<K, V, C> Cache<K, V, C> {
         self.client.get(&key, &self.options.tags).await
     }
 
-    /// Stores a value that was just written to the source, so that the next caller need not load
-    /// it. Returns whether it was stored.
+    /// Stores a value that was just written to the source. Returns whether it was stored.
     ///
     /// Call it after the source has changed, as [`invalidate`](Self::invalidate). When it has
     /// returned `Ok`, no older value is served any more, whether this one was stored or not: the
@@ -426,6 +423,18 @@ impl<K, V, C> Cache<K, V, C> {
     {
         let key = self.key(key);
         self.client.put(key, &self.options.tags, value).await
+    }
+}
+
+impl<K, V, C> StatsSource for Cache<K, V, C> {
+    type Stats = CacheStats;
+
+    fn name(&self) -> &str {
+        self.client.name()
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.stats()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Nothing is counted here. Each call publishes a snapshot: counters and gauges as absolute values, and
 //! of histograms what came since the last call. So nothing is lost or counted twice if the recorder
-//! comes late. Call the functions in the handler that renders the metrics, or in a task every ten
+//! comes late. Call [`publish`] in the handler that renders the metrics, or in a task every ten
 //! seconds.
 //!
 //! Give the recorder the bounds of the histograms, [`HistogramStats::SECONDS`] for those whose names
@@ -13,29 +13,27 @@
 //! it gets are not the single ones, but add up to their sum.
 //!
 //! ```
-//! use bellwether::{MemoryStore, ReadThroughLayer, Key, metrics};
+//! use bellwether::{Cache, MemoryStore, metrics};
 //!
 //! let store = MemoryStore::new(10_000);
-//! let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| Key::of("item").with(*sku)).build()?;
-//! let cache = layer.handle();
+//! let items: Cache<u64, u64> = Cache::builder("item", store.clone()).coalesce_only().build()?;
 //!
 //! let scrape = move || {
-//!     metrics::publish("catalog", &cache.stats());
-//!     metrics::publish("pages", &store.stats());
+//!     metrics::publish(&items);
+//!     metrics::publish(&store);
 //!     // then render, for example `PrometheusHandle::render`
 //! };
 //! scrape();
 //! # Ok::<_, bellwether::ConfigError>(())
 //! ```
 //!
-//! Call [`describe`] once for each kind of statistics, after the recorder is installed, for recorders
-//! that show what a metric is. The folder `observability` of the repository has a dashboard for Grafana
-//! and alert rules for Prometheus, by these names.
+//! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
+//! Prometheus, by these names.
 //!
 //! # Names
 //! All begin with `bellwether_`. Labels have few values, which are known before, but for the addresses
-//! of servers: keys, tags and texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
-//! so give each cache and each store a name of its own: two with one name would hide each other.
+//! of servers: keys, tags and texts of errors are never labels. The values of `cache` and `store` are their
+//! names: give each cache and each store one of its own, since two of one name hide each other.
 //!
 //! | metric | type | labels | what it is |
 //! |---|---|---|---|
@@ -65,46 +63,26 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::{LazyLock, Mutex};
 
-use metrics_facade::{
-    Key, Label, Level, Metadata, Recorder, Unit, describe_counter, describe_gauge,
-    describe_histogram, with_recorder,
-};
+use metrics_facade::{Key, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
 use crate::locked::locked;
-use crate::stats::{HistogramStats, MetricKind, MetricTable, MetricValue};
+use crate::stats::{HistogramStats, MetricKind, MetricRow, MetricTable, MetricValue, StatsSource};
 
-/// Tells the installed recorder what each metric of these statistics is: a text and a unit. Exporters
-/// show the text beside the values, as Prometheus does in its `HELP` lines.
+/// Publishes the statistics of a cache, a store or a set of locks, under its name. It also tells the
+/// recorder what each metric is: a text and a unit.
 ///
-/// Call it once for each kind of statistics that you publish, after the recorder was installed. Without
-/// a recorder it does nothing.
-pub fn describe<T: MetricTable>() {
-    for metric in T::METRICS {
-        let (name, text) = (metric.prometheus_name(), metric.text);
-        let unit = match metric.unit {
-            "s" => Unit::Seconds,
-            "By" => Unit::Bytes,
-            _ => Unit::Count,
-        };
-        match metric.kind {
-            MetricKind::Counter => describe_counter!(name, unit, text),
-            MetricKind::Gauge => describe_gauge!(name, unit, text),
-            MetricKind::Histogram => describe_histogram!(name, unit, text),
-        }
-    }
-}
-
-/// Publishes the statistics of a cache, a store or a set of locks under this name.
-///
-/// Histograms of one name must come from one cache, store or set of locks: snapshots that are older
-/// than the last one are ignored.
-pub fn publish<T: MetricTable>(name: &str, stats: &T) {
-    for metric in T::METRICS {
+/// Histograms of one name must come from one source: snapshots that are older than the last one are
+/// ignored.
+pub fn publish<S: StatsSource>(source: &S) {
+    let (owner, stats) = (Label::new(S::Stats::OWNER, source.name().to_owned()), source.stats());
+    for metric in S::Stats::METRICS {
         let exported = metric.prometheus_name();
-        metric.for_each(stats, |labels, value| {
-            let labels = [(T::OWNER, name)].into_iter().chain(labels.iter().copied());
-            let label = |(label, value): (&'static str, &str)| Label::new(label, value.to_owned());
-            let key = Key::from_parts(exported.clone(), labels.map(label).collect::<Vec<_>>());
+        with_recorder(|recorder| describe(recorder, metric, exported.clone()));
+        metric.for_each(&stats, |labels, value| {
+            let label =
+                |(label, value): &(&'static str, &str)| Label::new(*label, (*value).to_owned());
+            let labels = [owner.clone()].into_iter().chain(labels.iter().map(label));
+            let key = Key::from_parts(exported.clone(), labels.collect::<Vec<_>>());
             with_recorder(|recorder| match (metric.kind, value) {
                 (_, MetricValue::Histogram(stats)) => record(recorder, key, &stats),
                 (MetricKind::Counter, MetricValue::Number(count)) => {
@@ -116,6 +94,20 @@ pub fn publish<T: MetricTable>(name: &str, stats: &T) {
             });
         });
     }
+}
+
+fn describe<T>(recorder: &dyn Recorder, metric: &MetricRow<T>, name: String) {
+    let unit = match metric.unit {
+        "s" => Unit::Seconds,
+        "By" => Unit::Bytes,
+        _ => Unit::Count,
+    };
+    let describe = match metric.kind {
+        MetricKind::Counter => Recorder::describe_counter,
+        MetricKind::Gauge => Recorder::describe_gauge,
+        MetricKind::Histogram => Recorder::describe_histogram,
+    };
+    describe(recorder, name.into(), Some(unit), metric.text.into());
 }
 
 /// The `metrics` facade takes values of histograms and no counts. So each call records the
@@ -152,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use metrics_facade::{
-        Counter, Gauge, Histogram, HistogramFn, KeyName, SharedString, Unit, with_local_recorder,
+        Counter, Gauge, Histogram, HistogramFn, KeyName, SharedString, with_local_recorder,
     };
 
     use super::*;

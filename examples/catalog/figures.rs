@@ -1,8 +1,7 @@
 //! `/metrics` of a process: what its cache and the store have done, for Prometheus.
 
-use bellwether::metrics::{describe, publish};
-use bellwether::stats::{CacheStats, HistogramStats, MemoryStats};
-use bellwether_redis::RedisStats;
+use bellwether::metrics::publish;
+use bellwether::stats::HistogramStats;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use metrics_facade::{Unit, counter, describe_counter};
 
@@ -24,16 +23,13 @@ impl Figures {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &HistogramStats::SECONDS)?
             .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?
             .install_recorder()?;
-        describe::<CacheStats>();
-        describe::<MemoryStats>();
-        describe::<RedisStats>();
         describe_counter!(QUERIES, Unit::Count, "Queries that were begun at the database.");
         Ok(Self(handle))
     }
 
     /// All metrics at this moment, in the text format of Prometheus.
     pub(crate) fn render(&self, shop: &Shop) -> String {
-        publish("product", &shop.products.stats());
+        publish(&shop.products);
         (shop.publish_store)();
         for way in Way::ALL {
             counter!(QUERIES, "way" => way.name()).absolute(shop.database(way).queries());

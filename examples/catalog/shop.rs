@@ -91,10 +91,10 @@ async fn products(store: Option<&str>) -> Result<(Products, Box<dyn Fn() + Send 
     let Some(url) = store.filter(|store| *store != "memory") else {
         let store = MemoryStore::new(ENTRIES);
         let products = protected::cache(store.clone())?;
-        return Ok((products, Box::new(move || metrics::publish("memory", &store.stats()))));
+        return Ok((products, Box::new(move || metrics::publish(&store))));
     };
     let store = RedisOptions::new(url, "catalog")?.near(NEAR).connect().await;
     let store = store.map_err(|fault| format!("--store {}: {fault}", tables::shown(url)))?;
     let products = protected::cache(store.clone())?;
-    Ok((products, Box::new(move || metrics::publish("redis", &store.stats()))))
+    Ok((products, Box::new(move || metrics::publish(&store))))
 }

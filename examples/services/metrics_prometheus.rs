@@ -14,8 +14,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use bellwether::metrics::{describe, publish};
-use bellwether::stats::{CacheStats, HistogramStats};
+use bellwether::metrics::publish;
+use bellwether::stats::HistogramStats;
 use bellwether::{Cache, MemoryStore};
 use bellwether_http::CacheRejection;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
@@ -26,12 +26,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &HistogramStats::SECONDS)?
         .set_buckets_for_metric(Matcher::Suffix("_callers".into()), &HistogramStats::CALLERS)?
         .install_recorder()?;
-    describe::<CacheStats>();
     let squares: Cache<u64, u64> =
         Cache::builder("square", MemoryStore::new(10_000)).ttl(Duration::from_secs(60)).build()?;
     let published = squares.clone();
     let metrics = async move || {
-        publish("square", &published.stats());
+        publish(&published);
         recorder.run_upkeep();
         recorder.render()
     };

@@ -48,7 +48,7 @@ impl<T> Changed<T> {
 
 /// Writes, then invalidates, in a task that its caller may leave. A write that fails or panics may have
 /// reached the source, so it is followed by an invalidation, too.
-pub(super) async fn change<T: Send + 'static, E: Send + 'static>(
+pub async fn change<T: Send + 'static, E: Send + 'static>(
     write: impl Future<Output = Result<T, E>> + Send + 'static,
     invalidation: impl Future<Output = Result<(), CacheError>> + Send + 'static,
 ) -> Result<Changed<T>, E> {

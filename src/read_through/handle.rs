@@ -13,7 +13,7 @@ use super::change::{Changed, change};
 use super::results::combined;
 use crate::error::CacheError;
 use crate::key::Key;
-use crate::stats::{CacheStats, InvalidationEvent, Statistics};
+use crate::stats::{CacheStats, InvalidationEvent, Statistics, StatsSource};
 use crate::store::{Change, ChangeTarget, Store, StoreFuture};
 use crate::tag::Tag;
 
@@ -275,6 +275,18 @@ impl<S: Clone + Send + Sync + 'static> Handle<S> {
     ) -> Result<Changed<T>, E> {
         let (handle, tag) = (self.clone(), tag.clone());
         change(write, async move { handle.invalidate_tag(&tag).await }).await
+    }
+}
+
+impl<S> StatsSource for Handle<S> {
+    type Stats = CacheStats;
+
+    fn name(&self) -> &str {
+        self.statistics.name()
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.stats()
     }
 }
 

@@ -10,13 +10,25 @@ use super::histogram::HistogramStats;
 /// `bellwether::metrics` (feature `metrics`) publishes them through the `metrics` facade, and
 /// `bellwether-opentelemetry` as instruments.
 pub trait MetricTable: Sized + 'static {
-    /// The label that says whose statistics these are, such as `cache`. Its value is the name that the
-    /// program gives them.
+    /// The label that says whose statistics these are, such as `cache`. Its value is the
+    /// [name](StatsSource::name) of their source.
     const OWNER: &'static str;
 
     /// One row for each metric.
     #[doc(hidden)]
     const METRICS: &'static [MetricRow<Self>];
+}
+
+/// What has statistics under a name: a cache, a store, a set of locks.
+pub trait StatsSource {
+    /// Its statistics.
+    type Stats: MetricTable;
+
+    /// Its name, which exporters show beside its statistics. Two of one name hide each other.
+    fn name(&self) -> &str;
+
+    /// What it has done in this process.
+    fn stats(&self) -> Self::Stats;
 }
 
 /// One metric: what it is, and how it is read.

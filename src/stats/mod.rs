@@ -60,7 +60,7 @@ pub use self::cache_stats::{
     LoadTimeStats, RefreshStats, RequestStats, WaitTimeStats, WakeStats,
 };
 pub use self::histogram::HistogramStats;
-pub use self::metric::MetricTable;
+pub use self::metric::{MetricTable, StatsSource};
 pub use self::request_record::RequestRecord;
 pub use self::store_stats::{MemoryStats, OperationTimeStats, StoreErrorStats};
 

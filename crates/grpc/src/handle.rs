@@ -1,11 +1,13 @@
 //! `GrpcHandle`: invalidates stored answers.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::adapter::{FirstError, change};
 use bellwether::service::Handle;
-use bellwether::stats::CacheStats;
-use bellwether::{CacheError, ConfigError, Key, Tag};
+use bellwether::stats::{CacheStats, StatsSource};
+use bellwether::{CacheError, Changed, ConfigError, Key, Tag};
 use http::{HeaderMap, HeaderValue};
 
 use super::key::{CallParts, keys};
@@ -37,15 +39,16 @@ impl GrpcHandle {
     /// promise that, and maps have no order. So use plain fields in requests whose answers you
     /// invalidate.
     ///
-    /// # Errors
-    /// If the method is not cached.
-    pub fn call(&self, method: &str, message: impl AsRef<[u8]>) -> Result<GrpcCall, ConfigError> {
-        let method = method.to_owned();
-        if !self.methods.contains_key(&method) {
-            return Err(ConfigError::Key { given: method, reason: "this method is not cached" });
-        }
+    /// What is wrong with the call is said by [`build`](GrpcCallBuilder::build).
+    pub fn call(&self, method: &str, message: impl AsRef<[u8]>) -> GrpcCallBuilder {
+        let (mut path, mut wrong) = (String::new(), FirstError::default());
+        let is_cached = self.methods.contains_key(method).then(|| method.to_owned());
+        let not_cached =
+            || ConfigError::Key { given: method.to_owned(), reason: "this method is not cached" };
+        wrong.set(&mut path, is_cached.ok_or_else(not_cached));
         let message = [&[0; PREFIX], message.as_ref()].concat();
-        Ok(GrpcCall { method, authority: None, message, metadata: HeaderMap::new() })
+        let call = GrpcCall { method: path, authority: None, message, metadata: HeaderMap::new() };
+        GrpcCallBuilder { call, wrong }
     }
 
     /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`]. Returns whether
@@ -60,6 +63,44 @@ impl GrpcHandle {
     pub async fn invalidate(&self, call: &GrpcCall) -> Result<bool, CacheError> {
         let keys = self.keys(call);
         Ok(self.handle.invalidate_many(keys).await? > 0)
+    }
+
+    /// Changes the source, and then [invalidates](Self::invalidate) the answers to a call: see [`Handle::change`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change<T: Send + 'static, E: Send + 'static>(
+        &self,
+        call: &GrpcCall,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, call) = (self.clone(), call.clone());
+        change(write, async move { handle.invalidate(&call).await.map(drop) }).await
+    }
+
+    /// As [`change`](Self::change), for all answers [with a tag](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change_tag<T: Send + 'static, E: Send + 'static>(
+        &self,
+        tag: &Tag,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, tag) = (self.clone(), tag.clone());
+        change(write, async move { handle.invalidate_tag(&tag).await }).await
     }
 
     /// Makes the answers to a call stale, as [`Handle::expire`] does. Returns whether an answer was
@@ -157,8 +198,20 @@ impl GrpcHandle {
     }
 }
 
+impl StatsSource for GrpcHandle {
+    type Stats = CacheStats;
+
+    fn name(&self) -> &str {
+        self.handle.name()
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.stats()
+    }
+}
+
 /// Calls that have the same answer: of one method, with the same message, and with the same metadata
-/// and authority if these are part of the key. Made by [`GrpcHandle::call`].
+/// and authority if these are part of the key. Begun by [`GrpcHandle::call`].
 #[derive(Clone)]
 pub struct GrpcCall {
     method: String,
@@ -167,30 +220,44 @@ pub struct GrpcCall {
     metadata: HeaderMap,
 }
 
-impl GrpcCall {
+/// The parts of a [`GrpcCall`]. Made by [`GrpcHandle::call`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct GrpcCallBuilder {
+    call: GrpcCall,
+    wrong: FirstError,
+}
+
+impl GrpcCallBuilder {
     /// Adds metadata of the calls. Metadata that is not part of the key has no effect. The value of
     /// a name that ends in `-bin` is in base64, as it is sent.
-    ///
-    /// # Errors
-    /// If the name or the value is not valid for metadata.
-    pub fn metadata(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        let named = metadata_name(name)?;
-        let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name))?;
-        self.metadata.append(named, value);
-        Ok(self)
+    pub fn metadata(mut self, name: &str, value: &str) -> Self {
+        let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name));
+        let mut field = None;
+        self.wrong.set(&mut field, metadata_name(name).and_then(|name| Ok(Some((name, value?)))));
+        if let Some((name, value)) = field {
+            self.call.metadata.append(name, value);
+        }
+        self
     }
 
-    /// Sets the authority of the calls, as in `shop.example`. It has no effect if it is not
-    /// [part of the key](super::CachedMethod::authority), and is needed if it is.
-    ///
-    /// # Errors
-    /// If this is not an authority, or has user information.
-    pub fn authority(mut self, name: &str) -> Result<Self, ConfigError> {
-        let normal = normal_authority(name);
+    /// Sets the authority of the calls, as in `shop.example`, without user information. It has no effect
+    /// if it is not [part of the key](super::CachedMethod::authority), and is needed if it is.
+    pub fn authority(mut self, name: &str) -> Self {
         let reason = "this is not an authority, as in `shop.example`";
         let refused = || ConfigError::Key { given: name.to_owned(), reason };
-        self.authority = Some(normal.ok_or_else(refused)?);
-        Ok(self)
+        let normal = normal_authority(name).map(Some).ok_or_else(refused);
+        self.wrong.set(&mut self.call.authority, normal);
+        self
+    }
+
+    /// The calls.
+    ///
+    /// # Errors
+    /// If the method is not cached, or if a name or a value is not valid for metadata or as an
+    /// authority: the first one.
+    pub fn build(self) -> Result<GrpcCall, ConfigError> {
+        self.wrong.result().map(|()| self.call)
     }
 }
 

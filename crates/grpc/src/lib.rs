@@ -64,7 +64,7 @@ mod service;
 pub mod guide {}
 
 pub use error_status::IntoStatus;
-pub use handle::{GrpcCall, GrpcHandle};
+pub use handle::{GrpcCall, GrpcCallBuilder, GrpcHandle};
 pub use layer::{GrpcCacheLayer, GrpcCacheLayerBuilder};
 pub use method::CachedMethod;
 #[cfg(feature = "prost")]

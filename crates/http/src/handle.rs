@@ -1,12 +1,13 @@
 //! `HttpHandle`: invalidates stored responses.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::time::Duration;
 
-use bellwether::adapter::result_of_all;
+use bellwether::adapter::{change, result_of_all};
 use bellwether::service::Handle;
-use bellwether::stats::CacheStats;
-use bellwether::{CacheError, Key, Tag};
+use bellwether::stats::{CacheStats, StatsSource};
+use bellwether::{CacheError, Changed, Key, Tag};
 use futures_util::future::join_all;
 use http::Uri;
 
@@ -59,6 +60,44 @@ impl HttpHandle {
     ) -> Result<usize, CacheError> {
         let keys = uris.into_iter().flat_map(|uri| keys_of(&uri));
         self.entries.invalidate_many(keys).await
+    }
+
+    /// Changes the source, and then [invalidates](Self::invalidate) the responses of a URI: see [`Handle::change`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change<T: Send + 'static, E: Send + 'static>(
+        &self,
+        uri: &Uri,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, uri) = (self.clone(), uri.clone());
+        change(write, async move { handle.invalidate(&uri).await.map(drop) }).await
+    }
+
+    /// As [`change`](Self::change), for all responses [with a tag](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn change_tag<T: Send + 'static, E: Send + 'static>(
+        &self,
+        key: &str,
+        write: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<Changed<T>, E> {
+        let (handle, key) = (self.clone(), key.to_owned());
+        change(write, async move { handle.invalidate_tag(&key).await }).await
     }
 
     /// Makes the stored response of a URI stale, with all of its variants, as if its freshness lifetime
@@ -202,6 +241,18 @@ impl HttpHandle {
     /// What the services and handles of this layer have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.entries.stats()
+    }
+}
+
+impl StatsSource for HttpHandle {
+    type Stats = CacheStats;
+
+    fn name(&self) -> &str {
+        self.entries.name()
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.stats()
     }
 }
 

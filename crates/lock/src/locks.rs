@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::{FirstError, within};
+use bellwether::stats::StatsSource;
 use bellwether::{ConfigError, Key};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
@@ -67,6 +68,7 @@ use super::{Claim, Lock, Owner, Reentrant, Released, TakeOver};
 ///
 /// Nothing is kept for a key that this process neither holds nor waits for.
 pub struct Locks<L> {
+    name: Arc<str>,
     lock: Arc<L>,
     context: Arc<LocksContext>,
     pub(super) policy: LockPolicy<L>,
@@ -84,6 +86,7 @@ impl<L: Lock> Locks<L> {
         let lock = Arc::new(lock);
         let context = Arc::new(LocksContext::new(Arc::clone(&lock) as Arc<dyn Lock>));
         Self {
+            name: "locks".into(),
             lock,
             context,
             policy: LockPolicy {
@@ -371,6 +374,14 @@ impl<L: Lock> LocksBuilder<L> {
         self
     }
 
+    /// Names the locks in metrics.
+    ///
+    /// Default: `locks`.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.locks.name = name.into();
+        self
+    }
+
     /// The locks.
     ///
     /// # Errors
@@ -380,9 +391,22 @@ impl<L: Lock> LocksBuilder<L> {
     }
 }
 
+impl<L: Lock> StatsSource for Locks<L> {
+    type Stats = LockStats;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stats(&self) -> LockStats {
+        self.stats()
+    }
+}
+
 impl<L> Clone for Locks<L> {
     fn clone(&self) -> Self {
         Self {
+            name: Arc::clone(&self.name),
             lock: Arc::clone(&self.lock),
             context: Arc::clone(&self.context),
             policy: self.policy.clone(),

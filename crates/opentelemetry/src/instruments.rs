@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bellwether::stats::MetricTable;
+use bellwether::stats::{MetricTable, StatsSource};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
@@ -29,24 +29,20 @@ impl Instruments {
         Self { meter: meter.clone(), observed: Arc::default() }
     }
 
-    /// Observes a cache, a store or a set of locks under this name, for example
-    /// `observe("item", move || cache.stats())`.
+    /// Observes a cache, a store or a set of locks, under its name. Give it a clone.
     ///
     /// Give each cache a name of its own, and so each store and each set of locks: two with one name
     /// would hide each other.
-    pub fn observe<T: MetricTable>(
-        &self,
-        name: impl Into<String>,
-        stats: impl Fn() -> T + Send + Sync + 'static,
-    ) {
+    pub fn observe<S: StatsSource + Send + Sync + 'static>(&self, source: S) {
         let mut observed = self.observed.lock().unwrap_or_else(PoisonError::into_inner);
         let of_type = observed
-            .entry(TypeId::of::<T>())
-            .or_insert_with(|| Box::new(Observed::<T>::new(&self.meter)));
-        let of_type = of_type.downcast_ref::<Observed<T>>().cloned();
+            .entry(TypeId::of::<S::Stats>())
+            .or_insert_with(|| Box::new(Observed::<S::Stats>::new(&self.meter)));
+        let of_type = of_type.downcast_ref::<Observed<S::Stats>>().cloned();
         drop(observed);
         if let Some(of_type) = of_type {
-            of_type.add(KeyValue::new(T::OWNER, name.into()), stats);
+            let name = KeyValue::new(S::Stats::OWNER, source.name().to_owned());
+            of_type.add(name, move || source.stats());
         }
     }
 }

@@ -58,7 +58,7 @@ pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
 use self::outbox::ledger::{ChangedDigest, KeepingRules};
 use self::store::StoreParts;
-use bellwether::stats::StoreOperation;
+use bellwether::stats::{StatsSource, StoreOperation};
 use bellwether::store::{
     Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
     StoreFuture, Tags, Watch,
@@ -181,6 +181,18 @@ impl RedisStore {
     /// answered, so it stays true while the store is not used.
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
+    }
+}
+
+impl StatsSource for RedisStore {
+    type Stats = RedisStats;
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn stats(&self) -> RedisStats {
+        self.stats()
     }
 }
 

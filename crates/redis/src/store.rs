@@ -38,6 +38,7 @@ use bellwether_redis_client::{
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct StoreParts {
+    pub(super) name: Arc<str>,
     pub(super) client: RedisClient,
     pub(super) near: Option<Arc<Near>>,
     pub(super) outbox: Arc<Outbox>,
@@ -62,7 +63,8 @@ impl StoreParts {
         });
         let watchers = Watchers::default();
         let copies = near.clone();
-        let ledger = Arc::new(Ledger::new(keeping, timeout, name, copies, watchers.clone()));
+        let ledger =
+            Arc::new(Ledger::new(keeping, timeout, Arc::clone(&name), copies, watchers.clone()));
         let setup = ClientSetup {
             watchers,
             tracking: if near.is_some() { Tracking::Copies } else { Tracking::Nothing },
@@ -80,7 +82,7 @@ impl StoreParts {
         };
         let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
-        Ok(Self { client, near, outbox, tags, heartbeat, operations })
+        Ok(Self { name, client, near, outbox, tags, heartbeat, operations })
     }
 
     pub(super) fn stats(&self) -> RedisStats {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
+use bellwether::stats::{MetricTable, StatsSource};
 use metrics_facade::atomics::AtomicU64;
 use metrics_facade::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
@@ -41,6 +42,22 @@ impl Published {
         let name = format!("{} {}", key.name(), labels.collect::<Vec<_>>().join(" "));
         let mut cells = self.0.lock().unwrap();
         Arc::clone(cells.entry(name).or_insert_with(|| Arc::new(AtomicU64::new(0))))
+    }
+}
+
+/// Statistics under a name, as their source would give them.
+#[derive(Clone, Debug)]
+pub struct Snapshot<T>(pub &'static str, pub T);
+
+impl<T: MetricTable + Clone> StatsSource for Snapshot<T> {
+    type Stats = T;
+
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn stats(&self) -> T {
+        self.1.clone()
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 use crate::locked::locked;
-use crate::stats::MemoryStats;
+use crate::stats::{MemoryStats, StatsSource};
 use crate::tag::Tags;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
@@ -67,7 +67,7 @@ impl MemoryStore {
     /// A store of at most this many entries, or with these [options](MemoryOptions).
     pub fn new(options: impl Into<MemoryOptions>) -> Self {
         let options = options.into();
-        let MemoryOptions { max_entries, max_bytes } = options;
+        let MemoryOptions { max_entries, max_bytes, .. } = options;
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let sequence = Arc::new(Sequence::default());
@@ -179,6 +179,18 @@ impl MemoryStore {
         if !self.0.watchers.is_empty() {
             self.0.watchers.tell(&key.digest());
         }
+    }
+}
+
+impl StatsSource for MemoryStore {
+    type Stats = MemoryStats;
+
+    fn name(&self) -> &str {
+        self.0.options.name
+    }
+
+    fn stats(&self) -> MemoryStats {
+        self.stats()
     }
 }
 

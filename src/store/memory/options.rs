@@ -5,6 +5,7 @@
 pub struct MemoryOptions {
     pub(super) max_entries: usize,
     pub(super) max_bytes: usize,
+    pub(super) name: &'static str,
 }
 
 impl MemoryOptions {
@@ -14,7 +15,7 @@ impl MemoryOptions {
     /// A store of at most this many entries and 64 MiB. With zero of either it keeps no entries, and
     /// callers of layers over it still share loads.
     pub fn new(max_entries: usize) -> Self {
-        Self { max_entries, max_bytes: Self::DEFAULT_MAX_BYTES }
+        Self { max_entries, max_bytes: Self::DEFAULT_MAX_BYTES, name: "memory" }
     }
 
     /// Sets how many bytes are kept at most.
@@ -35,6 +36,14 @@ impl MemoryOptions {
     #[must_use]
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
+    }
+
+    /// Names the store in metrics.
+    ///
+    /// Default: `memory`, since most programs have one.
+    #[must_use]
+    pub fn name(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 }
 

@@ -2,14 +2,15 @@
 
 use bellwether::MemoryStore;
 use bellwether::metrics::publish;
+use bellwether::store::MemoryOptions;
 use bellwether_testkit::caches::{answer, answers, burst, cached};
 use bellwether_testkit::loaders::Loader;
-use bellwether_testkit::recorder::Published;
+use bellwether_testkit::recorder::{Published, Snapshot};
 use metrics_facade::with_local_recorder;
 
 #[tokio::test(start_paused = true)]
 async fn a_recorder_that_comes_late_gets_everything_once() {
-    let memory = MemoryStore::new(10);
+    let memory = MemoryStore::new(MemoryOptions::new(10).name("pages"));
     let cached = cached(memory.clone(), &Loader::new());
     answers(burst(&cached, 1, 10)).await;
     for _ in 0..5 {
@@ -18,8 +19,8 @@ async fn a_recorder_that_comes_late_gets_everything_once() {
     let recorded = Published::default();
     for _ in 0..2 {
         with_local_recorder(&recorded, || {
-            publish("catalog", &cached.stats());
-            publish("pages", &memory.stats());
+            publish(&Snapshot("catalog", cached.stats()));
+            publish(&memory);
         });
     }
     let requests = |outcome: &str, detail: &str| {
@@ -43,7 +44,7 @@ async fn labels_have_few_values_however_many_keys_there_are() {
     let cached = cached(MemoryStore::new(10), &Loader::new());
     let recorded = Published::default();
     let publish = || {
-        with_local_recorder(&recorded, || publish("catalog", &cached.stats()));
+        with_local_recorder(&recorded, || publish(&Snapshot("catalog", cached.stats())));
         recorded.len()
     };
     let before = publish();

@@ -50,6 +50,6 @@ async fn an_answer_that_one_process_invalidates_is_loaded_again_by_the_other() {
     assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "0");
     let cache = layer(&server).await.build().unwrap().handle();
     let message = Wanted { what: "a".to_owned() }.encode_to_vec();
-    cache.invalidate(&cache.call(PRODUCT, message).unwrap()).await.unwrap();
+    cache.invalidate(&cache.call(PRODUCT, message).build().unwrap()).await.unwrap();
     assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "1");
 }

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use bellwether::store::StoreErrorKind;
-use bellwether::{MemoryStore, StoreError};
-use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether::{MemoryStore, StoreError, Tag};
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer, GrpcCallBuilder, GrpcHandle};
 use bellwether_test::faulty::{FaultyStore, Operation};
 use bellwether_testkit::error_chain::find_in_chain;
-use prost::Message;
+use futures_util::FutureExt;
+use prost::{DecodeError, Message};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tower::Layer;
 
 use crate::catalog::{Catalog, PRODUCT, Wanted};
@@ -33,7 +36,7 @@ async fn an_invalidated_answer_is_gone_in_every_encoding() {
         before.push(asked(accepted).await);
     }
     let other = ask(&service, request(PRODUCT, "b")).await;
-    cache.invalidate(&cache.call(PRODUCT, wanted("a")).unwrap()).await.unwrap();
+    cache.invalidate(&cache.call(PRODUCT, wanted("a")).build().unwrap()).await.unwrap();
     for (accepted, before) in accepted.into_iter().zip(before) {
         assert_ne!(asked(accepted).await, before, "{accepted}");
     }
@@ -49,7 +52,7 @@ async fn metadata_selects_the_answers_to_invalidate() {
         ask(&service, with(request(PRODUCT, "a"), &[("x-tenant", tenant)])).await.content()
     };
     assert_eq!([of_tenant("a").await, of_tenant("b").await], ["0", "1"]);
-    let call = cache.call(PRODUCT, wanted("a")).unwrap().metadata("x-tenant", "a").unwrap();
+    let call = cache.call(PRODUCT, wanted("a")).metadata("x-tenant", "a").build().unwrap();
     cache.invalidate(&call).await.unwrap();
     assert_eq!([of_tenant("a").await, of_tenant("b").await], ["2", "1"]);
 }
@@ -61,17 +64,65 @@ async fn an_expired_answer_is_stale() {
     let catalog = Catalog::numbered();
     let service = layer.layer(catalog.clone());
     ask(&service, request(PRODUCT, "a")).await;
-    cache.expire(&cache.call(PRODUCT, wanted("a")).unwrap()).await.unwrap();
+    cache.expire(&cache.call(PRODUCT, wanted("a")).build().unwrap()).await.unwrap();
     assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "0");
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(catalog.calls(), 2);
 }
 
+/// Changes the catalog by `change`, whose caller leaves while the write goes on, and asks until the answer
+/// is another one.
+async fn changed_by_one_who_leaves<W: Future>(
+    method: CachedMethod,
+    change: impl FnOnce(GrpcHandle, oneshot::Receiver<()>) -> W,
+) {
+    let layer = of(method).build().unwrap();
+    let service = layer.layer(Catalog::numbered());
+    let asked = async || ask(&service, request(PRODUCT, "a")).await.data;
+    let old = asked().await;
+    let (end, ended) = oneshot::channel();
+    assert!(change(layer.handle(), ended).now_or_never().is_none());
+    assert_eq!(asked().await, old, "the write has not ended");
+    end.send(()).unwrap();
+    while asked().await == old {
+        yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_invalidates_its_call_though_its_caller_has_left() {
+    changed_by_one_who_leaves(CachedMethod::fresh_for(MINUTE), async |cache, write| {
+        let call = cache.call(PRODUCT, wanted("a")).build().unwrap();
+        cache.change(&call, write).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_change_invalidates_its_tag_though_its_caller_has_left() {
+    let method = CachedMethod::fresh_for(MINUTE).tags(|_| Ok::<_, DecodeError>([Tag::of("all")]));
+    let change = async |cache: GrpcHandle, write| cache.change_tag(&Tag::of("all"), write).await;
+    changed_by_one_who_leaves(method, change).await;
+}
+
 #[test]
 fn a_call_of_a_method_that_is_not_cached_is_refused() {
     let cache = GrpcCacheLayer::builder(MemoryStore::new(1)).build().unwrap().handle();
-    let refused = cache.call(PRODUCT, []).unwrap_err();
+    let refused = cache.call(PRODUCT, []).build().unwrap_err();
     assert!(refused.to_string().contains(PRODUCT), "{refused}");
+}
+
+#[test]
+fn a_call_with_wrong_metadata_or_a_wrong_authority_is_refused_with_the_first_one() {
+    let product = CachedMethod::fresh_for(MINUTE);
+    let layer = GrpcCacheLayer::builder(MemoryStore::new(1)).method(PRODUCT, product);
+    let cache = layer.build().unwrap().handle();
+    let refused = |call: GrpcCallBuilder| call.build().unwrap_err().to_string();
+    let call = || cache.call(PRODUCT, []);
+    let message = refused(call().metadata("no name", "a").authority("a b"));
+    assert!(message.contains("no name"), "{message}");
+    assert!(refused(call().metadata("x-tenant", "a\nb")).contains("x-tenant"));
+    assert!(refused(call().authority("user@shop.example")).contains("user@shop.example"));
 }
 
 #[tokio::test]
@@ -81,7 +132,7 @@ async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
     let product = CachedMethod::fresh_for(MINUTE);
     let cache =
         GrpcCacheLayer::builder(store).method(PRODUCT, product).build().expect("a method").handle();
-    let call = cache.call(PRODUCT, wanted("lamp")).expect("a cached method");
+    let call = cache.call(PRODUCT, wanted("lamp")).build().expect("a cached method");
     let error = cache.invalidate(&call).await.unwrap_err();
     let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
     assert_eq!(cause.kind(), StoreErrorKind::Refused);

@@ -138,7 +138,7 @@ async fn two_authorities_have_separate_answers_over_http_2() {
     assert_eq!(one.call(contradictory()).await.content(), "3");
 
     let message = Wanted { what: "a".to_owned() }.encode_to_vec();
-    let call = cache.call(PRODUCT, message).unwrap().authority("a.example:80").unwrap();
+    let call = cache.call(PRODUCT, message).authority("a.example:80").build().unwrap();
     assert!(cache.invalidate(&call).await.unwrap());
     assert_eq!(one.call(at("a.example")).await.content(), "4");
     assert_eq!(one.call(at("b.example")).await.content(), "1");

@@ -113,8 +113,9 @@ async fn many_calls_are_invalidated_at_once_and_counted() {
     for what in ["a", "b", "c"] {
         ask(&service, request(PRODUCT, what)).await;
     }
-    let call =
-        |what: &str| cache.call(PRODUCT, Wanted { what: what.to_owned() }.encode_to_vec()).unwrap();
+    let call = |what: &str| {
+        cache.call(PRODUCT, Wanted { what: what.to_owned() }.encode_to_vec()).build().unwrap()
+    };
     assert_eq!(cache.invalidate_many(["a", "b", "x"].map(call)).await.unwrap(), 2);
     let after =
         [ask(&service, request(PRODUCT, "a")).await, ask(&service, request(PRODUCT, "c")).await];
@@ -129,8 +130,9 @@ async fn many_calls_are_expired_at_once_and_counted() {
     for what in ["a", "b", "c"] {
         ask(&service, request(PRODUCT, what)).await;
     }
-    let call =
-        |what: &str| cache.call(PRODUCT, Wanted { what: what.to_owned() }.encode_to_vec()).unwrap();
+    let call = |what: &str| {
+        cache.call(PRODUCT, Wanted { what: what.to_owned() }.encode_to_vec()).build().unwrap()
+    };
     assert_eq!(cache.expire_many(["a", "b", "x"].map(call)).await.unwrap(), 2);
     let after =
         [ask(&service, request(PRODUCT, "a")).await, ask(&service, request(PRODUCT, "c")).await];

@@ -2,7 +2,10 @@
 
 use std::future::pending;
 
+use futures_util::FutureExt;
 use http::Request;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio_test::{assert_pending, task};
 use tower::Service;
 
@@ -65,7 +68,7 @@ async fn a_dropped_request_with_a_safe_method_invalidates_nothing() {
         let mut safe = task::spawn(cache.clone().call(request(method, "http://shop/item", &[])));
         assert_pending!(safe.poll());
         drop(safe);
-        tokio::task::yield_now().await;
+        yield_now().await;
         assert!(is_hit(&get(&cache, &[]).await), "{method}");
     }
 }
@@ -106,6 +109,22 @@ async fn what_is_invalidated_by_hand_is_gone_by_either_scheme() {
         for uri in kept {
             assert!(!is_hit(&ask(&cache, "GET", uri, &[]).await), "{uri}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_removes_the_response_though_its_caller_has_left() {
+    let layer = memory().build().unwrap();
+    let cache = cached(&layer, &shop(&[]));
+    let asked = async || is_hit(&ask(&cache, "GET", "https://shop/item", &[]).await);
+    assert!(!asked().await && asked().await);
+    let (end, ended) = oneshot::channel::<()>();
+    let (handle, uri) = (layer.handle(), "https://shop/item".parse().unwrap());
+    assert!(handle.change(&uri, ended).now_or_never().is_none());
+    assert!(asked().await, "the write has not ended");
+    end.send(()).unwrap();
+    while asked().await {
+        yield_now().await;
     }
 }
 

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use bellwether::MemoryStore;
 use bellwether_http::{HttpCache, HttpCacheLayer, HttpCacheLayerBuilder, HttpHandle, RequestKey};
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, says};
 
@@ -29,6 +32,22 @@ async fn a_surrogate_key_removes_the_responses_that_have_it_in_all_origins() {
     assert!(hits(&cache, one, &[KEYS]).await && hits(&cache, other, &[KEYS]).await);
     layer.handle().invalidate_tag("catalog").await.unwrap();
     assert!(!hits(&cache, one, &[KEYS]).await && !hits(&cache, other, &[KEYS]).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_removes_the_responses_of_a_key_though_its_caller_has_left() {
+    let layer = layer().build().unwrap();
+    let cache = cached(&layer, &Origin::echoing());
+    let asked = async || hits(&cache, "http://shop/item", &[KEYS]).await;
+    assert!(!asked().await && asked().await);
+    let (end, ended) = oneshot::channel::<()>();
+    let handle = layer.handle();
+    assert!(handle.change_tag("shelf-7", ended).now_or_never().is_none());
+    assert!(asked().await, "the write has not ended");
+    end.send(()).unwrap();
+    while asked().await {
+        yield_now().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ async fn what_is_held_is_counted_until_it_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn the_figures_of_locks_are_published() {
-    use bellwether_testkit::recorder::Published;
+    use bellwether_testkit::recorder::{Published, Snapshot};
 
     let lock = Scripted::default();
     let locks = locks(lock);
@@ -80,7 +80,7 @@ async fn the_figures_of_locks_are_published() {
     locks.try_lock(&key()).await.unwrap_err();
     let published = Published::default();
     metrics_facade::with_local_recorder(&published, || {
-        bellwether::metrics::publish("redis", &locks.stats());
+        bellwether::metrics::publish(&Snapshot("redis", locks.stats()));
     });
     drop(held);
     let value = |name: &str| published.value(&format!("bellwether_lock_{name}"));

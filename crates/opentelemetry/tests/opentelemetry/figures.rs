@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use bellwether::metrics::publish;
-use bellwether::stats::{CacheStats, HistogramStats};
+use bellwether::stats::{CacheStats, HistogramStats, StatsSource};
 use bellwether::{Cache, MemoryStore};
 use bellwether_opentelemetry::Instruments;
 use bellwether_testkit::caches::MINUTE;
+use bellwether_testkit::recorder::Snapshot;
 use futures_util::future::join_all;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     Aggregation, InMemoryMetricExporter, Instrument, SdkMeterProvider, Stream,
 };
+use tokio::runtime::Handle;
 
 use crate::recorded::{Descriptions, Facade, Values, collected, exported};
 
@@ -35,6 +37,22 @@ async fn stampede(cache: &Cache<u64, u64>, sku: u64, callers: usize, fails: bool
     };
     let answers = join_all((0..callers).map(|_| cache.get_or_load(sku, load))).await;
     assert!(answers.iter().all(|answer| answer.is_err() == fails), "{answers:?}");
+}
+
+/// A cache whose statistics are read where time is paused. The SDK collects on a thread of its own.
+struct Paused(Cache<u64, u64>, Handle);
+
+impl StatsSource for Paused {
+    type Stats = CacheStats;
+
+    fn name(&self) -> &str {
+        StatsSource::name(&self.0)
+    }
+
+    fn stats(&self) -> CacheStats {
+        let _paused = self.1.enter();
+        self.0.stats()
+    }
 }
 
 pub(crate) struct Collector {
@@ -71,21 +89,14 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     let store = MemoryStore::new(100);
     let cache = used("item", &store).await;
     let (collector, instruments) = Collector::new();
-    let stats = cache.clone();
-    let memory = store.clone();
-    // The SDK collects on a thread of its own, where time would not be paused.
-    let runtime = tokio::runtime::Handle::current();
-    instruments.observe("item", move || {
-        let _paused = runtime.enter();
-        stats.stats()
-    });
-    instruments.observe("pages", move || memory.stats());
+    instruments.observe(Paused(cache.clone(), Handle::current()));
+    instruments.observe(store.clone());
 
     let facade = Facade::default();
     let published = || {
         facade.publish(|| {
-            publish("item", &cache.stats());
-            publish("pages", &store.stats());
+            publish(&cache);
+            publish(&store);
         })
     };
     let hits = "bellwether_requests_total cache=item detail=local outcome=hit";
@@ -108,15 +119,14 @@ async fn the_figures_are_those_of_the_metrics_facade() {
 async fn a_value_of_a_histogram_is_recorded_once_however_often_it_is_collected() {
     let cache = used("item", &MemoryStore::new(100)).await;
     let (collector, instruments) = Collector::new();
-    let stats = cache.clone();
-    instruments.observe("item", move || stats.stats());
+    instruments.observe(cache.clone());
     let facade = Facade::default();
     for sku in 1..10 {
         stampede(&cache, sku, 5, false).await;
-        facade.publish(|| publish("item", &cache.stats()));
+        facade.publish(|| publish(&cache));
         if sku % 3 == 0 {
             let values = collector.collect();
-            assert_eq!(values, facade.publish(|| publish("item", &cache.stats())));
+            assert_eq!(values, facade.publish(|| publish(&cache)));
             assert_eq!(values, collector.collect());
         }
     }
@@ -131,11 +141,10 @@ async fn each_of_two_readers_has_every_value() {
     let provider = builder.with_periodic_exporter(exporters[1].clone()).build();
     let instruments = Instruments::new(&provider.meter("bellwether"));
     let cache = used("item", &MemoryStore::new(100)).await;
-    let stats = cache.clone();
-    instruments.observe("item", move || stats.stats());
+    instruments.observe(cache.clone());
     stampede(&cache, 1, 10, false).await;
     collected(&provider, &exporters[0]);
-    let published = Facade::default().publish(|| publish("item", &cache.stats()));
+    let published = Facade::default().publish(|| publish(&cache));
     for exporter in &exporters {
         assert_eq!(collected(&provider, exporter), published);
     }
@@ -150,7 +159,7 @@ async fn a_view_that_drops_some_instruments_leaves_the_others() {
         if is_left { None } else { drop(instrument.name().to_owned()).build().ok() }
     });
     let cache = used("item", &MemoryStore::new(100)).await;
-    instruments.observe("item", move || cache.stats());
+    instruments.observe(cache);
     let values = collector.collect();
     let loads = "bellwether_load_duration_seconds_count cache=item result=succeeded";
     assert_eq!(values.get(loads), Some(&1), "{values:#?}");
@@ -173,8 +182,8 @@ pub(crate) fn histogram(of: HistogramStats, counts: &[(usize, u64)], sum: f64) -
 fn every_histogram_of_a_cache_is_that_of_the_metrics_facade() {
     let stats = full_cache();
     let (collector, instruments) = Collector::new();
-    instruments.observe("item", move || stats);
-    let published = Facade::default().publish(|| publish("item", &stats));
+    instruments.observe(Snapshot("item", stats));
+    let published = Facade::default().publish(|| publish(&Snapshot("item", stats)));
     let sums = published.keys().filter(|name| name.contains("_sum "));
     assert_eq!(sums.count(), 11, "{published:#?}");
     assert_eq!(collector.collect(), published);
@@ -214,11 +223,10 @@ async fn what_happens_later_is_in_the_next_collection() {
     assert_eq!(collector.collect(), Values::new());
     let [first, second] = [used("first", &store).await, used("second", &store).await];
     let led = |cache| format!("bellwether_requests_total cache={cache} detail=stored outcome=led");
-    let loaded = first.clone();
-    instruments.observe("first", move || loaded.stats());
+    instruments.observe(first.clone());
     assert_eq!(collector.collect().get(&led("first")), Some(&1));
 
-    instruments.observe("second", move || second.stats());
+    instruments.observe(second);
     drop(instruments);
     first.get_or_load(43, async || Ok::<_, std::io::Error>(7)).await.unwrap();
     let values = collector.collect();

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use bellwether::metrics::{describe, publish};
-use bellwether::stats::{CacheStats, MemoryStats};
+use bellwether::metrics::publish;
+use bellwether::stats::MemoryStats;
 use bellwether_lock::{LocalLock, LockStats, Locks};
 use bellwether_redis::NearStats;
 use bellwether_redis::{RedisNodeStats, RedisStats};
+use bellwether_testkit::recorder::Snapshot;
 use tokio::task::JoinSet;
 
 use crate::figures::{Collector, full_cache, histogram};
@@ -71,21 +72,20 @@ fn locks() -> LockStats {
 
 #[test]
 fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
-    let stats = redis_store();
+    let store = Snapshot("redis", redis_store());
     let (collector, instruments) = Collector::new();
-    let observed = stats.clone();
-    instruments.observe("redis", move || observed.clone());
-    let published = Facade::default().publish(|| publish("redis", &stats));
+    instruments.observe(store.clone());
+    let published = Facade::default().publish(|| publish(&store));
     assert!(published.len() > 85, "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
 
 #[test]
 fn the_figures_of_locks_are_those_of_the_metrics_facade() {
-    let stats = locks();
+    let locks = Snapshot("orders", locks());
     let (collector, instruments) = Collector::new();
-    instruments.observe("orders", move || stats);
-    let published = Facade::default().publish(|| publish("orders", &stats));
+    instruments.observe(locks.clone());
+    let published = Facade::default().publish(|| publish(&locks));
     assert_eq!(published.get("bellwether_lock_held kind=orders"), Some(&9), "{published:#?}");
     assert_eq!(collector.collect(), published);
 }
@@ -93,7 +93,7 @@ fn the_figures_of_locks_are_those_of_the_metrics_facade() {
 /// Attempts that wait, so that there are times.
 #[tokio::test(start_paused = true)]
 async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
-    let locks = Locks::new(LocalLock::new());
+    let locks = Locks::builder(LocalLock::new()).name("orders").build().unwrap();
     let mut attempts = JoinSet::new();
     for _ in 0..5 {
         let locks = locks.clone();
@@ -103,10 +103,9 @@ async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
         });
     }
     attempts.join_all().await;
-    let stats = locks.stats();
     let (collector, instruments) = Collector::new();
-    instruments.observe("orders", move || locks.stats());
-    let published = Facade::default().publish(|| publish("orders", &stats));
+    instruments.observe(locks.clone());
+    let published = Facade::default().publish(|| publish(&locks));
     let waits = "bellwether_lock_wait_duration_seconds_count kind=orders";
     assert_eq!(published.get(waits), Some(&5), "{published:#?}");
     assert_eq!(collector.collect(), published);
@@ -115,19 +114,19 @@ async fn locks_that_are_used_have_the_figures_of_the_metrics_facade() {
 /// One that observes a source of each kind.
 fn collector_of_everything() -> Collector {
     let (collector, instruments) = Collector::new();
-    instruments.observe("item", full_cache);
-    instruments.observe("pages", MemoryStats::default);
-    instruments.observe("redis", redis_store);
-    instruments.observe("orders", locks);
+    instruments.observe(Snapshot("item", full_cache()));
+    instruments.observe(Snapshot("pages", MemoryStats::default()));
+    instruments.observe(Snapshot("redis", redis_store()));
+    instruments.observe(Snapshot("orders", locks()));
     collector
 }
 
 fn described() -> Descriptions {
     Facade::default().described(|| {
-        describe::<CacheStats>();
-        describe::<MemoryStats>();
-        describe::<RedisStats>();
-        describe::<LockStats>();
+        publish(&Snapshot("item", full_cache()));
+        publish(&Snapshot("pages", MemoryStats::default()));
+        publish(&Snapshot("redis", redis_store()));
+        publish(&Snapshot("orders", locks()));
     })
 }
 

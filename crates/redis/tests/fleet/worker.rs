@@ -15,6 +15,7 @@ use bellwether_testkit::clock;
 use bellwether_testkit::exposition::Exposition;
 use bellwether_testkit::ledger::LedgerWriter;
 use bellwether_testkit::processes::work;
+use bellwether_testkit::recorder::Snapshot;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
 use tokio::sync::mpsc;
@@ -207,7 +208,7 @@ impl Member {
 
     fn scrape(&self) -> Scrape {
         let stats = self.service.stats();
-        let text = self.exposition.render(|| publish("rows", &stats));
+        let text = self.exposition.render(|| publish(&Snapshot("rows", stats)));
         Scrape::of(&stats, text)
     }
 

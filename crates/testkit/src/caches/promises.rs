@@ -117,7 +117,7 @@ async fn is_replaced(
     let loads = loader.loads() + 1;
     // The load is held, so a caller that waits for it is stuck.
     for _ in 0..2 {
-        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 100)).collect();
         for (answer, status) in settled(asked).await {
             assert_eq!(answer.expect("an answer"), old);
             assert!(is_right(&status), "{status:?}");

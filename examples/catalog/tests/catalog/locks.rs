@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::metrics::{describe, publish};
-use bellwether_lock::{LocalLock, LockStats, Locks};
+use bellwether::metrics::publish;
+use bellwether_lock::{LocalLock, Locks};
 use tokio::time::sleep;
 
 use crate::exporter::expose;
 
 /// Serves the metrics of a set of locks, of which one is taken again and again. Returns where.
 pub(crate) async fn serve() -> String {
-    let locks = Locks::new(LocalLock::new());
+    let locks = Locks::builder(LocalLock::new()).name("orders").build().expect("options");
     let taken = locks.clone();
     tokio::spawn(async move {
         loop {
@@ -19,9 +19,5 @@ pub(crate) async fn serve() -> String {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    expose(move || {
-        describe::<LockStats>();
-        publish("orders", &locks.stats());
-    })
-    .await
+    expose(move || publish(&locks)).await
 }

@@ -8,6 +8,7 @@ use bellwether::metrics::publish;
 use bellwether::{Cache, Wait};
 use bellwether_redis::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::recorder::Snapshot;
 use bellwether_testkit::servers::{PrometheusServer, RedisServer};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
@@ -112,7 +113,7 @@ async fn the_alerts_fire_when_pushes_are_lost_and_not_when_loads_take_long() {
     let [leaders, waiters] = [|pair: &Pair| pair.leader.stats(), |pair: &Pair| pair.waiter.stats()]
         .map(|stats| {
             let pairs = published.clone();
-            expose(move || pairs.iter().for_each(|pair| publish(pair.name, &stats(pair))))
+            expose(move || pairs.iter().for_each(|pair| publish(&Snapshot(pair.name, stats(pair)))))
         });
     let (leaders, waiters) = tokio::join!(leaders, waiters);
     let prometheus = PrometheusServer::start(&[&leaders, &waiters], &hasty_rules());

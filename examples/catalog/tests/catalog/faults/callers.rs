@@ -42,9 +42,7 @@ impl Caches {
     }
 
     fn publish(&self) {
-        publish("hung", &self.hung.stats());
-        publish("old", &self.old.stats());
-        publish("crowded", &self.crowded.stats());
+        [&self.hung, &self.old, &self.crowded].into_iter().for_each(publish);
     }
 
     /// Callers of two keys, while there may be one caller of one key.

@@ -21,10 +21,11 @@ const LEASE: Duration = Duration::from_secs(3);
 /// How long a loss may take to be noticed. Nothing that works comes near it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
+fn locks(name: &'static str, redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
     let options = RedisClientOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(timeout);
     Locks::builder(RedisLock::connect_lazily(options).expect("options"))
+        .name(name)
         .lease(LEASE)
         .build()
         .expect("a lease")
@@ -33,12 +34,12 @@ fn locks(redis: &RedisServer, timeout: Duration) -> Locks<RedisLock> {
 #[tokio::test]
 async fn the_alerts_fire_when_locks_are_forgotten_and_when_renewals_are_not_answered() {
     let [forgetful, stalling] = [RedisServer::start(), RedisServer::start()];
-    let forgotten = locks(&forgetful, PATIENCE);
-    let unanswered = locks(&stalling, LEASE / 10);
+    let forgotten = locks("forgotten", &forgetful, PATIENCE);
+    let unanswered = locks("unanswered", &stalling, LEASE / 10);
     let published = (forgotten.clone(), unanswered.clone());
     let target = expose(move || {
-        publish("forgotten", &published.0.stats());
-        publish("unanswered", &published.1.stats());
+        publish(&published.0);
+        publish(&published.1);
     })
     .await;
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());

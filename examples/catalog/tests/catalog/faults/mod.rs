@@ -81,10 +81,10 @@ const DATABASE_DOWN: &[Alert] = &[
 ];
 
 const STORE_DOWN: &[Alert] = &[
-    ("BellwetherStoreDown", "redis"),
-    ("BellwetherStoreErrors", "redis"),
+    ("BellwetherStoreDown", "catalog"),
+    ("BellwetherStoreErrors", "catalog"),
     ("BellwetherLoadsWithoutLease", "product"),
-    ("BellwetherNearCopiesUnused", "redis"),
+    ("BellwetherNearCopiesUnused", "catalog"),
 ];
 
 #[tokio::test]

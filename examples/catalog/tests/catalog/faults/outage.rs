@@ -34,7 +34,7 @@ const DAMAGE: &str = "for _, name in ipairs(redis.call('KEYS', 'bw:*')) do \
 async fn connect(redis: &RedisServer) -> RedisStore {
     let options = RedisOptions::new(&redis.url(), "test").expect("a URL");
     let options = options.timeout(Duration::from_secs(20));
-    let options = options.kept_invalidations(KEPT);
+    let options = options.kept_invalidations(KEPT).name("shared");
     options.connect().await.expect("a store")
 }
 
@@ -45,10 +45,10 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
     let cache = Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
     let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_uncached_loads(1);
     let narrow = narrow.wait(Wait::at_most(Duration::from_millis(200))).build().expect("options");
-    let caches = [("product", cache.clone()), ("narrow", narrow.clone())];
+    let caches = [cache.clone(), narrow.clone()];
     let target = expose(move || {
-        publish("shared", &store.stats());
-        caches.iter().for_each(|(name, cache)| publish(name, &cache.stats()));
+        publish(&store);
+        caches.iter().for_each(publish);
     })
     .await;
     let prometheus = PrometheusServer::start(&[&target], &hasty_rules());
