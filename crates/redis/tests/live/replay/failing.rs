@@ -6,7 +6,9 @@ use bellwether::ReadThroughLayer;
 use bellwether::store::{Settled, Store};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
+use futures_util::future::join;
 use futures_util::poll;
+use tokio::time::sleep;
 
 use super::{
     Of, Site, commit, find, found, invalidate, is_back, is_replayed, lease, put, tag, tags,
@@ -28,6 +30,24 @@ async fn an_expiry_that_fails_is_repeated_and_leaves_the_entry_as_stale() {
         let entry = other.lookup(key(sku), tags(sku)).await.expect("an answer");
         assert!(!entry.expect("it stays").is_fresh(), "item {sku}");
     }
+}
+
+#[tokio::test]
+async fn a_drain_says_what_is_left_and_ends_when_the_server_has_executed_all() {
+    let site = Site::start().await;
+    let (store, other) = (site.store().await, site.other().await);
+    put(&other, 1, "old").await;
+    assert_eq!(store.drain(Duration::ZERO).await, 0);
+    site.close();
+    invalidate(&store, 1, Of::Keys).await.expect_err("no connection");
+    assert_eq!(store.drain(Duration::from_millis(100)).await, 1);
+    assert!(found(&other, 1).await.is_some());
+    let opened = async {
+        sleep(Duration::from_millis(100)).await;
+        site.proxy.pass();
+    };
+    let (left, ()) = join(store.drain(Duration::from_secs(60)), opened).await;
+    assert_eq!((left, found(&other, 1).await), (0, None));
 }
 
 #[tokio::test]
