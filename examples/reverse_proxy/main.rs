@@ -6,6 +6,7 @@ mod proxy;
 mod shown;
 
 use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use clap::Parser;
 use http::Uri;
 use shown::shown;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 
 /// Stores what an origin permits to be stored, and coalesces concurrent requests into one.
 #[derive(Parser)]
@@ -34,6 +36,9 @@ struct Args {
     /// How many responses are stored in memory at most
     #[arg(long, default_value_t = 10_000)]
     entries: usize,
+    /// How many threads serve connections; by default, one for each processor
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
 }
 
 /// A stale response is better than none while the origin is gone, and RFC 9111 (section 4.2.4) allows it
@@ -49,15 +54,28 @@ fn origin(text: &str) -> Result<Uri, String> {
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match run(Args::parse()).await {
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let served = runtime(args.workers).map_err(Into::into).and_then(|it| it.block_on(run(args)));
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
             eprintln!("reverse_proxy: {fault}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A single worker shares nothing with other threads, so its requests cost less.
+fn runtime(workers: Option<u16>) -> io::Result<Runtime> {
+    let mut builder = match workers {
+        Some(1) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    if let Some(workers) = workers {
+        builder.worker_threads(workers.into());
+    }
+    builder.enable_all().build()
 }
 
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {

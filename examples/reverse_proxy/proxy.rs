@@ -6,6 +6,7 @@ mod upgrade;
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,13 +15,14 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
+use hyper::service::service_fn as service_fn_of_hyper;
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self as client, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, service_fn};
 use upgrade::{Offer, Tunnels};
 
 /// Serves all connections, by HTTP/1.1 or by HTTP/2 with prior knowledge, until it is dropped.
@@ -32,45 +34,20 @@ pub(crate) async fn serve(
     origin: &Uri,
     layer: &HttpCacheLayer,
 ) -> io::Result<()> {
-    let origin = Origin::of(origin)?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    let tunnels = Tunnels::default();
-    let forward = service_fn(move |mut request| {
-        let client = client.clone();
-        let tunnels = tunnels.clone();
-        let offer = Offer::of(&mut request);
-        let mut request = origin.address(request);
-        if let Some(offer) = &offer {
-            offer.make(request.headers_mut());
-        }
+    let forwarder =
+        Arc::new(Forwarder { origin: Origin::of(origin)?, client, tunnels: Tunnels::default() });
+    let cache = layer.layer(service_fn(move |request| Arc::clone(&forwarder).forward(request)));
+    let service = service_fn_of_hyper(move |request: Request<Incoming>| {
+        // A cache is always ready.
+        let answer = names_one_host(&request).then(|| cache.clone().call(request.map(Body::new)));
         async move {
-            let mut response = match client.request(request).await {
-                Err(error) if is_of_client(&error) => {
-                    return Ok(bad_request("the body is broken\n"));
-                }
-                response => response?,
-            };
-            let version = response.version();
-            let accepted = offer.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS);
-            strip_hop_by_hop(response.headers_mut());
-            add_via(response.headers_mut(), version);
-            if let Some(offer) = accepted {
-                offer.make(response.headers_mut());
-                tunnels.join(offer, &mut response);
+            match answer {
+                Some(answer) => Ok::<_, Infallible>(answer.await?.map(Body::new)),
+                None => Ok(bad_request("a request names one host\n")),
             }
-            Ok::<_, client::Error>(response.map(Body::new))
         }
     });
-    let cache = layer.layer(forward);
-    let service = TowerToHyperService::new(service_fn(move |request: Request<Incoming>| {
-        let cache = cache.clone();
-        async move {
-            if !names_one_host(&request) {
-                return Ok(bad_request("a request names one host\n"));
-            }
-            Ok::<_, Infallible>(cache.oneshot(request.map(Body::new)).await?.map(Body::new))
-        }
-    }));
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -87,6 +64,41 @@ pub(crate) async fn serve(
             // An error of one connection does not concern the others.
             let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
         });
+    }
+}
+
+/// What asks the origin.
+struct Forwarder {
+    origin: Origin,
+    client: Client<HttpConnector, Body>,
+    tunnels: Tunnels,
+}
+
+impl Forwarder {
+    async fn forward(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+    ) -> Result<Response<Body>, client::Error> {
+        let offer = Offer::of(&mut request);
+        let mut request = self.origin.address(request);
+        if let Some(offer) = &offer {
+            offer.make(request.headers_mut());
+        }
+        let mut response = match self.client.request(request).await {
+            Err(error) if is_of_client(&error) => {
+                return Ok(bad_request("the body is broken\n"));
+            }
+            response => response?,
+        };
+        let version = response.version();
+        let accepted = offer.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS);
+        strip_hop_by_hop(response.headers_mut());
+        add_via(response.headers_mut(), version);
+        if let Some(offer) = accepted {
+            offer.make(response.headers_mut());
+            self.tunnels.join(offer, &mut response);
+        }
+        Ok(response.map(Body::new))
     }
 }
 
@@ -110,6 +122,12 @@ fn names_one_host<B>(request: &Request<B>) -> bool {
 
 /// Whether this is a host, with a port or without (RFC 9110, section 7.2).
 fn is_host(text: &[u8]) -> bool {
+    let (name, port) =
+        text.split_at(text.iter().position(|byte| *byte == b':').unwrap_or(text.len()));
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    if !name.is_empty() && name.iter().all(is_of_name) {
+        return port.iter().skip(1).all(u8::is_ascii_digit);
+    }
     Authority::try_from(text).is_ok_and(|authority| {
         let port = authority.as_str().strip_prefix(authority.host());
         port.is_some_and(|port| {
@@ -132,7 +150,6 @@ fn bad_request(why: &'static str) -> Response<Body> {
 }
 
 /// The server that requests are forwarded to.
-#[derive(Clone)]
 struct Origin {
     scheme: Scheme,
     authority: Authority,

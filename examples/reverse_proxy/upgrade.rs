@@ -1,6 +1,6 @@
 //! WebSocket upgrades: the proxy then copies bytes in both directions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use axum::body::Body;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -33,9 +33,9 @@ impl Offer {
     }
 }
 
-/// The connections that were upgraded. They end when the last clone of this is dropped.
-#[derive(Clone, Default)]
-pub(crate) struct Tunnels(Arc<Mutex<JoinSet<()>>>);
+/// The connections that were upgraded. They end when this is dropped.
+#[derive(Default)]
+pub(crate) struct Tunnels(Mutex<JoinSet<()>>);
 
 impl Tunnels {
     /// Joins the connection of the client with that of the origin, which has accepted the offer with
