@@ -30,9 +30,8 @@ use crate::read_through::change::Changed;
 use crate::read_through::client::CacheClient;
 use crate::read_through::handle::Handle;
 use crate::read_through::layer::{ReadThroughLayer, ReadThroughLayerBuilder};
-use crate::read_through::loader_fn::loader_fn;
 use crate::read_through::lookup::RequestOptions;
-use crate::read_through::many::{BatchFuture, BatchResponse};
+use crate::read_through::many::{BatchFuture, BatchResponse, load_many};
 use crate::stats::{CacheStats, StatsSource};
 use crate::store::{InProcessStore, Store};
 use crate::tag::{Tag, Tags};
@@ -324,10 +323,13 @@ impl<K, V, C> Cache<K, V, C> {
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
     ///
-    /// Each key behaves as it would alone: see [`load_many`](crate::service::ReadThrough::load_many). `load`
-    /// gets the missing keys and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
-    /// `Cache<K, Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
-    /// it is cloned. One call gets at most 1,000 keys.
+    /// Each key behaves as it would alone: it is coalesced with other callers, may get a stale answer,
+    /// and fails individually. But one round trip looks up all keys, and one call loads those that
+    /// miss. It starts as soon as each other key has its answer or waits for the load of another caller.
+    ///
+    /// `load` gets the missing keys and returns [`BatchResponse`]: a `Vec` of results in their order, or,
+    /// for a `Cache<K, Option<T>>`, a map. It is cloned, because it may be called again: for keys that
+    /// have to be loaded later, as when another caller's load fails, and for more than 1,000 keys.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -373,8 +375,8 @@ impl<K, V, C> Cache<K, V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let lookup_of = |key: &K| self.options.clone().lookup(self.key(key));
-        self.client.request_many(loader_fn(load), keys.into_iter().collect(), lookup_of)
+        let keys = keys.into_iter().collect();
+        load_many(&self.client.0, keys, &self.options, |key| self.key(key), load)
     }
 
     /// The value of a key if it is stored and fresh. Loads nothing, and waits for no load.

@@ -81,10 +81,9 @@ mod store_error;
 mod tag;
 pub mod trace;
 
-/// Loads of many keys at once: [`Cache::get_or_load_many`], and [`Batched`](batch::Batched) loaders of
-/// a layer.
+/// Loads of many keys at once: [`Cache::get_or_load_many`].
 pub mod batch {
-    pub use crate::read_through::many::{BatchFuture, BatchLoader, BatchResponse, Batched};
+    pub use crate::read_through::many::{BatchFuture, BatchResponse};
 }
 
 #[cfg(feature = "macros")]

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::status::CacheStatus;
 
 /// The answer to one call of a [`Cache`](crate::Cache) or of a function with the attribute
-/// `#[read_through]`, or to one request of a [`Batched`](crate::batch::Batched) loader.
+/// `#[read_through]`.
 ///
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its
@@ -35,12 +35,6 @@ impl<R, E> AnswerFuture<R, E> {
     ) -> impl Future<Output = (Result<R, Error<E>>, CacheStatus)> + use<R, E> {
         self.0
     }
-
-    pub(super) fn of(
-        answer: impl Future<Output = AnswerWithStatus<R, E>> + Send + 'static,
-    ) -> Self {
-        Self(Either::Right(answer.boxed()))
-    }
 }
 
 impl<S, Req, C> From<ResponseFuture<S, Req, C>> for AnswerFuture<S::Response, S::Error>
@@ -53,7 +47,7 @@ where
     fn from(mut answer: ResponseFuture<S, Req, C>) -> Self {
         match answer.at_once() {
             Some(answer) => Self(Either::Left(ready(answer))),
-            None => Self::of(answer.with_status()),
+            None => Self(Either::Right(answer.with_status().boxed())),
         }
     }
 }

@@ -11,8 +11,7 @@ use super::future::ResponseFuture;
 use super::handle::Handle;
 use super::layer::ReadThroughLayer;
 use super::load;
-use super::lookup::{Lookup, RequestOptions};
-use super::many::{BatchFuture, BatchLoader, Batched, load_many};
+use super::lookup::RequestOptions;
 use super::step::{self, AfterPut, AnswerKind, PutAttempt};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, StoreError};
@@ -31,7 +30,7 @@ use crate::tag::Tags;
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
 #[derive(Debug)]
-pub struct CacheClient<C: ?Sized>(Arc<Core<C>>);
+pub struct CacheClient<C: ?Sized>(pub(crate) Arc<Core<C>>);
 
 impl<C> CacheClient<C> {
     /// The cache of a layer.
@@ -135,22 +134,6 @@ impl<C> CacheClient<C> {
         C: Codec<S::Response>,
     {
         ResponseFuture::begin::<S::Error>(&self.0, key, loader, request, options)
-    }
-
-    /// Answers many requests, with one call of the loader for those that miss: see
-    /// [`load_many`](crate::service::ReadThrough::load_many). One call gets at most 1,000 requests.
-    pub fn request_many<B, Req>(
-        &self,
-        loader: B,
-        requests: Vec<Req>,
-        lookup_of: impl Fn(&Req) -> Lookup,
-    ) -> BatchFuture<B::Answer, B::LoadError>
-    where
-        B: BatchLoader<Req>,
-        Req: Send + 'static,
-        C: Codec<B::Answer>,
-    {
-        load_many(&self.0, &Batched::new(loader), requests, lookup_of)
     }
 }
 

@@ -85,8 +85,6 @@ impl<K, C> ReadThroughLayer<K, C> {
 impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
-    ///
-    /// A [`Batched`](crate::batch::Batched) loader is no service of single requests: `layer` takes it.
     pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>
     where
         S: Service<Req> + Clone + Send + 'static,

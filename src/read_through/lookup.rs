@@ -115,11 +115,6 @@ pub trait IntoLookup: Into<Lookup> {}
 impl<T: Into<Lookup>> IntoLookup for T {}
 
 impl RequestOptions {
-    /// A key, with these options.
-    pub(crate) fn lookup(self, key: Key) -> Lookup {
-        Lookup { key: Some(key), options: self }
-    }
-
     /// As [`Lookup::deadline`].
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {

@@ -30,7 +30,6 @@ pub(crate) mod handle;
 mod job;
 pub(crate) mod layer;
 pub(crate) mod load;
-pub(crate) mod loader_fn;
 pub(crate) mod lookup;
 pub(crate) mod many;
 #[cfg(test)]

@@ -4,15 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::FutureExt;
 use tower::Service;
 
-use super::answer::AnswerFuture;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
 use super::lookup::{IntoLookup, Lookup};
-use super::many::{self, BatchFuture, BatchLoader, Batched};
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
@@ -89,76 +86,6 @@ impl<S, K, C> ReadThrough<S, K, C> {
             }
             None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
         }
-    }
-}
-
-impl<B, K, C> ReadThrough<Batched<B>, K, C> {
-    /// Answers a batch of requests: an answer for each, in their order.
-    ///
-    /// Each request behaves as it would alone: it is coalesced with other callers of its key, may
-    /// get a stale answer, and fails individually. But one round trip looks up all of them, and one
-    /// call loads the misses. That call starts as soon as each other request has its answer or
-    /// waits for the load of another caller. Requests without a key go with that call. Requests
-    /// that have to load later, as when another caller's load fails, go by a further call.
-    ///
-    /// ```
-    /// use std::collections::HashMap;
-    /// use std::time::Duration;
-    ///
-    /// use bellwether::{Key, MemoryStore, ReadThroughLayer};
-    /// use bellwether::batch::Batched;
-    /// use tower::{Layer, service_fn};
-    ///
-    /// // SELECT sku, name FROM items WHERE sku = ANY($1)
-    /// async fn query_many(skus: Vec<u64>) -> Result<HashMap<u64, String>, std::io::Error> {
-    ///     Ok(skus.into_iter().filter(|sku| *sku < 100).map(|sku| (sku, format!("item {sku}"))).collect())
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let layer = ReadThroughLayer::builder(MemoryStore::new(10_000), |sku: &u64| {
-    ///     Key::of("item").with(*sku)
-    /// })
-    /// .ttl(Duration::from_secs(60))
-    /// .build()?;
-    /// let catalog = layer.layer(Batched::new(service_fn(query_many)));
-    ///
-    /// let mut page = vec![];
-    /// for item in catalog.load_many([7, 4, 1_000]).await {
-    ///     page.push(item?);
-    /// }
-    /// assert_eq!(page, [Some("item 7".to_owned()), Some("item 4".to_owned()), None]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn load_many<Req, R>(
-        &self,
-        requests: impl IntoIterator<Item = Req>,
-    ) -> BatchFuture<B::Answer, B::LoadError>
-    where
-        B: BatchLoader<Req>,
-        Req: Send + 'static,
-        K: Fn(&Req) -> R,
-        R: IntoLookup,
-        C: Codec<B::Answer>,
-    {
-        many::load_many(&self.core, &self.inner, requests.into_iter().collect(), &self.key_of)
-    }
-
-    /// Answers one request, as a batch of one. It shares the loads of batches.
-    pub fn load<Req, L>(&self, request: Req) -> AnswerFuture<B::Answer, B::LoadError>
-    where
-        B: BatchLoader<Req>,
-        Req: Send + 'static,
-        K: Fn(&Req) -> L,
-        L: IntoLookup,
-        C: Codec<B::Answer>,
-    {
-        let answer = self.load_many([request]).with_status().map(|answers| {
-            let first = answers.into_iter().next();
-            first.unwrap_or_else(|| unreachable!("a batch has an answer for each request"))
-        });
-        AnswerFuture::of(answer)
     }
 }
 

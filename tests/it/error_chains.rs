@@ -3,10 +3,9 @@
 use std::io;
 
 use bellwether::adapter::LoadTimedOut;
-use bellwether::batch::Batched;
 use bellwether::store::StoreErrorKind;
 use bellwether::{
-    BoxError, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore, SharedError,
+    BoxError, Cache, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore, SharedError,
     StoreError, WhenStoreFails,
 };
 use bellwether_redis::RedisStore;
@@ -45,13 +44,13 @@ async fn the_chain_of_a_failed_load_goes_on_below_a_boxed_error() {
 
 #[tokio::test(start_paused = true)]
 async fn the_chain_of_a_failed_batch_ends_with_the_error_of_its_loader() {
-    let loader = service_fn(async |_: Vec<u64>| Err::<Vec<Result<usize, _>>, _>(Refusal(7)));
-    let cached = layer(MemoryStore::new(10)).build().unwrap().layer(Batched::new(loader));
-    let error = cached.load_many([1]).await.remove(0).unwrap_err();
-    assert_eq!(error.load(), Some(&Refusal(7)));
-    assert_eq!(find_in_chain(&error), Some(&Refusal(7)));
-    let alone = cached.load(1).await.unwrap_err();
-    assert_eq!(find_in_chain(&alone), Some(&Refusal(7)));
+    let cache = Cache::builder("item", MemoryStore::new(10)).ttl(SECOND).build().unwrap();
+    let load = async |_: Vec<u64>| Err::<Vec<Result<usize, _>>, _>(Refusal(7));
+    for error in cache.get_or_load_many([1, 2], load).await {
+        let error = error.unwrap_err();
+        assert_eq!(error.load(), Some(&Refusal(7)));
+        assert_eq!(find_in_chain(&error), Some(&Refusal(7)));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,11 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
-use crate::box_future::BoxFuture;
-use crate::error::BoxError;
-use futures_util::FutureExt;
-use tower::{Service, ServiceExt};
-
 /// What a batch loader answers: an outcome for each request of the batch.
 ///
 /// | response | the answer to one request | |
@@ -64,47 +59,5 @@ where
 
     fn in_order(self, requests: &[Req]) -> Vec<Result<Option<T>, E>> {
         requests.iter().map(|request| Ok(self.get(request).cloned())).collect()
-    }
-}
-
-/// A loader of many requests at once. Implemented for every `Service<Vec<Req>>` whose responses are
-/// [`BatchResponse`]; do not implement it otherwise.
-pub trait BatchLoader<Req>: Clone + Send + 'static {
-    /// The answer to one request.
-    type Answer: Send + 'static;
-
-    /// The loader's error.
-    type LoadError: Into<BoxError> + Send + Sync + 'static;
-
-    /// Waits until the service is ready, and loads: an outcome for each request, or one error for
-    /// all.
-    #[doc(hidden)]
-    fn load(
-        self,
-        requests: Vec<Req>,
-    ) -> BoxFuture<'static, BatchResult<Self::Answer, Self::LoadError>>;
-}
-
-/// The result of a call: an outcome for each of its requests, or one error for all of them.
-pub(super) type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
-
-impl<B, Req> BatchLoader<Req> for B
-where
-    B: Service<Vec<Req>> + Clone + Send + 'static,
-    B::Response: BatchResponse<Req, B::Error>,
-    B::Future: Send,
-    B::Error: Into<BoxError> + Send + Sync + 'static,
-    <B::Response as BatchResponse<Req, B::Error>>::Answer: Send + 'static,
-    Req: Clone + Send + 'static,
-{
-    type Answer = <B::Response as BatchResponse<Req, B::Error>>::Answer;
-    type LoadError = B::Error;
-
-    fn load(
-        self,
-        requests: Vec<Req>,
-    ) -> BoxFuture<'static, BatchResult<Self::Answer, Self::LoadError>> {
-        let response = self.oneshot(requests.clone());
-        async move { Ok(response.await?.in_order(&requests)) }.boxed()
     }
 }

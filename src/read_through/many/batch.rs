@@ -11,6 +11,7 @@
 //!    Dropping a caller drops its lookup, and flights are tasks of their own.
 //! 2. A collected request is answered, or gets the error that its call was lost.
 
+use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -23,9 +24,10 @@ use tokio::task::yield_now;
 use tower::Service;
 use tracing::{Instrument, Span};
 
-use super::answers::BatchLoader;
+use super::answers::BatchResponse;
 use super::error::ItemError;
 use crate::box_future::BoxFuture;
+use crate::error::BoxError;
 use crate::flight::{Phase, PhaseListener};
 use crate::locked::locked;
 use crate::read_through::error_rules::ErrorRules;
@@ -33,14 +35,16 @@ use crate::read_through::error_rules::ErrorRules;
 /// The requests that are loaded together.
 pub(super) struct Batch<Req, T> {
     load: Box<LoadItems<Req, T>>,
-    /// How many requests one call gets at most.
-    most: usize,
     /// The span in which the batch was asked for.
     span: Span,
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
     state: Mutex<BatchState<Collected<Req, T>>>,
 }
+
+/// How many requests one call gets at most: the longest `IN (..)` list that every common database
+/// accepts. Further requests go into further calls, which run at the same time.
+const MOST: usize = 1_000;
 
 /// A call of the loader: gives an outcome for each request.
 type LoadItems<Req, T> =
@@ -73,28 +77,32 @@ enum ItemState {
 }
 
 impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
-    pub(super) fn new<B>(loader: B, most: usize, items: usize, rules: ErrorRules) -> Arc<Self>
+    pub(super) fn new<F, L, A, E>(load: F, items: usize, rules: ErrorRules) -> Arc<Self>
     where
-        B: BatchLoader<Req, Answer = T>,
+        Req: Clone,
+        F: FnOnce(Vec<Req>) -> L + Clone + Send + 'static,
+        L: Future<Output = Result<A, E>> + Send + 'static,
+        A: BatchResponse<Req, E, Answer = T>,
+        E: Into<BoxError> + Send + Sync + 'static,
     {
         let items = vec![ItemState::Undecided; items];
         let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
         // Locked only to clone it.
-        let loader = Mutex::new(loader);
+        let load = Mutex::new(load);
         let load = move |requests: Vec<Req>| {
-            let loader = locked(&loader).clone();
+            let load = locked(&load).clone();
             let (asked, rules) = (requests.len(), rules.clone());
-            let loading = AssertUnwindSafe(async move { loader.load(requests).await });
-            let loaded = loading.catch_unwind();
+            let loading = async move { Ok(load(requests.clone()).await?.in_order(&requests)) };
+            let loaded = AssertUnwindSafe(loading).catch_unwind();
             loaded.map(move |loaded| ItemError::each(loaded, asked, &rules)).boxed()
         };
         let state = Mutex::new(state);
-        Arc::new(Self { load: Box::new(load), most, span: Span::current(), state })
+        Arc::new(Self { load: Box::new(load), span: Span::current(), state })
     }
 
     /// Notes the state of an item.
     fn enter(self: &Arc<Self>, item: usize, state: ItemState) {
-        let is_due = locked(&self.state).enter(item, state, self.most);
+        let is_due = locked(&self.state).enter(item, state, MOST);
         self.flush_if(is_due);
     }
 
@@ -117,11 +125,11 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
     /// requests are dropped with the last of their items.
     async fn flush(self: Arc<Self>) {
         yield_now().await;
-        let mut taken = locked(&self.state).take(self.most);
+        let mut taken = locked(&self.state).take(MOST);
         // No call for callers that have left.
         taken.retain(|(_, caller)| !caller.is_closed());
         while !taken.is_empty() {
-            let rest = taken.split_off(taken.len().min(self.most));
+            let rest = taken.split_off(taken.len().min(MOST));
             let (requests, callers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
             tokio::spawn(answer(callers, (self.load)(requests)).in_current_span());
             taken = rest;
@@ -232,7 +240,6 @@ impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> 
     type Error = ItemError;
     type Future = BoxFuture<'static, Result<T, ItemError>>;
 
-    /// Always ready: the call of the batch waits until the loader is ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -240,7 +247,7 @@ impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> 
     fn call(&mut self, request: Req) -> Self::Future {
         let (caller, answered) = oneshot::channel();
         let ItemSlot { batch, number } = &*self.0;
-        let is_due = locked(&batch.state).collect(*number, (request, caller), batch.most);
+        let is_due = locked(&batch.state).collect(*number, (request, caller), MOST);
         batch.flush_if(is_due);
         async move {
             match answered.await {
@@ -269,8 +276,6 @@ impl<Req: Send + 'static, T: Send + 'static> Clone for BatchItem<Req, T> {
 mod tests {
     use std::collections::HashSet;
     use std::convert::Infallible;
-
-    use tower::service_fn;
 
     use super::*;
 
@@ -342,11 +347,11 @@ mod tests {
     async fn a_flush_yields_so_that_a_request_of_the_same_moment_joins_its_call() {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&calls);
-        let loader = service_fn(move |requests: Vec<u64>| {
+        let load = move |requests: Vec<u64>| {
             noted.lock().unwrap().push(requests.clone());
             async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
-        });
-        let batch = Batch::new(loader, 10, 2, ErrorRules::default());
+        };
+        let batch = Batch::new(load, 2, ErrorRules::default());
         let items = [0, 1].map(|number| BatchItem::new(&batch, number));
         (0..2).for_each(|number| batch.enter(number, ItemState::Waiting));
         let both = tokio::spawn(async move {

@@ -6,7 +6,6 @@ use std::fmt;
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use super::answers::BatchResult;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::read_through::error_rules::{ErrorFacts, ErrorRules};
 use crate::shared_error::SharedError;
@@ -23,9 +22,10 @@ pub(in crate::read_through) enum ItemError {
 }
 
 impl ItemError {
-    /// An outcome for each of the requests of a call, in their order.
+    /// An outcome for each of the requests of a call, in their order. The outer error is a panic, the
+    /// inner one that of the whole call.
     pub(super) fn each<T, E>(
-        loaded: Result<BatchResult<T, E>, Box<dyn Any + Send>>,
+        loaded: Result<Result<Vec<Result<T, E>>, E>, Box<dyn Any + Send>>,
         asked: usize,
         rules: &ErrorRules,
     ) -> Vec<Result<T, Self>>

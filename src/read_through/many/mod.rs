@@ -1,4 +1,4 @@
-//! Batches: `load_many` answers many requests with one lookup and one call of the loader.
+//! Batches: `load_many` answers requests for many keys with one lookup and one call of the loader.
 
 mod answers;
 mod batch;
@@ -17,77 +17,43 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-pub use self::answers::{BatchLoader, BatchResponse};
+pub use self::answers::BatchResponse;
 use self::batch::{Batch, BatchItem};
 use self::error::{ItemError, flat};
 use super::core::Core;
 use super::future::{AnswerWithStatus, ResponseFuture};
-use super::lookup::{IntoLookup, Lookup};
+use super::lookup::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::config_error::{ConfigError, within};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
+use crate::key::Key;
 use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
-/// A batch loader as the loader of a cache: see [`load_many`](crate::service::ReadThrough::load_many).
-///
-/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::batch::BatchResponse). Behind a
-/// layer, [`load`](crate::service::ReadThrough::load) answers one request as a batch of one. So callers of
-/// one item and callers of a page share one layer, its keys and its loads.
-///
-/// To limit how many calls run at once or how long they take, wrap the loader before it goes in
-/// here.
-#[derive(Clone, Debug)]
-pub struct Batched<B> {
-    loader: B,
-    most: usize,
-}
-
-impl<B> Batched<B> {
-    /// Wraps a loader.
-    pub fn new(loader: B) -> Self {
-        Self { loader, most: 1_000 }
-    }
-
-    /// Sets how many requests one call gets at most. Further requests go into further calls, which
-    /// run at the same time.
-    ///
-    /// Default: 1,000, the longest `IN (..)` list that every common database accepts.
-    ///
-    /// # Errors
-    /// If it is zero, or more than 1,000,000.
-    pub fn at_most(mut self, most: usize) -> Result<Self, ConfigError> {
-        self.most = within("batch size", most, 1, 1_000_000)?;
-        Ok(self)
-    }
-}
-
-/// Answers a batch of requests: see [`ReadThrough::load_many`](crate::service::ReadThrough::load_many).
-pub(super) fn load_many<B, Req, R, C>(
+/// Answers a request for each of these keys: see [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
+pub(crate) fn load_many<K, C, F, L, A, E>(
     core: &Arc<Core<C>>,
-    loader: &Batched<B>,
-    requests: Vec<Req>,
-    key_of: impl Fn(&Req) -> R,
-) -> BatchFuture<B::Answer, B::LoadError>
+    keys: Vec<K>,
+    options: &RequestOptions,
+    key_of: impl Fn(&K) -> Key,
+    load: F,
+) -> BatchFuture<A::Answer, E>
 where
-    B: BatchLoader<Req>,
-    Req: Send + 'static,
-    R: IntoLookup,
-    C: Codec<B::Answer>,
+    K: Clone + Send + 'static,
+    F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
+    L: Future<Output = Result<A, E>> + Send + 'static,
+    A: BatchResponse<K, E, Answer: Send + 'static>,
+    E: Into<BoxError> + Send + Sync + 'static,
+    C: Codec<A::Answer>,
 {
-    let rules = core.errors.clone();
-    let batch = Batch::new(loader.loader.clone(), loader.most, requests.len(), rules);
-    let mut answers = Vec::with_capacity(requests.len());
+    let batch = Batch::new(load, keys.len(), core.errors.clone());
+    let mut answers = Vec::with_capacity(keys.len());
     let waiting = FuturesUnordered::new();
-    for (number, request) in requests.into_iter().enumerate() {
+    for (number, request) in keys.into_iter().enumerate() {
         let item = BatchItem::new(&batch, number);
-        let Lookup { key, options } = key_of(&request).into();
-        let mut answer = match key {
-            Some(key) => ResponseFuture::begin::<B::LoadError>(core, key, &item, request, options)
-                .with_listener(|| item.listener()),
-            None => ResponseFuture::bypass(core, item, request, options),
-        };
+        let key = key_of(&request);
+        let mut answer = ResponseFuture::begin::<E>(core, key, &item, request, options.clone())
+            .with_listener(|| item.listener());
         answers.push(answer.at_once());
         if answers[number].is_none() {
             let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();
@@ -135,7 +101,7 @@ fn typed<R, E>((answer, status): ItemAnswer<R>) -> AnswerWithStatus<R, E> {
     (answer.map_err(flat), status)
 }
 
-/// The future of a batch of requests. Made by [`ReadThrough::load_many`](crate::service::ReadThrough::load_many).
+/// The future of a batch of requests. Made by [`Cache::get_or_load_many`](crate::Cache::get_or_load_many).
 ///
 /// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits
 /// in this process need no task.

@@ -3,19 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
-use bellwether::batch::Batched;
 use bellwether::codec::Cacheability;
-use bellwether::{
-    BypassReason, CacheErrorKind, CacheStatus, LoadLocation, MemoryStore, StaleReason,
-};
+use bellwether::{CacheErrorKind, CacheStatus, LoadLocation, MemoryStore, StaleReason};
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, tasks};
 use bellwether_testkit::loaders::Refusal;
 use tokio::runtime::Builder;
 use tokio::time::advance;
-use tower::{Layer, service_fn};
 
 use super::query::{End, Query};
-use super::{KEYLESS, answers, ask_many, catalog, ended, fault, layer, statuses};
+use super::{Catalog, answers, ask_many, builder, catalog, ended, fault, statuses};
 use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
@@ -63,13 +59,13 @@ async fn no_requests_are_no_call() {
 async fn each_is_answered_by_what_is_there_of_it() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
-    let catalog = layer.layer(Batched::new(query.clone()));
+    let cache = builder(remote(&memory)).stale_while_revalidate(MINUTE);
+    let catalog = Catalog::new(cache, &query);
     answers(ask_many(&catalog, [1, 2])).await;
     advance(MINUTE + SECOND).await;
     answers(ask_many(&catalog, [5])).await;
     query.ends_by(End::FailFor(3));
-    let page = ended(ask_many(&catalog, [1, 2, 3, 4, 5, KEYLESS])).await;
+    let page = ended(ask_many(&catalog, [1, 2, 3, 4, 5])).await;
     let revalidating = CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: SECOND };
     for (page, item) in page[..2].iter().zip([10, 20]) {
         assert_eq!((page.0.as_ref().unwrap(), &page.1), (&item, &revalidating));
@@ -77,9 +73,8 @@ async fn each_is_answered_by_what_is_there_of_it() {
     assert_eq!(fault(page[2].0.clone()).get(), Some(&Refusal(3)));
     assert_eq!(page[3].1, CacheStatus::Led { stored: true });
     assert!(matches!(page[4].1, CacheStatus::Hit { .. }));
-    assert_eq!(page[5].1, CacheStatus::Bypass(BypassReason::NoKey));
     idle().await;
-    assert_eq!(query.calls()[2..], [[1, 2, 3, 4, KEYLESS]], "what is stale goes along");
+    assert_eq!(query.calls()[2..], [[1, 2, 3, 4]], "what is stale goes along");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,24 +104,15 @@ async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_without_a_key_go_with_the_others() {
-    let query = Query::new();
-    let catalog = catalog(remote(&MemoryStore::new(10)), &query);
-    let page = answers(ask_many(&catalog, [KEYLESS, 1, KEYLESS + 1, KEYLESS])).await;
-    assert_eq!(page, [KEYLESS, 1, KEYLESS + 1, KEYLESS].map(|item| item * 10));
-    assert_eq!(query.calls(), [[1, KEYLESS, KEYLESS, KEYLESS + 1]]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
     for (end, given) in [(End::OneTooFew, 2), (End::OneTooMany, 4)] {
         let catalog = catalog(MemoryStore::new(10), &Query::ending(end));
-        for (answer, _) in ended(ask_many(&catalog, [1, KEYLESS, 2])).await {
+        for (answer, _) in ended(ask_many(&catalog, [1, 3, 2])).await {
             assert_eq!(kind_of(&answer), CacheErrorKind::WrongCount);
             let error = answer.expect_err("a wrong count").to_string();
             assert!(error.contains(&format!("asked for 3 and gave {given} answers")), "{error}");
         }
-        let single = catalog.load(3).await.expect_err("not one answer");
+        let single = catalog.load(4).await.expect_err("not one answer");
         assert!(single.to_string().contains("asked for 1 and gave"), "{single}");
     }
 }
@@ -134,7 +120,7 @@ async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_whole_call_is_the_same_error_for_each_caller() {
     let catalog = catalog(MemoryStore::new(10), &Query::ending(End::Fail));
-    let page = ended(ask_many(&catalog, [1, KEYLESS, 2])).await;
+    let page = ended(ask_many(&catalog, [1, 3, 2])).await;
     let errors: Vec<_> = page.into_iter().map(|(answer, _)| fault(answer)).collect();
     assert!(errors.iter().all(|error| error.ptr_eq(&errors[0])), "{errors:?}");
 }
@@ -144,33 +130,29 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
     for end in [End::Panic, End::PanicInCall] {
         let query = Query::ending(end);
         let catalog = catalog(MemoryStore::new(10), &query);
-        let page = ended(ask_many(&catalog, [1, KEYLESS, 2])).await;
-        for keyed in [0, 2] {
-            assert_eq!(kind_of(&page[keyed].0), CacheErrorKind::LoaderPanicked);
+        let page = ended(ask_many(&catalog, [1, 3, 2])).await;
+        for (answer, _) in &page {
+            assert_eq!(kind_of(answer), CacheErrorKind::LoaderPanicked);
         }
-        assert_eq!(kind_of(&page[1].0), CacheErrorKind::LoaderPanicked);
         query.ends_by(End::Answer);
-        assert_eq!(answers(ask_many(&catalog, [1, KEYLESS, 2])).await[0], 10);
-        assert_eq!(catalog.in_flight(), 0);
+        assert_eq!(answers(ask_many(&catalog, [1, 3, 2])).await[0], 10);
+        assert_eq!(catalog.cache.in_flight(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_for_a_key_of_private_answers_is_counted_as_one() {
     let query = Query::new();
-    let layer =
-        layer(MemoryStore::new(10)).classify(|_: &u64| Cacheability::PrivateKey).build().unwrap();
-    let catalog = layer.layer(Batched::new(query.clone()));
+    let cache = builder(MemoryStore::new(10)).classify(|_| Cacheability::PrivateKey);
+    let catalog = Catalog::new(cache, &query);
     for _ in 0..2 {
         catalog.load_many([1]).await;
     }
     query.ends_by(End::Panic);
-    let page = catalog.load_many([1, KEYLESS]).await;
-    for answer in page {
-        assert_eq!(kind_of(&answer), CacheErrorKind::LoaderPanicked);
-    }
-    let stats = catalog.stats();
-    assert_eq!((stats.load_times.panicked.count(), stats.load_times.cancelled.count()), (2, 0));
+    let page = catalog.load_many([1]).await;
+    assert_eq!(kind_of(&page[0]), CacheErrorKind::LoaderPanicked);
+    let stats = catalog.cache.stats();
+    assert_eq!((stats.load_times.panicked.count(), stats.load_times.cancelled.count()), (1, 0));
     assert_eq!(stats.requests.left, 0);
 }
 
@@ -186,28 +168,19 @@ async fn a_store_that_is_down_costs_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_by_key_belong_to_the_item_they_name_and_a_missing_one_is_none() {
-    let by_hash = service_fn(async |items: Vec<u64>| {
+    let by_hash = async |items: Vec<u64>| {
         let known = items.into_iter().rev().filter(|item| item % 2 == 0).chain([8]);
         Ok::<_, Infallible>(known.map(|item| (item, item * 10)).collect::<HashMap<_, _>>())
-    });
-    let page = layer(MemoryStore::new(10)).build().unwrap().layer(Batched::new(by_hash));
-    let page: Vec<_> = page.load_many([2, 1, KEYLESS, 4, KEYLESS]).await;
+    };
+    let cache = builder(MemoryStore::new(10)).build().unwrap();
+    let page: Vec<_> = cache.get_or_load_many([2, 1, 6, 4, 6], by_hash).await;
     let page: Vec<_> = page.into_iter().map(|answer| answer.expect("an answer")).collect();
-    let keyless = Some(KEYLESS * 10);
-    assert_eq!(page, [Some(20), None, keyless, Some(40), keyless]);
-    let in_tree = service_fn(async |items: Vec<u64>| {
+    assert_eq!(page, [Some(20), None, Some(60), Some(40), Some(60)]);
+    let in_tree = async |items: Vec<u64>| {
         Ok::<_, Infallible>(items.into_iter().map(|item| (item, 1)).collect::<BTreeMap<_, _>>())
-    });
-    assert_eq!(
-        layer(MemoryStore::new(10))
-            .build()
-            .unwrap()
-            .layer(Batched::new(in_tree))
-            .load(7)
-            .await
-            .ok(),
-        Some(Some(1))
-    );
+    };
+    let page = cache.get_or_load_many([7], in_tree).await;
+    assert_eq!(page[0].as_ref().ok(), Some(&Some(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,9 +205,8 @@ fn without_a_runtime_hits_are_answered_and_misses_are_errors() {
     let catalog = catalog(store, &query);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { answers(ask_many(&catalog, [1])).await });
-    let page = catalog.load_many([1, 2, KEYLESS]);
+    let page = catalog.load_many([1, 2]);
     let page = futures_util::FutureExt::now_or_never(page).expect("nothing to wait for");
     assert_eq!(page[0].as_ref().ok(), Some(&10));
     assert_eq!(kind_of(&page[1]), CacheErrorKind::NoRuntime);
-    assert_eq!(kind_of(&page[2]), CacheErrorKind::LoadLost);
 }

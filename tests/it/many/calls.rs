@@ -1,13 +1,11 @@
 //! How many calls a batch makes, and when they are flushed.
 
-use bellwether::batch::Batched;
-use bellwether::{ConfigError, MemoryStore, Wait};
+use bellwether::{MemoryStore, Wait};
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, lease};
-use tower::Layer;
 
 use super::query::{End, Query};
-use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
+use super::{Catalog, answers, ask_many, builder, catalog, ended};
 use crate::support::store::{Operation, remote};
 
 #[tokio::test(start_paused = true)]
@@ -22,39 +20,27 @@ async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
+async fn ten_thousand_are_ten_calls() {
     let query = Query::new();
-    let memory = MemoryStore::new(2_000);
-    let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
-    let catalog = layer(remote(&memory)).build().unwrap().layer(batched);
-    let page = answers(ask_many(&catalog, 0..1_000)).await;
-    assert_eq!(page, (0..1_000).map(|item| item * 10).collect::<Vec<_>>());
-    assert_eq!(query.calls().iter().map(Vec::len).collect::<Vec<_>>(), [100; 10]);
-    assert_eq!(query.loaded(), (0..1_000).collect::<Vec<_>>());
+    let catalog = catalog(remote(&MemoryStore::new(20_000)), &query);
+    let page = answers(ask_many(&catalog, 0..10_000)).await;
+    assert_eq!(page, (0..10_000).map(|item| item * 10).collect::<Vec<_>>());
+    assert_eq!(query.calls().iter().map(Vec::len).collect::<Vec<_>>(), [1_000; 10]);
+    assert_eq!(query.loaded(), (0..10_000).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_call_does_not_wait_for_undecided_items() {
     let query = Query::new();
-    let store = remote(&MemoryStore::new(10));
-    let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
-    let catalog = layer(store.clone()).build().unwrap().layer(batched);
+    let store = remote(&MemoryStore::new(2_000));
+    let catalog = catalog(store.clone(), &query);
     let gate = store.on(Operation::Lookup).nth(1).hold();
-    let page = ask_many(&catalog, [1, 2, 3, 4]);
+    let page = ask_many(&catalog, 0..1_002);
     idle().await;
-    assert_eq!(query.calls(), [[2, 3]], "4 waits for 1");
+    assert_eq!(query.calls(), [(1..1_001).collect::<Vec<_>>()], "1,001 waits for 0");
     gate.open();
-    assert_eq!(answers(page).await, [10, 20, 30, 40]);
-    assert_eq!(query.calls()[1..], [[1, 4]]);
-}
-
-#[test]
-fn a_limit_of_none_is_refused() {
-    let refused = Batched::new(Query::new()).at_most(0).expect_err("nothing can be loaded");
-    let ConfigError::OutOfRange { setting: "batch size", given, .. } = refused else {
-        panic!("{refused}");
-    };
-    assert_eq!(given, "0");
+    assert_eq!(answers(page).await, (0..1_002).map(|item| item * 10).collect::<Vec<_>>());
+    assert_eq!(query.calls()[1..], [[0, 1_001]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,13 +49,13 @@ async fn a_call_waits_for_items_that_are_still_being_looked_up() {
         let query = Query::new();
         let store = remote(&MemoryStore::new(10));
         let gate = store.on(op).nth(1).do_it_and_hold();
-        let page = ask_many(&catalog(store, &query), [1, 2, KEYLESS]);
+        let page = ask_many(&catalog(store, &query), [1, 2, 3]);
         gate.reached().await;
         idle().await;
         assert!(query.calls().is_empty());
         gate.open();
         answers(page).await;
-        assert_eq!(query.calls(), [[1, 2, KEYLESS]]);
+        assert_eq!(query.calls(), [[1, 2, 3]]);
     }
 }
 
@@ -117,8 +103,8 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
     }
-    let layer = layer(remote(&memory)).wait(Wait::at_most(SECOND).then_load()).build().unwrap();
-    let catalog = layer.layer(Batched::new(query.clone()));
+    let cache = builder(remote(&memory)).wait(Wait::at_most(SECOND).then_load());
+    let catalog = Catalog::new(cache, &query);
     answers(ask_many(&catalog, 0..20)).await;
     assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>()]);
 }
@@ -127,8 +113,8 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
 async fn stale_items_are_loaded_again_by_one_call() {
     let query = Query::new();
     let memory = MemoryStore::new(100);
-    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE).build().unwrap();
-    let catalog = layer.layer(Batched::new(query.clone()));
+    let cache = builder(remote(&memory)).stale_while_revalidate(MINUTE);
+    let catalog = Catalog::new(cache, &query);
     answers(ask_many(&catalog, 0..20)).await;
     for item in 0..20 {
         memory.expire(key(item)).await.expect("expired");

@@ -2,25 +2,22 @@
 
 use std::task::Poll;
 
-use bellwether::batch::Batched;
 use bellwether::{MemoryStore, WhenAbandoned};
 use bellwether_testkit::caches::{idle, is_leased, tasks};
 use tokio_test::task::spawn;
-use tower::Layer;
 
 use super::query::Query;
-use super::{Catalog, KEYLESS, answers, ask, ask_many, catalog, ended, layer};
+use super::{Catalog, answers, ask, ask_many, builder, catalog, ended};
 use crate::support::store::{AtMoment as _, Faulty, Moment, Operation, remote};
 
 fn cancelling(store: &Faulty, query: &Query) -> Catalog {
-    let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel).build().unwrap();
-    layer.layer(Batched::new(query.clone()))
+    Catalog::new(builder(store.clone()).when_abandoned(WhenAbandoned::Cancel), query)
 }
 
 /// No key is stuck, no task runs any more, and no lease is left.
 async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_before: usize) {
     idle().await;
-    assert_eq!((catalog.in_flight(), tasks()), (0, tasks_before));
+    assert_eq!((catalog.cache.in_flight(), tasks()), (0, tasks_before));
     for item in [1, 2, 3] {
         assert!(!is_leased(memory, item).await, "{item}");
     }
@@ -33,7 +30,7 @@ async fn a_batch_that_was_never_polled_has_asked_nothing() {
     let store = remote(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
-    drop(catalog.load_many([1, 2, 3, KEYLESS]));
+    drop(catalog.load_many([1, 2, 3]));
     assert_nothing_is_left(&catalog, &memory, before).await;
     assert_eq!((store.total_calls(), query.calls().len()), (0, 0));
 }
@@ -51,7 +48,7 @@ async fn a_batch_can_be_dropped_at_every_request() {
                 let catalog = policy(&store, &query);
                 let before = tasks();
                 let gate = store.on(op).nth(1).holds(moment);
-                let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
+                let page = ask_many(&catalog, [1, 2, 3]);
                 gate.reached().await;
                 let joined = ask(&catalog, 2);
                 idle().await;
@@ -107,7 +104,7 @@ async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
     let memory = MemoryStore::new(10);
     let catalog = cancelling(&remote(&memory), &query);
     let before = tasks();
-    let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
+    let page = ask_many(&catalog, [1, 2, 3]);
     query.has_begun(1).await;
     page.abort();
     assert_nothing_is_left(&catalog, &memory, before).await;
@@ -152,6 +149,6 @@ async fn after_a_batch_nothing_is_left() {
     let memory = MemoryStore::new(10);
     let catalog = catalog(remote(&memory), &query);
     let before = tasks();
-    answers(ask_many(&catalog, [1, 2, 3, KEYLESS])).await;
+    answers(ask_many(&catalog, [1, 2, 3])).await;
     assert_nothing_is_left(&catalog, &memory, before).await;
 }

@@ -7,36 +7,50 @@ mod deadlines;
 mod leaving;
 mod query;
 
-use bellwether::batch::Batched;
-use bellwether::service::{ReadThrough, ReadThroughLayerBuilder};
+use bellwether::batch::BatchFuture;
 use bellwether::store::Store;
-use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, SharedError};
-use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
+use bellwether::{Cache, CacheBuilder, CacheStatus, Error, SharedError};
+use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME};
 use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower::Layer;
 
 use self::query::Query;
 
-type KeyOf = fn(&u64) -> Option<Key>;
-type Catalog = ReadThrough<Batched<Query>, KeyOf>;
 type Fault = Error<Refusal>;
 type Answered = (Result<u64, Fault>, CacheStatus);
 
-/// Items from here on have no key.
-const KEYLESS: u64 = 1_000_000;
-
-/// A layer that keeps answers for a minute, and remembers no failures.
-fn layer(store: impl Store) -> ReadThroughLayerBuilder<KeyOf> {
-    let key_of: KeyOf = |item| (*item < KEYLESS).then(|| key(*item));
-    let layer = ReadThroughLayer::builder(store, key_of).ttl(MINUTE).jitter(0.0);
-    layer.failure_windows(NO_TIME, NO_TIME)
+/// What a process of the fleet has: a cache of its own, over the store that all share.
+#[derive(Clone)]
+struct Catalog {
+    cache: Cache<u64, u64>,
+    query: Query,
 }
 
-/// What a process of the fleet has: a layer of its own, over the store that all share.
+impl Catalog {
+    fn new(cache: CacheBuilder<u64, u64>, query: &Query) -> Self {
+        Self { cache: cache.build().unwrap(), query: query.clone() }
+    }
+
+    fn load_many(&self, items: impl IntoIterator<Item = u64>) -> BatchFuture<u64, Refusal> {
+        let query = self.query.clone();
+        self.cache.get_or_load_many(items, move |items| query.load(items))
+    }
+
+    /// A batch of one.
+    async fn load(self, item: u64) -> Result<u64, Fault> {
+        self.load_many([item]).await.remove(0)
+    }
+}
+
+/// A cache that keeps answers for a minute, and remembers no failures.
+fn builder<V>(store: impl Store) -> CacheBuilder<u64, V> {
+    let cache = Cache::builder("item", store).ttl(MINUTE).jitter(0.0);
+    cache.failure_windows(NO_TIME, NO_TIME)
+}
+
 fn catalog(store: impl Store, query: &Query) -> Catalog {
-    layer(store).build().unwrap().layer(Batched::new(query.clone()))
+    Catalog::new(builder(store), query)
 }
 
 /// A batch that is under way from now on.
@@ -46,7 +60,7 @@ fn ask_many(catalog: &Catalog, items: impl IntoIterator<Item = u64>) -> JoinHand
 
 /// A single request that is under way from now on.
 fn ask(catalog: &Catalog, item: u64) -> JoinHandle<Result<u64, Fault>> {
-    tokio::spawn(catalog.load(item))
+    tokio::spawn(catalog.clone().load(item))
 }
 
 /// Waits for the outcome of a task.

@@ -1,14 +1,12 @@
 //! A batch loader that records its calls, and ends them when and how the test says.
 
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use bellwether_testkit::caches::NEVER;
 use bellwether_testkit::loaders::Refusal;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use tower::Service;
 
 /// Answers each item with ten times its number. Clones are one loader.
 #[derive(Clone, Debug)]
@@ -101,16 +99,10 @@ impl Query {
     }
 }
 
-impl Service<Vec<u64>> for Query {
-    type Response = Vec<Result<u64, Refusal>>;
-    type Error = Refusal;
-    type Future = BoxFuture<'static, Result<Self::Response, Refusal>>;
+type Answers = Vec<Result<u64, Refusal>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, items: Vec<u64>) -> Self::Future {
+impl Query {
+    pub(super) fn load(&self, items: Vec<u64>) -> BoxFuture<'static, Result<Answers, Refusal>> {
         let mut sorted = items.clone();
         sorted.sort_unstable();
         self.0.calls.send_modify(|calls| calls.push(sorted));
@@ -132,9 +124,7 @@ impl Service<Vec<u64>> for Query {
             Ok(answers)
         })
     }
-}
 
-impl Query {
     fn answer(&self, item: u64) -> Result<u64, Refusal> {
         match self.end() {
             End::FailFor(failing) if failing == item => Err(Refusal(item as usize)),

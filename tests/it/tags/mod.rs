@@ -7,10 +7,14 @@ mod bounds;
 mod expiry;
 mod joining;
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bellwether::service::ReadThroughLayerBuilder;
 use bellwether::store::Store;
-use bellwether::{CacheStatus, MemoryStore, Tag};
-use bellwether_testkit::caches::{Cached, KeyOf, answer, answers, ask, burst, idle, layer};
+use bellwether::{Cache, CacheStatus, MemoryStore, Tag};
+use bellwether_testkit::caches::{Cached, KeyOf, MINUTE, answer, answers, ask, burst, idle, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;
 
@@ -177,11 +181,8 @@ async fn a_load_that_learns_of_a_tag_after_its_invalidation_is_not_kept() {
 async fn a_refresh_in_the_background_that_it_overtakes_is_not_kept() {
     let loader = Loader::gated();
     let store = MemoryStore::new(10);
-    let cached = tagging(store)
-        .stale_while_revalidate(bellwether_testkit::caches::MINUTE)
-        .build()
-        .unwrap()
-        .layer(loader.clone());
+    let cached =
+        tagging(store).stale_while_revalidate(MINUTE).build().unwrap().layer(loader.clone());
     loader.let_go(1);
     answer(&cached, 1).await;
     cached.handle().expire(&bellwether_testkit::caches::key(1)).await.expect("it works");
@@ -197,20 +198,23 @@ async fn a_refresh_in_the_background_that_it_overtakes_is_not_kept() {
 #[tokio::test(start_paused = true)]
 async fn all_requests_of_a_batch_have_their_tags() {
     let store = FaultyStore::new(MemoryStore::new(100));
-    let loads = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let counter = loads.clone();
-    let batched = bellwether::batch::Batched::new(tower::service_fn(move |items: Vec<u64>| {
-        counter.fetch_add(items.len(), std::sync::atomic::Ordering::SeqCst);
-        async move { Ok::<_, std::io::Error>(items.into_iter().map(Ok).collect::<Vec<_>>()) }
-    }));
-    let cached = tagging(store).build().unwrap().layer(batched);
+    let cache = Cache::<u64, u64>::builder("item", store).ttl(MINUTE).build().unwrap();
+    let loads = Arc::new(AtomicUsize::new(0));
     let load = async || {
-        for answer in cached.load_many(0..20).await {
-            answer.expect("an answer");
+        for first in [0, 10] {
+            let counter = loads.clone();
+            let load = async move |items: Vec<u64>| {
+                counter.fetch_add(items.len(), Ordering::SeqCst);
+                Ok::<_, io::Error>(items.into_iter().map(Ok).collect::<Vec<_>>())
+            };
+            let shelf = cache.tagged([shelf(first)]);
+            for answer in shelf.get_or_load_many(first..first + 10, load).await {
+                answer.expect("an answer");
+            }
         }
-        loads.load(std::sync::atomic::Ordering::SeqCst)
+        loads.load(Ordering::SeqCst)
     };
     assert_eq!([load().await, load().await], [20, 20]);
-    cached.handle().invalidate_tag(&shelf(1)).await.expect("it works");
+    cache.handle().invalidate_tag(&shelf(1)).await.expect("it works");
     assert_eq!(load().await, 30);
 }

@@ -3,7 +3,6 @@
 use std::io::Error;
 
 use bellwether::{Cache, Key, MemoryStore, ReadThroughLayer};
-use bellwether::batch::Batched;
 use tower::service_fn;
 
 fn no_result(items: &Cache<u64, u64>) {

@@ -5,48 +5,37 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::batch::Batched;
-use bellwether::service::ReadThrough;
-use bellwether::{Key, ReadThroughLayer};
-use bellwether_redis::RedisStore;
+use bellwether::Cache;
 use bellwether_testkit::servers::RedisServer;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use tokio::time::sleep;
-use tower::util::BoxCloneSyncService;
-use tower::{Layer, service_fn};
 
-use crate::catalog::{key, options};
-
-type Rows = HashMap<u64, String>;
-type Query = BoxCloneSyncService<Vec<u64>, Rows, Infallible>;
-type Pages = ReadThrough<Batched<Query>, fn(&u64) -> Key>;
+use crate::catalog::options;
 
 /// A database of which all processes ask, and every query to it.
 #[derive(Clone, Default)]
 struct Database(Arc<Mutex<Vec<Vec<u64>>>>);
 
+/// A process: its cache, and the database of all.
+#[derive(Clone)]
+struct Pages {
+    cache: Cache<u64, Option<String>>,
+    database: Database,
+}
+
 impl Database {
     /// A process with a connection of its own to the server.
     async fn process(&self, server: &RedisServer) -> Pages {
-        self.over(options(server).connect().await.expect("a store"))
+        let store = options(server).connect().await.expect("a store");
+        let cache = Cache::builder("item", store).ttl(Duration::from_secs(60)).build().unwrap();
+        Pages { cache, database: self.clone() }
     }
 
-    fn over(&self, store: RedisStore) -> Pages {
-        let database = self.clone();
-        let query = service_fn(move |skus: Vec<u64>| -> BoxFuture<'static, _> {
-            database.0.lock().unwrap().push(skus.clone());
-            Box::pin(async move {
-                // Long enough for the other process to meet it.
-                sleep(Duration::from_millis(50)).await;
-                Ok(skus.into_iter().map(|sku| (sku, format!("item {sku}"))).collect())
-            })
-        });
-        let key_of: fn(&u64) -> Key = |sku| key(*sku);
-        ReadThroughLayer::builder(store, key_of)
-            .ttl(Duration::from_secs(60))
-            .build()
-            .unwrap()
-            .layer(Batched::new(Query::new(query)))
+    async fn query(self, skus: Vec<u64>) -> Result<HashMap<u64, String>, Infallible> {
+        self.0.lock().unwrap().push(skus.clone());
+        // Long enough for the other process to meet it.
+        sleep(Duration::from_millis(50)).await;
+        Ok(skus.into_iter().map(|sku| (sku, format!("item {sku}"))).collect())
     }
 
     fn queries(&self) -> Vec<Vec<u64>> {
@@ -55,8 +44,9 @@ impl Database {
 }
 
 async fn page(pages: &Pages, skus: impl IntoIterator<Item = u64>) -> Vec<String> {
-    let page = pages.load_many(skus).await.into_iter();
-    page.map(|item| item.expect("an answer").expect("an item")).collect()
+    let database = pages.database.clone();
+    let page = pages.cache.get_or_load_many(skus, move |skus| database.query(skus)).await;
+    page.into_iter().map(|item| item.expect("an answer").expect("an item")).collect()
 }
 
 fn items(skus: impl IntoIterator<Item = u64>) -> Vec<String> {
@@ -135,5 +125,5 @@ async fn pages_asked_for_on_many_threads_are_all_answered() {
     let mut loaded = database.queries().concat();
     loaded.sort_unstable();
     assert_eq!(loaded, (0..225).collect::<Vec<_>>());
-    assert!(fleet.iter().all(|pages| pages.in_flight() == 0));
+    assert!(fleet.iter().all(|pages| pages.cache.in_flight() == 0));
 }
