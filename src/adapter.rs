@@ -73,9 +73,9 @@ pub use crate::log_throttle::LogThrottle;
 #[doc(hidden)]
 pub use crate::policy::Backoff;
 #[doc(hidden)]
-pub use crate::read_through::change::change;
+pub use crate::read_through::handle::{change, result_of_all};
+#[doc(hidden)]
+pub use crate::read_through::outcome::stale_reason;
 #[doc(hidden)]
 pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};
-#[doc(hidden)]
-pub use crate::read_through::results::{result_of_all, stale_reason};
 pub use crate::warn_throttled;

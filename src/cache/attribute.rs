@@ -9,8 +9,8 @@ use crate::codec::Codec;
 use crate::codec::RuledCodec;
 use crate::error::BoxError;
 use crate::key::{CacheKey, Key, KeyOf};
-use crate::read_through::answer::AnswerFuture;
 use crate::read_through::client::CacheClient;
+use crate::read_through::future::AnswerFuture;
 use crate::read_through::lookup::RequestOptions;
 use crate::tag::{Tag, Tags};
 

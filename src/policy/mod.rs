@@ -4,7 +4,6 @@
 
 mod failing;
 mod freshness;
-mod pause;
 mod wait;
 
 use std::time::Duration;
@@ -12,9 +11,8 @@ use std::time::Duration;
 pub use failing::WhenStoreFails;
 pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub(crate) use freshness::Freshness;
-pub use pause::Backoff;
 pub(crate) use wait::AfterWait;
-pub use wait::Wait;
+pub use wait::{Backoff, Wait};
 
 /// All options of a layer, with their defaults. [`ReadThroughLayer`](crate::ReadThroughLayer) sets
 /// and explains them.

@@ -1,6 +1,9 @@
-//! `Wait`: how long a waiter waits, and what it does then.
+//! `Wait`: how long a waiter waits, and what it does then; and `Backoff`: how long it sleeps before it
+//! reads the store again.
 
 use std::time::Duration;
+
+use super::failing::Doubling;
 
 /// How long a caller waits for the load of another caller, and what it does then.
 ///
@@ -90,4 +93,92 @@ impl Default for Wait {
 pub(crate) enum AfterWait {
     Fail,
     Load,
+}
+
+/// The delays of one wait.
+///
+/// Where the store pushes changes, a delay only insures against a lost message, and every earlier
+/// read is a wasted command: the delays are nearly as long as the promise allows. Where it does
+/// not, they double from short to long with full jitter (Brooker, "Exponential Backoff And Jitter",
+/// AWS Architecture Blog, 2015).
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    delays: Doubling,
+    /// Between which shares of its length each delay is.
+    jitter: [f64; 2],
+    taken: u32,
+}
+
+impl Backoff {
+    /// Delays of the same length.
+    pub fn fixed(interval: Duration) -> Self {
+        let first = interval.min(LONGEST_LEASE);
+        Self { delays: Doubling { first, longest: first }, jitter: [1.0, 1.0], taken: 0 }
+    }
+
+    /// Delays between 5 ms and 250 ms. If the waiter is `told` of changes, a delay only insures
+    /// against a lost message.
+    pub fn backing_off(told: bool) -> Self {
+        let (first, jitter) = if told { (LONGEST, [0.7, 0.9]) } else { (SHORTEST, [0.0, 1.0]) };
+        Self { delays: Doubling { first, longest: LONGEST }, jitter, taken: 0 }
+    }
+
+    /// The next delay, by a random number from 0 to 1. It never goes past the end of a lease that
+    /// has `lease_left`: then the first claim gets the key.
+    pub fn next(&mut self, random: f64, lease_left: Duration) -> Duration {
+        let [least, most] = self.jitter;
+        let share = least + (most - least) * random;
+        let delay = self.delays.after(self.taken).mul_f64(share).max(self.delays.first / 5);
+        self.taken = self.taken.saturating_add(1);
+        delay.min(lease_left.max(JUST_AFTER))
+    }
+}
+
+const SHORTEST: Duration = Duration::from_millis(25);
+
+/// A lost message costs no more than this, including the request after the delay.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// No lease is longer, so no longer delay is of use.
+const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
+
+/// How long after the end of a lease a waiter asks at the earliest. Stores count in milliseconds,
+/// and a waiter that asks in the last one would have to ask twice.
+const JUST_AFTER: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn delays_double_up_to_the_longest_without_push_messages() {
+        let mut backoff = Backoff::backing_off(false);
+        let taken: Vec<_> = (0..6).map(|_| backoff.next(1.0, HOUR).as_millis()).collect();
+        assert_eq!(taken, [25, 50, 100, 200, 250, 250]);
+    }
+
+    #[test]
+    fn a_delay_is_never_zero() {
+        let mut backoff = Backoff::backing_off(false);
+        assert!((0..100).all(|_| backoff.next(0.0, HOUR) >= Duration::from_millis(5)));
+    }
+
+    #[test]
+    fn insurance_stays_within_the_promise_for_a_lost_message() {
+        let mut backoff = Backoff::backing_off(true);
+        for random in [0.0, 0.5, 1.0] {
+            let delay = backoff.next(random, HOUR).as_millis();
+            assert!((175..=225).contains(&delay), "{delay} ms");
+        }
+    }
+
+    #[test]
+    fn no_delay_goes_past_the_lease() {
+        let left = Duration::from_millis(7);
+        for mut backoff in [Backoff::fixed(HOUR), Backoff::backing_off(true)] {
+            assert_eq!(backoff.next(1.0, left), left);
+        }
+    }
 }

@@ -16,7 +16,6 @@ use super::not_found::NotFound;
 use super::orphaned::OrphanedClaims;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
-use super::request_tags::TagRules;
 use super::step::AnswerKind;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, CacheError, Error};
@@ -28,7 +27,7 @@ use crate::policy::{ConcurrencyBounds, Policy};
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Claim, End, Entry, Peek, Store};
-use crate::tag::Tags;
+use crate::tag::{TagRules, Tags};
 
 /// What all clones of a service share. Aligned, so that it is apart in memory from the count of its
 /// owners, which each request changes.

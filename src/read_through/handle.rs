@@ -1,16 +1,18 @@
-//! `Handle`: invalidates, expires and prefetches stored entries.
+//! `Handle`: invalidates, expires and prefetches stored entries. `Changed`: a change of the source, together
+//! with the invalidation of what is stored of it.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
+use tracing::Instrument;
 
-use super::change::{Changed, change};
-use super::results::combined;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::stats::{CacheStats, InvalidationEvent, Statistics, StatsSource};
@@ -299,6 +301,65 @@ impl<S: fmt::Debug> fmt::Debug for Handle<S> {
     }
 }
 
+/// The source has changed. What became of the entries that are older:
+///
+/// ```
+/// use bellwether::{Cache, Changed};
+///
+/// async fn rename(names: &Cache<u64, String>, id: u64) -> Result<(), std::io::Error> {
+///     let write = async move { Ok(()) }; // UPDATE names .. WHERE id = $1
+///     match names.change(id, write).await {
+///         Ok(Changed::Invalidated(())) => Ok(()),       // no later caller gets the old name
+///         Ok(Changed::Pending((), error)) => {
+///             eprintln!("the old name may be served until the store is back: {error}");
+///             Ok(())                                    // the change itself was made
+///         }
+///         Err(error) => Err(error),                     // the write failed
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "the invalidation may be pending"]
+#[allow(clippy::exhaustive_enums, reason = "an invalidation has happened or has not")]
+pub enum Changed<T> {
+    /// They are invalidated: no request that starts later gets one of them.
+    Invalidated(T),
+    /// The store failed. If the error [is kept](CacheError::is_kept), the store repeats the invalidation
+    /// until it succeeds, and this process serves nothing of the key or the tag meanwhile. If not,
+    /// invalidate again.
+    Pending(T, CacheError),
+}
+
+impl<T> Changed<T> {
+    /// What the write has returned.
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Invalidated(written) | Self::Pending(written, _) => written,
+        }
+    }
+}
+
+/// Writes, then invalidates, in a task that its caller may leave. A write that fails or panics may have
+/// reached the source, so it is followed by an invalidation, too.
+pub async fn change<T: Send + 'static, E: Send + 'static>(
+    write: impl Future<Output = Result<T, E>> + Send + 'static,
+    invalidation: impl Future<Output = Result<(), CacheError>> + Send + 'static,
+) -> Result<Changed<T>, E> {
+    let both = async move {
+        let written = AssertUnwindSafe(write).catch_unwind().await;
+        (written, invalidation.await)
+    };
+    let (written, invalidated) = match tokio::spawn(both.in_current_span()).await {
+        Ok((Ok(written), invalidated)) => (written?, invalidated),
+        Ok((Err(panic), _)) => resume_unwind(panic),
+        Err(ended) => resume_unwind(ended.into_panic()),
+    };
+    Ok(match invalidated {
+        Ok(()) => Changed::Invalidated(written),
+        Err(error) => Changed::Pending(written, error),
+    })
+}
+
 /// Each of these keys once.
 fn unique(keys: impl IntoIterator<Item = Key>) -> impl Iterator<Item = Key> {
     keys.into_iter().collect::<HashSet<_>>().into_iter()
@@ -320,3 +381,75 @@ where
 
 /// How many invalidations of one call are under way at once.
 const AT_ONCE: usize = 256;
+
+/// The results of two operations as one. If one of them has failed, the error is one that is not
+/// [kept](CacheError::is_kept), if there is one.
+fn combined<T>(
+    one: Result<T, CacheError>,
+    other: Result<T, CacheError>,
+    add: impl FnOnce(T, T) -> T,
+) -> Result<T, CacheError> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok(add(one, other)),
+        (Err(kept), Err(error)) if kept.is_kept() => Err(error),
+        (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+    }
+}
+
+/// The result of many operations: an error if one of them has failed. It is
+/// [kept](CacheError::is_kept) only if those of all that have failed are.
+///
+/// # Errors
+/// The first error that is not kept, or else one that is.
+pub fn result_of_all(
+    results: impl IntoIterator<Item = Result<(), CacheError>>,
+) -> Result<(), CacheError> {
+    let mut all = Ok(());
+    for result in results {
+        all = combined(all, result, |(), ()| ());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{StoreError, StoreErrorKind};
+    use crate::key::Key;
+
+    /// The result of an operation: an error, which is kept or not, or none.
+    fn result(is_kept: Option<bool>) -> Result<(), CacheError> {
+        let Some(is_kept) = is_kept else { return Ok(()) };
+        let error = StoreError::new(StoreErrorKind::Unreachable, "down");
+        let error = if is_kept { error.kept() } else { error };
+        Err(CacheError::store(&Key::of("item"), &error))
+    }
+
+    /// Whether the error of these is kept.
+    fn is_kept(results: &[Option<bool>]) -> Option<bool> {
+        result_of_all(results.iter().copied().map(result)).err().map(|error| error.is_kept())
+    }
+
+    const KEPT: Option<bool> = Some(true);
+    const LOST: Option<bool> = Some(false);
+    const DONE: Option<bool> = None;
+
+    #[test]
+    fn the_error_of_many_is_kept_only_if_all_that_failed_are_in_any_order() {
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        for order in orders {
+            assert_eq!(is_kept(&order.map(|nth| [KEPT, LOST, DONE][nth])), LOST, "{order:?}");
+            assert_eq!(is_kept(&order.map(|nth| [KEPT, KEPT, DONE][nth])), KEPT, "{order:?}");
+        }
+        assert_eq!(is_kept(&[DONE, DONE]), DONE);
+    }
+
+    #[test]
+    fn what_was_done_is_added_up_only_without_an_error() {
+        let failed = || result(KEPT).map(|()| 1);
+        let add = |one, other| one + other;
+        assert_eq!(combined(Ok(1), Ok(2), add).ok(), Some(3));
+        assert!(combined(failed(), Ok(2), add).is_err());
+        assert!(combined(Ok(1), failed(), add).is_err());
+    }
+}

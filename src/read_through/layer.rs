@@ -8,19 +8,17 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::core::{Core, Loads};
-use super::error_rules::{ErrorRule, ErrorRules};
+use super::error_rules::{ErrorClass, ErrorRule, ErrorRules};
 use super::handle::Handle;
 use super::lookup::IntoLookup;
-use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::{ConfigError, FirstError, within};
 use crate::error::BoxError;
-use crate::error_class::ErrorClass;
 use crate::policy::{Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::{InProcessStore, Store};
-use crate::tag::Tag;
+use crate::tag::{Tag, TagRules};
 use crate::trace::TraceKeys;
 
 /// Puts a cache in front of a loader. See [`service`](crate::service) for examples.

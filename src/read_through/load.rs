@@ -1,10 +1,10 @@
-//! One call of the loader, and what its answer says.
+//! Loads: what a load needs, one call of the loader, and what its answer says.
 
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,9 +13,8 @@ use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use super::core::Core;
-use super::error_rules::ErrorFacts;
+use super::error_rules::{ErrorClass, ErrorFacts};
 use super::failure_cache::FailureCache;
-use super::job::{Job, Loader};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
 use super::outcome::Outcome;
@@ -23,7 +22,6 @@ use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
-use crate::error_class::ErrorClass;
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -35,6 +33,30 @@ use crate::status::CacheStatus;
 use crate::store::{Draft, Marker, Value};
 use crate::tag::Tags;
 use crate::trace::CallerSpan;
+
+/// A service that a cache can call for a request, also after its caller has left.
+pub(crate) trait Loader<Req>:
+    Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S, Req> Loader<Req> for S
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
+{
+}
+
+/// What a load needs: a clone of the loader, and the request.
+pub(crate) struct Job<S, Req> {
+    pub(crate) service: S,
+    pub(crate) request: Req,
+}
+
+/// A job that a request shares with the task of its flight, which takes it to load. The request takes
+/// it back if it gives up before. Guards the slot only: held to look into it, never across an `.await`.
+pub(crate) type LentJob<S, Req> = Arc<Mutex<Option<Job<S, Req>>>>;
 
 /// An answer of the loader.
 pub(crate) struct LoaderAnswer {

@@ -17,8 +17,6 @@
 //! flight, and each request of the flight to the store is for all callers that had joined by then.
 //! So the store's work in a burst grows with processes and not with callers.
 
-pub(crate) mod answer;
-pub(crate) mod change;
 pub(crate) mod client;
 mod core;
 mod delegate;
@@ -27,7 +25,6 @@ mod failure_cache;
 mod flight_task;
 pub(crate) mod future;
 pub(crate) mod handle;
-mod job;
 pub(crate) mod layer;
 pub(crate) mod load;
 pub(crate) mod lookup;
@@ -36,9 +33,7 @@ pub(crate) mod many;
 mod model;
 mod not_found;
 mod orphaned;
-mod outcome;
+pub(crate) mod outcome;
 pub(crate) mod private_keys;
-mod request_tags;
-pub(crate) mod results;
 pub(crate) mod service;
 mod step;

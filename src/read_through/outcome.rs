@@ -2,12 +2,12 @@
 //! served instead of an error or a longer wait.
 
 use std::any::Any;
-use std::error::Error;
+use std::error::Error as StdError;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::error::CacheError;
+use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::Entry;
 
@@ -19,7 +19,7 @@ pub(crate) enum Outcome {
     /// An older entry, while the flight goes on.
     Stale(StaleFallback),
     /// The loader's error.
-    LoadFailed(Arc<dyn Error + Send + Sync>),
+    LoadFailed(Arc<dyn StdError + Send + Sync>),
     /// A `C::Kept` that counts as a failure.
     FailedValue(Arc<dyn Any + Send + Sync>),
     /// The value is private to another caller, and so are the next ones: the waiter loads
@@ -68,5 +68,37 @@ impl StaleFallback {
         // In either stale window: the longer one counts.
         let is_usable = stale_for < entry.lifetimes().served_stale();
         is_usable.then_some((entry, CacheStatus::Stale { why, stale_for }))
+    }
+}
+
+/// Why a stale answer is served instead of this error.
+pub fn stale_reason<E>(error: &Error<E>) -> StaleReason {
+    use CacheErrorKind::{Contended, DeadlineExceeded, Full, WaitTimedOut};
+    match error.cache().map(CacheError::kind) {
+        Some(Full) => StaleReason::NoRoom,
+        Some(Contended | DeadlineExceeded | WaitTimedOut) => StaleReason::WaitRanOut,
+        _ => StaleReason::LoadFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::StoreError;
+    use crate::key::Key;
+
+    #[test]
+    fn a_bound_that_was_reached_is_no_failure_of_the_load() {
+        let key = Key::of("item");
+        let of = |error: CacheError| stale_reason(&Error::<StoreError>::from(error));
+        assert_eq!(of(CacheError::full(&key, 1, "callers wait")), StaleReason::NoRoom);
+        assert_eq!(of(CacheError::load_lost(&key)), StaleReason::LoadFailed);
+        for kind in [
+            CacheErrorKind::Contended,
+            CacheErrorKind::DeadlineExceeded,
+            CacheErrorKind::WaitTimedOut,
+        ] {
+            assert_eq!(of(CacheError::new(kind, "late".to_owned())), StaleReason::WaitRanOut);
+        }
     }
 }

@@ -44,15 +44,14 @@ mod change;
 mod clock;
 mod entry;
 mod failure;
-mod in_process;
 mod lease;
 pub(crate) mod memory;
-mod shared;
 mod standing;
 mod value;
 mod watch;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::box_future::BoxFuture;
@@ -60,13 +59,11 @@ use crate::box_future::BoxFuture;
 pub use change::{Change, ChangeTarget};
 pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
 pub use failure::Failure;
-pub use in_process::InProcessStore;
-pub use lease::{Lease, OtherLease};
+pub use lease::{Claim, Lease, OtherLease, Token};
 pub use value::Value;
 pub use watch::{Watch, Watchers};
 
 pub use self::memory::MemoryOptions;
-pub use crate::claim::{Claim, Token};
 pub use crate::error::StoreErrorKind;
 pub use crate::key::Digest;
 pub use crate::tag::Tags;
@@ -294,6 +291,65 @@ pub enum Settled {
     /// A newer entry or an invalidation came before the commit. Nothing was stored.
     Superseded,
 }
+
+/// A store behind an `Arc` is a store, whatever its type. So a program can choose its store when it
+/// starts, as an `Arc<dyn Store>`:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use bellwether::store::Store;
+/// use bellwether::{Cache, MemoryStore};
+///
+/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new(10_000)); // or a `RedisStore`
+/// let items: Cache<u64, String> = Cache::builder("item", store).coalesce_only().build()?;
+/// # let _ = items;
+/// # Ok::<_, bellwether::ConfigError>(())
+/// ```
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn peek(&self, key: &Key) -> Peek {
+        (**self).peek(key)
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        (**self).watch(key)
+    }
+
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        (**self).lookup(key, tags)
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        (**self).acquire(claim, term, accept)
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        (**self).renew(lease, term)
+    }
+
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        (**self).settle(end)
+    }
+
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+        (**self).change(target, change)
+    }
+}
+
+/// A store that holds the [`Value`](Value)s that it is given, and gives back those very
+/// values: in the memory of this process, for this process only. So it can hold what is never
+/// encoded: see [`Cache::in_process`](crate::Cache::in_process).
+///
+/// Implement it for a store of your own if each entry that it finds is one that a commit of this
+/// process has brought. A value that is made again, of its bytes, is a miss.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may be shared with other processes, so it cannot hold values that are never encoded",
+    label = "not a store of this process alone",
+    note = "a `MemoryStore` is one; for a shared store, `Cache::builder` and `ReadThroughLayer::builder` encode values"
+)]
+pub trait InProcessStore: Store {}
+
+impl<S: InProcessStore + ?Sized> InProcessStore for Arc<S> {}
 
 /// How long a watermark is kept after an invalidation: 10 minutes. A lapsed lease that is older
 /// stores nothing, because the watermarks of its time are gone.

@@ -14,7 +14,7 @@ use crate::locked::locked;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core::{self, Core};
 use crate::read_through::failure_cache::{FailureKind, RememberedFailure};
-use crate::read_through::job::{LentJob, Loader};
+use crate::read_through::load::{LentJob, Loader};
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, StaleFallback};
 use crate::read_through::step::{

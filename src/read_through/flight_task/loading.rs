@@ -15,8 +15,7 @@ use crate::locked::locked;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::read_through::core::Core;
 use crate::read_through::failure_cache::FailureKind;
-use crate::read_through::job::Loader;
-use crate::read_through::load::{LoaderAnswer, load};
+use crate::read_through::load::{Loader, LoaderAnswer, load};
 use crate::read_through::outcome::Outcome;
 use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,

@@ -18,7 +18,7 @@ pub(crate) use self::asking::Purpose;
 use self::asking::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use self::loading::FlightLoad;
 use super::core::Core;
-use super::job::{LentJob, Loader};
+use super::load::{LentJob, Loader};
 use super::orphaned::OrphanGuard;
 use super::outcome::Outcome;
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};

@@ -16,8 +16,8 @@ use self::shard::MemoryShard;
 use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Peek, Renew, Settled,
-    StoreFuture,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, InProcessStore, Lease, Peek,
+    Renew, Settled, StoreFuture,
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
@@ -193,6 +193,8 @@ impl StatsSource for MemoryStore {
         self.stats()
     }
 }
+
+impl InProcessStore for MemoryStore {}
 
 impl Store for MemoryStore {
     fn peek(&self, key: &Key) -> Peek {

@@ -1,5 +1,7 @@
-//! Tags: names that entries have in common, to invalidate them together.
+//! Tags: names that entries have in common, to invalidate them together; and which of them the requests
+//! of a layer have.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -175,6 +177,49 @@ pub(crate) struct TooManyTags {
 impl fmt::Display for TooManyTags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tags, more than {}", self.given, Tags::MOST)
+    }
+}
+
+/// Which tags the requests of a layer have.
+#[derive(Clone, Default)]
+pub(crate) struct TagRules {
+    /// A [`TagsOf`] the layer's requests. The layer does not know their type, so it is of any.
+    of_request: Option<Arc<dyn Any + Send + Sync>>,
+    /// All requests have the [tag of clearable layers](Tag::everything).
+    pub(crate) is_clearable: bool,
+}
+
+/// A function of the program that gives the tags of a request. It may give too many.
+type TagsOf<Req> = Box<dyn Fn(&Req) -> Tags + Send + Sync>;
+
+impl TagRules {
+    /// Sets the function, for requests of one type.
+    pub(crate) fn set<Req, F, T>(&mut self, tags_of: F)
+    where
+        Req: 'static,
+        F: Fn(&Req) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        let tags_of = move |request: &Req| Tags::unbounded(tags_of(request));
+        self.of_request = Some(Arc::new(Box::new(tags_of) as TagsOf<Req>));
+    }
+
+    /// The tags of a request, with those of its options. Not called for hits in this process, since
+    /// those compare the epochs of the entry only.
+    pub(crate) fn of<Req: 'static>(
+        &self,
+        request: &Req,
+        others: &Tags,
+    ) -> Result<Tags, TooManyTags> {
+        let tags_of = self.of_request.as_ref();
+        let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
+        let told = tags_of.map_or_else(Tags::none, |tags_of| tags_of(request));
+        Ok(self.and_everything(&told.union(others)?))
+    }
+
+    /// These tags, and that of clearable layers if this is one.
+    pub(crate) fn and_everything(&self, tags: &Tags) -> Tags {
+        if self.is_clearable { tags.and_everything() } else { tags.clone() }
     }
 }
 
