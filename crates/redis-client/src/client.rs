@@ -9,19 +9,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::events::Tracking;
+use super::names::{InSlot, tag_of};
 use super::node::RedisNode;
+use super::node_record::RedisNodeStats;
 use super::options::RedisClientOptions;
 use super::parts::{ClientParts, ClientSetup};
-use super::request::RedisRequest;
+use super::request::{RedisRequest, RedisValue};
 use super::rights;
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
 use super::shared_connection::{connect_time, share_time};
-use super::slot::{InSlot, tag_of};
-use super::stats::RedisNodeStats;
 use super::subscriber::Subscriber;
-use super::value::RedisValue;
 use bellwether::store::{Digest, Watch};
 use bellwether::{ConfigError, StoreError};
 

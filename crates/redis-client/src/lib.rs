@@ -25,7 +25,6 @@ mod connector;
 mod credentials;
 mod dial;
 mod events;
-mod failovers;
 mod login;
 mod names;
 mod node;
@@ -45,28 +44,24 @@ mod shared_connection;
 #[cfg(feature = "simulated-network")]
 #[doc(hidden)]
 pub mod simulated;
-mod slot;
-mod stats;
 mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
-mod value;
 
 pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
 pub use self::client::RedisClient;
 pub use self::credentials::{CredentialsProvider, RedisCredentials};
 pub use self::events::{ServerEvent, ServerObserver, Tracking};
+pub use self::names::{InSlot, Ownership, SlotOwners};
+pub use self::node_record::RedisNodeStats;
 pub use self::options::RedisClientOptions;
 pub use self::parts::ClientSetup;
-pub use self::request::RedisRequest;
+pub use self::request::{RedisRequest, RedisValue};
 pub use self::script::RedisScript;
 pub use self::server_clock::{ServerClock, ServerTime};
-pub use self::slot::{InSlot, Ownership, SlotOwners};
-pub use self::stats::RedisNodeStats;
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;
-pub use self::value::RedisValue;
 
 #[cfg(test)]
 mod tests;

@@ -8,13 +8,12 @@ use tokio::time::Instant;
 use super::address::ServerAddress;
 use super::breaker::Breaker;
 use super::connector::Connector;
-use super::node_record::NodeRecord;
+use super::names::InSlot;
+use super::node_record::{NodeRecord, RedisNodeStats};
 use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
 use super::shared_connection::SharedConnection;
-use super::slot::InSlot;
-use crate::stats::RedisNodeStats;
 use bellwether::StoreError;
 use bellwether::adapter::jitter;
 

@@ -11,15 +11,13 @@ use tokio::time::Instant;
 
 use super::address::{ServerAddress, ServersKind};
 use super::events::ServerEvent;
-use super::failovers::Failovers;
-use super::parts::ClientParts;
+use super::parts::{ClientParts, Failovers};
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
-use crate::stats::RedisNodeStats;
 use bellwether::adapter::locked;
-use bellwether::stats::{NodeCounters, NodeFigures};
+use bellwether::stats::{NodeCounters, NodeFigures, StoreErrorStats};
 use bellwether::store::Digest;
 
 /// What all connections of a node share.
@@ -129,6 +127,31 @@ impl NodeRecord {
     pub(super) fn lost_at(&self) -> Option<Instant> {
         locked(&self.broken).lost_at
     }
+}
+
+/// What one server was sent by a client, and what came of it.
+///
+/// A server is left out while requests do not go to it: a node that owns no slots, or a server that is
+/// not the primary that sentinels name.
+/// When it is back, its counters start from zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedisNodeStats {
+    /// The address, without user and password.
+    pub address: String,
+    /// Commands and scripts that were sent to it, each part of a pipeline for itself.
+    pub requests: u64,
+    /// Requests that it has sent to another node of the cluster (`MOVED`, `ASK`).
+    pub redirections: u64,
+    /// Requests that have failed there, by the kind of the error. Another node or a later attempt may
+    /// have answered them.
+    pub errors: StoreErrorStats,
+    /// Attempts to connect, successful or not.
+    pub connects: u64,
+    /// How often its circuit breaker has opened.
+    pub outages: u64,
+    /// Whether its circuit breaker is open.
+    pub is_down: bool,
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
-//! What all parts of a client share, and what they do about the events of its servers.
+//! What all parts of a client share, and what they do about the events of its servers and about
+//! failovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
+use tokio::sync::Notify;
 
 use super::breaker::Outages;
 use super::events::{ServerEvent, ServerObserver, Tracking};
-use super::failovers::Failovers;
-use super::names::Names;
+use super::names::{Names, SlotOwners};
 use super::options::RedisClientOptions;
-use super::slot::SlotOwners;
-use bellwether::store::Digest;
-use bellwether::store::Watchers;
+use bellwether::adapter::LogThrottle;
+use bellwether::store::{Digest, Watchers};
+use bellwether::warn_throttled;
 
 /// The parts of a client in addition to its options.
 #[derive(Debug, Default)]
@@ -114,5 +116,56 @@ impl ClientParts {
         } else if let Some(tag) = self.names.tag_of(name) {
             self.tell(ServerEvent::TagChanged(&tag));
         }
+    }
+}
+
+/// Counts how often the server was found to be a replica. After a failover its address may lead to
+/// another server, so all older connections are given up.
+pub(super) struct Failovers {
+    count: AtomicU64,
+    /// Notified when another server is the primary. Then the connections to the former one end,
+    /// because it may still accept writes, which are lost.
+    pub(super) switched: Notify,
+    /// If the address still leads to a replica, a reconnect for each write would only add load.
+    throttle: LogThrottle,
+}
+
+impl Default for Failovers {
+    fn default() -> Self {
+        let throttle = LogThrottle::once_per(Duration::from_secs(1));
+        Self { count: AtomicU64::new(0), switched: Notify::new(), throttle }
+    }
+}
+
+impl Failovers {
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Another server is the primary now.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn switch(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.switched.notify_waiters();
+    }
+
+    /// The server is a replica.
+    pub(super) fn note(&self) {
+        if self.throttle.admit().is_some() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_requests_that_find_a_replica_cause_one_reconnect_a_second() {
+        let failovers = Failovers::default();
+        (0..1000).for_each(|_| failovers.note());
+        assert_eq!(failovers.count(), 1);
     }
 }

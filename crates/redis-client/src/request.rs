@@ -1,13 +1,12 @@
-//! Requests: scripts and commands.
+//! Requests: scripts and commands. And the replies to them.
 
 use std::{fmt, io};
 
 use redis::{Cmd, Value};
 
+use super::names::InSlot;
 use super::script::RedisScript;
 use super::server_error::ServerError;
-use super::slot::InSlot;
-use super::value::RedisValue;
 use bellwether::StoreError;
 
 /// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).
@@ -167,6 +166,57 @@ impl InSlot for RedisRequest<'_> {
     /// The hash slot of its names. Without names and [`in_slot`](Self::in_slot), any slot will do.
     fn slot(&self) -> u16 {
         self.names.first().map_or(self.slot, InSlot::slot)
+    }
+}
+
+/// A reply of a Redis server, as far as the protocols of this crate use it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RedisValue {
+    /// There is no value, or a script returned `false`.
+    Nil,
+    /// A whole number. A number that a script returns loses its fraction.
+    Int(i64),
+    /// Bytes, or a text.
+    Bytes(Vec<u8>),
+    /// Several values. Those of a map follow their fields.
+    Array(Vec<Self>),
+    /// Any other reply.
+    Other,
+}
+
+impl RedisValue {
+    /// The number, if this is one and is not negative.
+    pub fn whole(&self) -> Option<u64> {
+        match self {
+            Self::Int(whole) => u64::try_from(*whole).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is zero, or an array with a zero.
+    fn has_zero(&self) -> bool {
+        match self {
+            Self::Array(values) => values.contains(&Self::Int(0)),
+            value => *value == Self::Int(0),
+        }
+    }
+}
+
+impl From<Value> for RedisValue {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Nil | Value::Boolean(false) => Self::Nil,
+            Value::Int(number) => Self::Int(number),
+            Value::BulkString(bytes) => Self::Bytes(bytes),
+            Value::VerbatimString { text, .. } => Self::Bytes(text.into_bytes()),
+            Value::Array(values) => Self::Array(values.into_iter().map(Self::from).collect()),
+            Value::Map(pairs) => {
+                let values = pairs.into_iter().flat_map(|(field, value)| [field, value]);
+                Self::Array(values.map(Self::from).collect())
+            }
+            _ => Self::Other,
+        }
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::sync::LazyLock;
 
-use super::request::RedisRequest;
+use super::names::InSlot;
+use super::request::{RedisRequest, RedisValue};
 use super::script::RedisScript;
 use super::server_error::{ServerError, classify_text};
-use super::slot::InSlot;
-use super::value::RedisValue;
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
 

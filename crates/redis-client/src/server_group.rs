@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::address::ServerAddress;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
+use super::names::InSlot;
 use super::node::RedisNode;
 use super::parts::ClientParts;
 use super::server_error::ServerError;
-use super::slot::InSlot;
 use bellwether::StoreError;
 
 /// Where requests go.

@@ -8,10 +8,10 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::slot_ranges::SlotRanges;
+use crate::names::SLOTS;
 use crate::node::RedisNode;
 use crate::request::RedisRequest;
 use crate::server_error::ServerError;
-use crate::slot::SLOTS;
 use bellwether::StoreError;
 
 /// The first answer that covers all slots, or the one that covers the most.

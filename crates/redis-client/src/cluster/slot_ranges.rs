@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::redirect::address_of;
 use crate::address::ServerAddress;
-use crate::slot::SLOTS;
+use crate::names::SLOTS;
 
 /// The owners of the slots, as a node knows them.
 #[derive(Clone, Debug, Default, PartialEq)]

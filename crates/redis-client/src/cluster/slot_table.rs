@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::slot_ranges::SlotRanges;
 use crate::address::ServerAddress;
 use crate::events::ServerEvent;
+use crate::names::{InSlot, NO_PLACE, SLOTS};
 use crate::node::RedisNode;
 use crate::parts::ClientParts;
-use crate::slot::{InSlot, NO_PLACE, SLOTS};
 use bellwether::adapter::locked;
 use bellwether::store::Digest;
 

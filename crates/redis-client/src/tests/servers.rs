@@ -9,8 +9,8 @@ use crate::events::{ServerEvent, ServerObserver, Tracking};
 use crate::names::Names;
 use crate::options::RedisClientOptions;
 use crate::parts::{ClientParts, ClientSetup};
+use crate::request::RedisValue;
 use crate::rights;
-use crate::value::RedisValue;
 use bellwether::store::Digest;
 use bellwether_testkit::fuzz::{Choices, fuzz};
 
