@@ -9,8 +9,7 @@ use bytes::Bytes;
 
 use super::envelope::{self, Opened};
 pub use super::outbox::ledger::ChangedDigest;
-use super::reply::ReplyFields;
-use super::scripts::{self, StoreScript, linked};
+use super::scripts::{self, ReplyFields, StoreScript, linked};
 use super::tags::tags_of;
 use super::{RedisStore, record};
 use bellwether::StoreError;

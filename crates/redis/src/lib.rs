@@ -34,7 +34,6 @@ mod near;
 mod options;
 mod outbox;
 mod record;
-mod reply;
 mod scripts;
 mod stats;
 mod store;

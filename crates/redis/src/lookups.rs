@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
-use super::reply::{self, Seen, SeenAt};
+use super::scripts::{self, Seen, SeenAt};
 use super::tag_value;
 use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, Remaining, TagState};
@@ -201,7 +201,7 @@ impl NameReader {
         let asked_at = Instant::now();
         let read = |reply| {
             let estimate = || self.client.with_clock(&request, ServerClock::now);
-            let (now, seen) = reply::seen(reply, is_timed, estimate)?;
+            let (now, seen) = scripts::seen(reply, is_timed, estimate)?;
             if let Some(now) = now {
                 self.client.with_clock(&request, |clock| clock.note(asked_at, now));
             }

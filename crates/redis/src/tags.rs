@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use super::lookups::Lookups;
 use super::near::{Near, Version};
 use super::outbox::Outbox;
-use super::reply;
 use super::scripts::{self, LONGEST_MS, number, random_bytes};
 use super::tag_value;
 use bellwether::StoreError;
@@ -91,7 +90,7 @@ impl TagReader {
             let request = RedisRequest::script(&scripts::TOUCH_TAGS, names, args, TOUCHING);
             let asked_at = Instant::now();
             let read =
-                |reply| reply::touched(reply).filter(|(_, values)| values.len() == tags.len());
+                |reply| scripts::touched(reply).filter(|(_, values)| values.len() == tags.len());
             let (now, values) = self.client.run(&request, read).await?;
             self.client.with_clock(&tags[0], |clock| clock.note(asked_at, now));
             let touched = iter::zip(tags, values);

@@ -8,7 +8,7 @@ use super::at_rest::{SealedParts, digest};
 use crate::by_digest;
 use crate::envelope;
 use crate::record;
-use crate::reply::{self, AcquireReply, Acquired, Seen, SeenAt};
+use crate::scripts::{self, AcquireReply, Acquired, Seen, SeenAt};
 use bellwether::FailureCause;
 use bellwether::store::Failure;
 use bellwether_redis_client::RedisValue as Reply;
@@ -92,7 +92,7 @@ fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
     fuzz("lookup reply", 64, 1, |choices| {
         let is_timed = choices.one_in(2);
         let (valid, count) = lookup_reply(choices, is_timed);
-        let read = |reply| reply::seen(reply, is_timed, || None);
+        let read = |reply| scripts::seen(reply, is_timed, || None);
         if choices.one_in(4) {
             let (_, seen) = read(valid).expect("a valid reply");
             assert_eq!(seen.len(), count);
@@ -179,10 +179,10 @@ fn fuzzed_replies_about_tags_are_none_or_have_a_tag_for_each_field() {
         let tags = (0..count).map(|_| tag(choices));
         let fields: Vec<_> = [Reply::Int(17)].into_iter().chain(tags).collect();
         let valid = Reply::Array(fields);
-        let read = reply::touched(valid.clone()).map(|(now, tags)| (now, tags.len()));
+        let read = scripts::touched(valid.clone()).map(|(now, tags)| (now, tags.len()));
         assert_eq!(read, Some((17, count)));
         let reply = changed(choices, valid);
-        if let Some((_, tags)) = reply::touched(reply.clone()) {
+        if let Some((_, tags)) = scripts::touched(reply.clone()) {
             let Reply::Array(fields) = reply else { panic!("{reply:?} is no array") };
             assert_eq!(fields.len(), 1 + tags.len());
         }
