@@ -65,30 +65,6 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 }
 
-impl<S, K, C> ReadThrough<S, K, C> {
-    /// Begins a request.
-    #[inline]
-    pub(super) fn request<Req, R>(&self, request: Req) -> ResponseFuture<S, Req, C>
-    where
-        S: Service<Req> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError> + Send + Sync + 'static,
-        Req: Send + 'static,
-        K: Fn(&Req) -> R,
-        R: IntoLookup,
-        C: Codec<S::Response>,
-    {
-        let Lookup { key, options } = (self.key_of)(&request).into();
-        match key {
-            Some(key) => {
-                let Self { core, inner, .. } = self;
-                ResponseFuture::begin::<S::Error>(core, key, inner, request, options)
-            }
-            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
-        }
-    }
-}
-
 impl<S, Req, K, R, C> Service<Req> for ReadThrough<S, K, C>
 where
     S: Service<Req> + Clone + Send + 'static,
@@ -109,7 +85,14 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        self.request(request)
+        let Lookup { key, options } = (self.key_of)(&request).into();
+        match key {
+            Some(key) => {
+                let Self { core, inner, .. } = self;
+                ResponseFuture::begin::<S::Error>(core, key, inner, request, options)
+            }
+            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
+        }
     }
 }
 

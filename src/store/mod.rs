@@ -355,7 +355,3 @@ impl<S: InProcessStore + ?Sized> InProcessStore for Arc<S> {}
 /// stores nothing, because the watermarks of its time are gone.
 #[doc(hidden)]
 pub const WATERMARK_TTL: Duration = Duration::from_secs(600);
-
-/// A store is used as `dyn Store`.
-#[allow(dead_code, reason = "compiling it is the check")]
-fn is_object_safe(_: &dyn Store) {}
