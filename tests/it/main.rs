@@ -24,3 +24,4 @@ mod tags;
 mod tidy;
 mod tower_contract;
 mod wait;
+mod watches;

@@ -17,7 +17,6 @@ use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use bellwether::adapter::locked;
-use bellwether::store::StoreErrorKind;
 
 task_local! {
     static CONNECT_TIME: (Duration, Instant);
@@ -233,8 +232,8 @@ impl DialAttempt {
                     slot.failures = slot.failures.saturating_add(1);
                     slot.failures
                 };
-                let pause =
-                    pauses(&error, connector.node.parts.options.probe_every / 2).after(failures);
+                let longest = connector.node.parts.options.probe_every / 2;
+                let pause = RetryPauses::of_attempts(&error, longest).after(failures);
                 let error = ServerError::Unconnected(Arc::new(error));
                 SlotState::Failed { error, again_at: Instant::now() + pause }
             }
@@ -245,35 +244,5 @@ impl DialAttempt {
 impl Drop for DialAttempt {
     fn drop(&mut self) {
         locked(&self.shared.slot).state = mem::take(&mut self.next);
-    }
-}
-
-/// The pauses after attempts that fail in this way.
-fn pauses(error: &ServerError, longest: Duration) -> RetryPauses {
-    let of_mistakes = longest.max(LONGEST_OF_MISTAKES);
-    let is_mistake = error.kind() == StoreErrorKind::Misconfigured;
-    RetryPauses::new(FIRST_PAUSE, if is_mistake { of_mistakes } else { longest })
-}
-
-/// The pause after the first attempt that failed.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// The limit of the pauses after mistakes in the options or the credentials, which usually last until
-/// a person corrects them. So one that is corrected is over within two seconds.
-const LONGEST_OF_MISTAKES: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn a_mistake_is_tried_again_every_two_seconds_at_most_and_a_failure_sooner() {
-        let longest = Duration::from_millis(400);
-        let pause = |error: ServerError| pauses(&error, longest).after(u32::MAX);
-        let mistake = pause(ServerError::misconfigured("a wrong certificate"));
-        assert!((LONGEST_OF_MISTAKES / 2..=LONGEST_OF_MISTAKES).contains(&mistake));
-        assert!((longest / 2..=longest).contains(&pause(io::Error::other("refused").into())));
     }
 }

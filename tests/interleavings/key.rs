@@ -1,0 +1,2 @@
+pub(crate) use bellwether::Key;
+pub(crate) use bellwether::store::Digest;

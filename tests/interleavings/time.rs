@@ -1,0 +1,3 @@
+//! In the place of `std::time` and `tokio::time`.
+
+pub(crate) use real_tokio::time::Instant;
