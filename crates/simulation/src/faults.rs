@@ -6,6 +6,8 @@ use rand::seq::IndexedRandom;
 
 use crate::host::Millis;
 use crate::network::{Fate, NetworkState};
+use crate::server::ModelServer;
+use crate::topology::Topology;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +39,24 @@ pub(crate) enum FaultKind {
     ForgetScripts,
     /// The server forgets entries, leases, failures and tags.
     Evict,
+    /// A primary is killed, and its replica takes over.
+    Failover,
+    /// A replica takes over while the old primary goes on.
+    SplitBrain,
+    SentinelDown,
+    /// A sentinel does not hear of failovers.
+    StaleSentinel,
 }
 
 use FaultKind::{
-    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, ForgetScripts, Full,
-    HalfOpen, KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, Stall,
+    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, Failover, ForgetScripts,
+    Full, HalfOpen, KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, SentinelDown,
+    SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
     /// The kinds of a run: none, or some.
-    pub(crate) fn menu(random: &mut SmallRng) -> Vec<Self> {
+    pub(crate) fn menu(random: &mut SmallRng, topology: Topology) -> Vec<Self> {
         const ALL: [FaultKind; 16] = [
             Delay,
             DelayMessages,
@@ -78,6 +88,12 @@ impl FaultKind {
                 !matches!(it, Delay | DelayMessages | Stall | CutOff | Pause | HalfOpen)
             });
         }
+        if topology == Topology::Sentinel {
+            // Instead of what befalls a single server, failovers do.
+            menu.retain(|it| !matches!(it, RestartEmpty | RestartOld | ClockJump));
+            let own = [Failover, SplitBrain, SentinelDown, StaleSentinel];
+            menu.extend(own.choose_multiple(random, count.min(4)).copied());
+        }
         menu
     }
 
@@ -104,6 +120,10 @@ impl FaultKind {
             Full => "full server",
             ForgetScripts => "forgotten scripts",
             Evict => "eviction",
+            Failover => "failover",
+            SplitBrain => "failover with a split brain",
+            SentinelDown => "stopped sentinel",
+            StaleSentinel => "stale sentinel",
         }
     }
 
@@ -116,6 +136,7 @@ impl FaultKind {
         now: Millis,
     ) -> bool {
         let until = now + random.random_range(1..1_500);
+        let primary = state.primaries().choose(random).copied();
         match self {
             Delay => state.delay(random),
             DelayMessages => state.delay_messages(random),
@@ -123,7 +144,7 @@ impl FaultKind {
             LoseReply => state.doom_one(random, Fate::LoseReply),
             CutReply => state.doom_one(random, Fate::CutReply),
             HalfOpen => state.doom_one(random, Fate::HalfOpen),
-            Stall => state.stalled_until = until,
+            Stall => primary.iter().for_each(|it| state.nodes[*it].stalled_until = until),
             CutOff => drop(state.cut_off_until.insert(random.random_range(0..processes), until)),
             ClockJump => {
                 let longest = *[500_000, 5_000_000, 1_000_000_000].choose(random).expect("one");
@@ -131,25 +152,25 @@ impl FaultKind {
             }
             Full => {
                 let is_full = random.random();
-                if let Some(server) = &mut state.server {
-                    server.set_full(is_full);
-                }
+                primary.iter().for_each(|it| state.change(*it, |server| server.set_full(is_full)));
             }
             ForgetScripts => {
-                if let Some(server) = &mut state.server {
-                    server.forget_scripts();
-                }
+                primary.iter().for_each(|it| state.change(*it, ModelServer::forget_scripts));
             }
             Evict => {
                 let time = state.time(now);
-                if let Some(server) = &mut state.server {
+                let evict = |server: &mut ModelServer| {
                     let names = server.names(time);
                     let names = names.iter().filter(|name| !name.ends_with(b":watermark"));
                     let names: Vec<_> = names.collect();
                     names.choose(random).inspect(|name| server.evict(name));
+                };
+                if let Some(primary) = primary {
+                    state.change(primary, evict);
                 }
             }
-            RestartEmpty | RestartOld | Pause | KillProcess => return false,
+            RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
+            | SentinelDown | StaleSentinel => return false,
         }
         true
     }

@@ -31,6 +31,8 @@ pub(crate) struct History {
     pub(crate) calm_since: Option<u64>,
     /// Of each `put`, the version of the tag when it ended. None while it is under way.
     puts: Vec<Option<SourceVersion>>,
+    /// The last loss.
+    loss: Option<DataLoss>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
     pub(crate) operations: u64,
@@ -153,6 +155,7 @@ impl Shared {
     }
 
     pub(crate) fn begin_change(&self, subject: u64) -> Option<SourceVersion> {
+        let now = self.network.now();
         self.with(|history| {
             history.number += 1;
             let number = history.number;
@@ -161,6 +164,7 @@ impl Shared {
                 return None;
             }
             (subject.is_changing, subject.changed_at) = (true, number);
+            subject.began_at = now;
             subject.version += 1;
             history.under_way += 1;
             Some(subject.version)
@@ -184,7 +188,8 @@ impl Shared {
                 subject.repeated_until = now + LATEST_REPETITION;
             }
             if let Some((version, is_expiry, by, is_ok)) = promise {
-                subject.changed(version, is_expiry, by, now, is_ok);
+                let is_lost = history.loss.is_some_and(|it| it.befalls(subject.began_at, now));
+                subject.changed(version, is_expiry, by, now, is_ok && !is_lost);
             }
         });
     }
@@ -233,6 +238,7 @@ impl Shared {
     pub(crate) fn lost(&self, loss: DataLoss) {
         let keys = self.keys as usize;
         self.with(|history| {
+            history.loss = Some(loss);
             for (place, subject) in history.subjects.iter_mut().enumerate() {
                 subject.lost(loss, place >= keys);
             }

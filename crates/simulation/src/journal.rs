@@ -25,9 +25,16 @@ impl Journal {
     }
 
     /// Lists what a server has executed for a process, if it is to be shown.
-    pub(crate) fn list(&mut self, now: Millis, process: usize, commands: Vec<String>) {
+    pub(crate) fn list(
+        &mut self,
+        now: Millis,
+        process: usize,
+        server: usize,
+        commands: Vec<String>,
+    ) {
         if let Some(lines) = &mut self.lines {
-            lines.extend(commands.iter().map(|it| format!("{now:>6}     {process}: {it}")));
+            let of = |it| format!("{now:>6}     {process} to {server}: {it}");
+            lines.extend(commands.iter().map(of));
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod campaign;
 mod faults;
+mod fleet;
 mod history;
 mod host;
 mod journal;
@@ -14,6 +15,7 @@ mod promises;
 mod reduced_run;
 mod reduction;
 mod server;
+mod topology;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use self::campaign::Campaign;
 pub use self::reduced_run::ReducedRun;
 pub use self::reduction::Reduction;
-pub use self::server::{ClientId, ModelServer, Mutations, Snapshot};
+pub use self::server::{ClientId, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot};
 pub use self::world::{Run, RunOutcome};
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

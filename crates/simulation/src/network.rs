@@ -1,4 +1,4 @@
-//! The network: links between processes and the server, and what befalls them.
+//! The network: links between processes and servers, and what befalls them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,16 +20,22 @@ use tokio::time::sleep;
 use crate::host::{BEGIN, Millis};
 use crate::journal::Journal;
 use crate::locked;
-use crate::server::{ClientId, ModelServer};
+use crate::server::{ClientId, ModelServer, ServerRole, Snapshot};
 
-/// The network and the server. Clones share it.
+/// The place of a server in the network.
+pub(crate) type NodeId = usize;
+
+/// A link, by its server and its number there.
+type LinkId = (NodeId, ClientId);
+
+/// The network and the servers. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Network(Arc<NetworkParts>);
 
 #[derive(Debug)]
 struct NetworkParts {
     now: AtomicU64,
-    /// Where links and the server run.
+    /// Where links and servers run.
     runtime: Handle,
     state: Mutex<NetworkState>,
 }
@@ -37,22 +43,31 @@ struct NetworkParts {
 #[derive(Debug)]
 pub(crate) struct NetworkState {
     random: SmallRng,
-    /// None while it is down.
-    pub(crate) server: Option<ModelServer>,
-    links: BTreeMap<ClientId, Link>,
-    /// By how much the clock of the server differs from that of the world, in microseconds.
+    pub(crate) nodes: Vec<Node>,
+    links: BTreeMap<LinkId, Link>,
+    /// By how much the clock of the servers differs from that of the world, in microseconds.
     pub(crate) clock_error: i64,
-    /// The last time that the server has shown, and how often since it was set.
+    /// The last time that a server has shown, and how often since it was set.
     last_time: u64,
-    /// Until when the server stands still.
-    pub(crate) stalled_until: Millis,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
+    /// Until when a process does not reach a server.
+    pub(crate) severed_until: BTreeMap<(usize, NodeId), Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
     delays: (u32, Millis),
     delayed: DelayedLinks,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
+}
+
+/// A server and its address.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) address: String,
+    /// None while it is down.
+    pub(crate) server: Option<ModelServer>,
+    /// Until when it stands still.
+    pub(crate) stalled_until: Millis,
 }
 
 /// Whose transmissions are delayed.
@@ -90,15 +105,16 @@ pub(crate) enum Fate {
 }
 
 impl Network {
-    pub(crate) fn new(seed: u64, runtime: Handle, server: ModelServer) -> Self {
+    pub(crate) fn new(seed: u64, runtime: Handle, servers: Vec<(String, ModelServer)>) -> Self {
+        let node = |(address, server)| Node { address, server: Some(server), stalled_until: 0 };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
-            server: Some(server),
+            nodes: servers.into_iter().map(node).collect(),
             links: BTreeMap::new(),
             clock_error: 0,
             last_time: 0,
-            stalled_until: 0,
             cut_off_until: BTreeMap::new(),
+            severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
             commands: 0,
@@ -119,16 +135,18 @@ impl Network {
         change(&mut locked(&self.0.state))
     }
 
-    /// Opens a link of a process to the server.
-    pub(crate) async fn connect(self, process: usize) -> io::Result<DuplexStream> {
+    /// Opens a link of a process to the server at an address.
+    pub(crate) async fn connect(self, process: usize, to: String) -> io::Result<DuplexStream> {
+        let node = self.with(|state| state.nodes.iter().position(|node| node.address == to));
+        let node = node.ok_or(io::ErrorKind::HostUnreachable)?;
         // No packet of the handshake gets through before.
-        while let Some(wait) = self.with(|state| state.held_up(process, self.now(), None)) {
+        while let Some(wait) = self.with(|state| state.held_up(process, node, self.now(), None)) {
             sleep(wait).await;
         }
         let (ours, theirs) = duplex(BUFFER);
         let mut state = locked(&self.0.state);
-        let server = state.server.as_mut().ok_or(io::ErrorKind::ConnectionRefused)?;
-        let client = server.connect();
+        let server = state.nodes[node].server.as_mut().ok_or(io::ErrorKind::ConnectionRefused)?;
+        let client = (node, server.connect());
         let (replies, queue) = unbounded_channel();
         let (reader, writer) = split(theirs);
         let ended = Arc::<Notify>::default();
@@ -143,12 +161,7 @@ impl Network {
         Ok(ours)
     }
 
-    async fn send_up(
-        self,
-        client: ClientId,
-        mut reader: ReadHalf<DuplexStream>,
-        ended: Arc<Notify>,
-    ) {
+    async fn send_up(self, client: LinkId, mut reader: ReadHalf<DuplexStream>, ended: Arc<Notify>) {
         let mut buffer = vec![0; BUFFER];
         loop {
             let read = select! {
@@ -168,7 +181,7 @@ impl Network {
 
     async fn send_down(
         self,
-        client: ClientId,
+        client: LinkId,
         mut queue: UnboundedReceiver<Vec<u8>>,
         mut writer: WriteHalf<DuplexStream>,
     ) {
@@ -187,7 +200,7 @@ impl Network {
     }
 
     /// Waits until bytes get through.
-    async fn pass(&self, client: ClientId, is_up: bool) {
+    async fn pass(&self, client: LinkId, is_up: bool) {
         let delay = self.with(|state| state.draw_delay(client));
         if delay > 0 {
             sleep(Duration::from_millis(delay)).await;
@@ -199,13 +212,14 @@ impl Network {
 }
 
 impl NetworkState {
-    fn draw_delay(&mut self, client: ClientId) -> Millis {
+    fn draw_delay(&mut self, client: LinkId) -> Millis {
         let (one_of, longest) = self.delays;
         let is_delayed = match self.delayed {
             DelayedLinks::All => true,
             DelayedLinks::Slow => self.links.get(&client).is_some_and(|link| link.is_slow),
             DelayedLinks::Subscribed => {
-                self.server.as_ref().is_some_and(|server| server.is_subscribed(client))
+                let server = self.nodes[client.0].server.as_ref();
+                server.is_some_and(|server| server.is_subscribed(client.1))
             }
         };
         if is_delayed && self.random.random_ratio(1, one_of) {
@@ -215,53 +229,66 @@ impl NetworkState {
         }
     }
 
-    /// For how long no bytes of a process get through.
-    fn held_up(&self, process: usize, now: Millis, is_up: Option<bool>) -> Option<Duration> {
+    /// For how long no bytes of a process get through to a server.
+    fn held_up(
+        &self,
+        process: usize,
+        node: NodeId,
+        now: Millis,
+        is_up: Option<bool>,
+    ) -> Option<Duration> {
         let cut_off = self.cut_off_until.get(&process).copied().unwrap_or_default();
+        let severed = self.severed_until.get(&(process, node)).copied().unwrap_or_default();
         // What a server has sent before it was stopped arrives. The system accepts connections for it.
-        let stalled = if is_up == Some(true) { self.stalled_until } else { 0 };
-        let wait = cut_off.max(stalled).saturating_sub(now);
+        let stalled = if is_up == Some(true) { self.nodes[node].stalled_until } else { 0 };
+        let wait = cut_off.max(severed).max(stalled).saturating_sub(now);
         (wait > 0).then(|| Duration::from_millis(wait))
     }
 
-    fn blocked(&self, client: ClientId, is_up: bool, now: Millis) -> Option<Duration> {
+    fn blocked(&self, client: LinkId, is_up: bool, now: Millis) -> Option<Duration> {
         let link = self.links.get(&client)?;
         if link.fate == Some(Fate::HalfOpen) {
             return Some(FOR_EVER);
         }
-        self.held_up(link.process, now, Some(is_up))
+        self.held_up(link.process, client.0, now, Some(is_up))
     }
 
-    fn is_doomed(&self, client: ClientId, fate: Fate) -> bool {
+    fn is_doomed(&self, client: LinkId, fate: Fate) -> bool {
         self.links.get(&client).is_none_or(|link| link.fate == Some(fate))
     }
 
     /// Gives bytes to the server, and sends what it says. Returns whether the link goes on.
-    fn deliver(&mut self, client: ClientId, bytes: &[u8], now: Millis) -> bool {
+    fn deliver(&mut self, client: LinkId, bytes: &[u8], now: Millis) -> bool {
         let time = self.time(now);
         let is_cut = self.is_doomed(client, Fate::CutRequest);
         let is_lost = self.is_doomed(client, Fate::LoseReply);
-        let Some(server) = &mut self.server else { return false };
+        let (node, number) = client;
+        let Some(server) = &mut self.nodes[node].server else { return false };
         let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
         server.log = self.journal.lines.as_ref().map(|_| Vec::new());
-        self.commands += server.receive(client, &bytes[..length], time);
+        self.commands += server.receive(number, &bytes[..length], time);
         if let (Some(link), Some(log)) = (self.links.get(&client), server.log.take()) {
-            self.journal.list(now, link.process, log);
+            self.journal.list(now, link.process, node, log);
         }
         if is_cut || is_lost {
             self.cut(client);
         }
-        let Some(server) = &mut self.server else { return false };
+        self.send_output(node);
+        self.links.contains_key(&client)
+    }
+
+    /// Sends what a server says.
+    fn send_output(&mut self, node: NodeId) {
+        let Some(server) = &mut self.nodes[node].server else { return };
         for (client, bytes) in server.take_output() {
-            if let Some(link) = self.links.get(&client) {
+            if let Some(link) = self.links.get(&(node, client)) {
                 // The other end has gone.
                 _ = link.replies.send(bytes);
             }
         }
-        self.links.contains_key(&client)
     }
 
-    /// The server's time in microseconds. Two commands never have the same.
+    /// The time of the servers in microseconds. Two commands never have the same.
     pub(crate) fn time(&mut self, now: Millis) -> u64 {
         let time = BEGIN.as_micros() as i64 + 1000 * now as i64 + self.clock_error;
         let time = time as u64;
@@ -272,21 +299,52 @@ impl NetworkState {
     }
 
     /// Ends a link.
-    pub(crate) fn cut(&mut self, client: ClientId) {
+    pub(crate) fn cut(&mut self, client: LinkId) {
         if let Some(link) = self.links.remove(&client) {
             link.tasks.iter().for_each(AbortHandle::abort);
-            if let Some(server) = &mut self.server {
-                server.disconnect(client);
+            if let Some(server) = &mut self.nodes[client.0].server {
+                server.disconnect(client.1);
             }
         }
     }
 
-    /// Ends the server with all links.
-    pub(crate) fn kill(&mut self) -> Option<ModelServer> {
-        for client in self.links() {
-            self.cut(client);
+    /// Changes a server that is not down, and sends what it says then.
+    pub(crate) fn change(&mut self, node: NodeId, change: impl FnOnce(&mut ModelServer)) {
+        if let Some(server) = &mut self.nodes[node].server {
+            change(server);
+            self.send_output(node);
         }
-        self.server.take()
+    }
+
+    /// How many connections each server has.
+    pub(crate) fn connections(&self) -> Vec<usize> {
+        let connections = |node: &Node| node.server.as_ref().map_or(0, ModelServer::connections);
+        self.nodes.iter().map(connections).collect()
+    }
+
+    /// What a server stores. None while it is down.
+    pub(crate) fn snapshot(&self, node: NodeId) -> Option<Snapshot> {
+        self.nodes[node].server.as_ref().map(ModelServer::snapshot)
+    }
+
+    /// The servers that take writes and are not down.
+    pub(crate) fn primaries(&self) -> Vec<NodeId> {
+        let is_primary = |server: &ModelServer| server.role() == ServerRole::Primary;
+        let nodes = self.nodes.iter().enumerate();
+        let primaries = nodes.filter(|(_, node)| node.server.as_ref().is_some_and(is_primary));
+        primaries.map(|(place, _)| place).collect()
+    }
+
+    /// Ends a server with all its links.
+    pub(crate) fn kill(&mut self, node: NodeId) -> Option<ModelServer> {
+        self.close_links(node);
+        self.nodes[node].server.take()
+    }
+
+    /// Ends all links of a server.
+    pub(crate) fn close_links(&mut self, node: NodeId) {
+        let of_node = self.links().into_iter().filter(|link| link.0 == node);
+        of_node.for_each(|link| self.cut(link));
     }
 
     /// A process is about to be killed. Its links notice it in their order, not in that in which its tasks
@@ -297,12 +355,12 @@ impl NetworkState {
     }
 
     /// The links, in order.
-    pub(crate) fn links(&self) -> Vec<ClientId> {
+    fn links(&self) -> Vec<LinkId> {
         self.links.keys().copied().collect()
     }
 
     /// Decides what becomes of a link.
-    fn doom(&mut self, client: ClientId, fate: Fate) {
+    fn doom(&mut self, client: LinkId, fate: Fate) {
         if let Some(link) = self.links.get_mut(&client) {
             link.fate = Some(fate);
         }
@@ -330,8 +388,13 @@ impl NetworkState {
 
     /// All faults end, and half-open links with them.
     pub(crate) fn heal(&mut self) {
-        (self.stalled_until, self.delays) = (0, (u32::MAX, 1));
+        self.delays = (u32::MAX, 1);
+        for node in &mut self.nodes {
+            node.stalled_until = 0;
+            node.server.iter_mut().for_each(|server| server.set_full(false));
+        }
         self.cut_off_until.clear();
+        self.severed_until.clear();
         for client in self.links() {
             if self.links[&client].fate.is_some() {
                 self.cut(client);

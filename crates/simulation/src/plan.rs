@@ -11,10 +11,12 @@ use rand::seq::IndexedRandom;
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
+use crate::topology::Topology;
 
 /// What the seed decides at the begin. A run has few kinds of faults, so that each can do its work.
 #[derive(Clone, Debug)]
 pub(crate) struct RunPlan {
+    pub(crate) topology: Topology,
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -45,7 +47,12 @@ impl RunPlan {
         let processes = pick(&[1, 2, 3, 4]) as usize;
         let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
         let keys = u64::from(pick(&[1, 2, 5, 20]));
+        let topology = match pick(&[0, 0, 0, 1]) {
+            0 => Topology::Single,
+            _ => Topology::Sentinel,
+        };
         let plan = Self {
+            topology,
             near,
             keys,
             tags: u64::from(pick(&[0, 1, 3])).min(keys),
@@ -59,7 +66,7 @@ impl RunPlan {
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
             leaving: pick(&[4, 30, NONE]),
-            faults: FaultKind::menu(random),
+            faults: FaultKind::menu(random, topology),
             pause: *[20, 100, 500].choose(random).expect("one"),
         };
         // A late message matters where the next lease of its key is taken before it arrives.

@@ -17,7 +17,9 @@ pub(crate) struct Subject {
     pub(crate) version: SourceVersion,
     /// Whether a caller changes it now. The changes of a key are ordered.
     pub(crate) is_changing: bool,
-    /// When its last change was begun, by a number of the history.
+    /// When its last change was begun.
+    pub(crate) began_at: Millis,
+    /// The same, or when it ended, by a number of the history.
     pub(crate) changed_at: u64,
     /// Loads under way, and when they have begun, by numbers of the history.
     loads: BTreeMap<u64, u64>,
@@ -50,6 +52,16 @@ pub(crate) struct DataLoss {
     pub(crate) at: Millis,
     /// What was stored then is back. None if the server is empty.
     pub(crate) snapshot_of: Option<Millis>,
+    /// Until when a server is in use that is the primary no more. What it is told is lost, too.
+    pub(crate) until: Millis,
+}
+
+impl DataLoss {
+    /// Whether a change may be lost of this time.
+    pub(crate) fn befalls(&self, began_at: Millis, ended_at: Millis) -> bool {
+        let is_split = self.until > self.at;
+        is_split && began_at <= self.until && self.snapshot_of.is_some_and(|it| it <= ended_at)
+    }
 }
 
 impl Required {
@@ -118,7 +130,7 @@ impl Subject {
                 None => is_tag || !had_load,
             };
         }
-        self.floors.retain(|it| it.is_for_all || it.at + REASSERTED > loss.at);
+        self.floors.retain(|it| it.is_for_all || it.at + REASSERTED > loss.until);
     }
 
     /// A process has ended, and what it had kept is lost.

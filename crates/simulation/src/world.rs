@@ -1,4 +1,4 @@
-//! The world: processes, a server and a network, moved on tick by tick from one seed.
+//! The world: processes, servers and a network, moved on tick by tick from one seed.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
@@ -13,14 +13,14 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::faults::FaultKind;
+use crate::fleet::ServerFleet;
 use crate::history::Shared;
 use crate::host::{Host, Millis, PANICS};
-use crate::network::Network;
+use crate::network::{Network, NetworkState, NodeId};
 use crate::operations::{Caller, ChangeOf, Get, Telling};
 use crate::plan::RunPlan;
-use crate::promises::DataLoss;
 use crate::reduction::{FAULTS, OPERATIONS, Reduction};
-use crate::server::{ModelServer, Mutations, Snapshot};
+use crate::server::Mutations;
 
 /// What is simulated.
 #[derive(Clone, Debug, Default)]
@@ -95,12 +95,10 @@ struct World {
     ends_at: Option<Millis>,
     now: Millis,
     shared: Arc<Shared>,
-    server: Host,
+    servers: ServerFleet,
+    /// Where the servers run.
+    server_host: Host,
     processes: Vec<Process>,
-    mutations: Mutations,
-    snapshot: (Millis, Snapshot),
-    /// When the server starts again, and whether it has its data.
-    restart: Option<(Millis, bool)>,
 }
 
 struct Process {
@@ -116,12 +114,11 @@ impl World {
         let mut random = SmallRng::seed_from_u64(run.seed);
         let mut plan = RunPlan::new(&mut random);
         run.reduction.simplify(&mut plan);
-        let server = Host::new(0);
-        let model = ModelServer::new(Arc::clone(&run.mutations));
-        let snapshot = (0, model.snapshot());
-        let network = Network::new(random.random(), server.handle(), model);
+        let server_host = Host::new(0);
+        let models = plan.topology.servers(&run.mutations);
+        let servers = ServerFleet::new(plan.topology, Arc::clone(&run.mutations));
+        let network = Network::new(random.random(), server_host.handle(), models);
         let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);
-        let mutations = Arc::clone(&run.mutations);
         let mut world = Self {
             plan,
             random,
@@ -132,11 +129,9 @@ impl World {
             ends_at: run.ends_at,
             now: 0,
             shared,
-            server,
+            servers,
+            server_host,
             processes: Vec::new(),
-            mutations,
-            snapshot,
-            restart: None,
         };
         world.shared.note(format_args!("{:?}", world.plan));
         world.processes = (0..world.plan.near.len()).map(|place| world.start(place, 0)).collect();
@@ -147,8 +142,10 @@ impl World {
     fn start(&self, place: usize, times: u32) -> Process {
         let host = Host::new(self.now);
         let network = self.shared.network.clone();
-        let connect = move |_| Box::pin(network.clone().connect(place)) as BoxFuture<'static, _>;
-        let options = RedisClientOptions::new("redis://server", "sim").expect("an address");
+        let connect =
+            move |to| Box::pin(network.clone().connect(place, to)) as BoxFuture<'static, _>;
+        let url = self.plan.topology.url();
+        let options = RedisClientOptions::new(&url, "sim").expect("an address");
         let options = RedisOptions::from(options.network(Arc::new(connect)));
         let is_near = self.plan.near[place];
         let options = if is_near { options.near(1 << 20) } else { options };
@@ -223,7 +220,8 @@ impl World {
                 rate = rate.saturating_sub(1_000);
             }
         }
-        self.server.run_until(self.now);
+        self.servers.tick(&self.shared);
+        self.server_host.run_until(self.now);
         for process in &self.processes {
             if process.paused_until <= self.now {
                 process.host.run_until(self.now);
@@ -275,18 +273,12 @@ impl World {
 
     /// Now and then, a fault.
     fn befall(&mut self) {
-        if self.restart.is_some_and(|(at, _)| at <= self.now) {
-            self.restart_server();
-        }
         if !self.random.random_ratio(1, self.plan.pause) {
             return;
         }
         let Some(random) = &mut self.begin(FAULTS) else { return };
         if random.random_ratio(1, 4) {
-            let now = self.now;
-            let snapshot =
-                self.shared.network.with(|it| it.server.as_ref().map(ModelServer::snapshot));
-            self.snapshot = snapshot.map_or_else(|| self.snapshot.clone(), |it| (now, it));
+            self.servers.save(&self.shared);
         }
         let kind = *self.plan.faults.choose(random).expect("one");
         self.shared.note(format_args!("{}", kind.name()));
@@ -308,13 +300,7 @@ impl World {
                 let killed = replace(&mut self.processes[place], next);
                 PANICS.set(PANICS.get() + killed.host.kill());
             }
-            _ if self.restart.is_some() => {}
-            _ => {
-                self.shared.network.with(|state| drop(state.kill()));
-                let has_data = kind == FaultKind::RestartOld;
-                let until = until.min(now + 1_500);
-                self.restart = Some((until, has_data));
-            }
+            _ => self.servers.befall(kind, &self.shared, random, processes),
         }
     }
 
@@ -328,24 +314,12 @@ impl World {
         self.shared.with(|history| *history.paused.entry(place).or_default() += more);
     }
 
-    fn restart_server(&mut self) {
-        let Some((_, has_data)) = self.restart.take() else { return };
-        let mut server = ModelServer::new(Arc::clone(&self.mutations));
-        let (at, snapshot) = self.snapshot.clone();
-        if has_data {
-            server.restore(snapshot);
-        }
-        self.shared.network.with(|state| state.server = Some(server));
-        self.shared.lost(DataLoss { at: self.now, snapshot_of: has_data.then_some(at) });
-    }
-
     /// Ends all faults.
     fn heal(&mut self) -> ControlFlow<()> {
-        self.restart_server();
-        self.shared.network.with(|state| {
-            state.heal();
-            state.server.as_mut().expect("it runs").set_full(false);
-        });
+        while !self.servers.is_settled() {
+            self.tick(true)?;
+        }
+        self.shared.network.with(NetworkState::heal);
         let latest = self.processes.iter().map(|it| it.paused_until).max();
         self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true)
     }
@@ -361,7 +335,7 @@ impl World {
         }
         for Process { host, caller, store, .. } in &self.processes {
             let (flights, pending) = (caller.cache.in_flight(), store.stats().replay.pending);
-            if flights > 0 || pending > 0 || host.tasks() > MOST_TASKS {
+            if flights > 0 || pending > 0 || host.tasks() > self.plan.topology.tasks() {
                 let tasks = host.tasks();
                 shared.violation(format_args!(
                     "{:?} has {flights} flights, {pending} kept invalidations and {tasks} tasks",
@@ -369,17 +343,29 @@ impl World {
                 ));
             }
         }
-        let (leases, connections) = shared.network.with(|state| {
+        shared
+            .network
+            .with(|state| state.primaries())
+            .into_iter()
+            .for_each(|node| self.find_leases(node));
+        let open = shared.network.with(|state| state.connections());
+        for (node, connections) in open.into_iter().enumerate() {
+            let most = self.plan.topology.connections(node) * self.processes.len();
+            if connections > most {
+                shared.violation(format_args!("server {node} has {connections} connections"));
+            }
+        }
+    }
+
+    fn find_leases(&self, node: NodeId) {
+        let leases = self.shared.network.with(|state| {
             let time = state.time(self.now);
-            let server = state.server.as_ref().expect("it runs");
+            let server = state.nodes[node].server.as_ref().expect("it runs");
             let names = server.names(time);
-            let leases = names.iter().filter(|name| name.ends_with(b":lease"));
-            (leases.count(), server.connections())
+            names.iter().filter(|name| name.ends_with(b":lease")).count()
         });
-        // Each process has a connection for requests and one for messages.
-        if leases > 0 || connections > 2 * self.processes.len() {
-            shared
-                .violation(format_args!("there are {leases} leases and {connections} connections"));
+        if leases > 0 {
+            self.shared.violation(format_args!("server {node} has {leases} leases"));
         }
     }
 
@@ -412,6 +398,3 @@ const LONGEST_CHAOS: Millis = 120_000;
 
 /// How old a near copy may be that was invalidated: what the guide says, and two ticks.
 const OLDEST_COPY: Millis = 1_252;
-
-/// The tasks of an idle process: those of its connections.
-const MOST_TASKS: usize = 8;

@@ -52,6 +52,12 @@ const fn command(
     DataCommand { name, arity, kind, run }
 }
 
+impl CommandKind {
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Grow)
+    }
+}
+
 impl DataCommand {
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         COMMANDS.into_iter().find(|it| it.name.as_bytes().eq_ignore_ascii_case(name))
@@ -242,7 +248,7 @@ fn time(state: &mut ServerState, _: &[Vec<u8>]) -> RespValue {
     RespValue::Array(vec![part(state.now / 1_000_000), part(state.now % 1_000_000)])
 }
 
-fn publish(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
+pub(crate) fn publish(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     let subscribers = state.channels.get(&args[0]).cloned().unwrap_or_default();
     let words = [&b"message"[..], &args[0], &args[1]];
     let message = RespValue::Push(words.map(RespValue::bytes).into());

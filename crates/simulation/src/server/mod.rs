@@ -3,16 +3,19 @@
 mod commands;
 mod keyspace;
 mod resp;
+mod role;
 mod scripts;
 mod shown;
 mod state;
 
 use std::sync::{Arc, Mutex};
 
+pub(crate) use self::role::SERVICE;
+pub use self::role::{NamedPrimary, ServerRole};
 pub use self::scripts::Mutations;
 pub use self::state::ClientId;
 
-use self::commands::{CommandKind, DataCommand, integer, not_an_integer, syntax};
+use self::commands::{CommandKind, DataCommand, integer, not_an_integer, publish, syntax};
 use self::keyspace::Keyspace;
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
@@ -74,6 +77,21 @@ impl ModelServer {
     /// Refuses to store more, or not.
     pub fn set_full(&mut self, is_full: bool) {
         locked(&self.state).is_full = is_full;
+    }
+
+    /// What it is beside others.
+    pub fn role(&self) -> ServerRole {
+        locked(&self.state).role.clone()
+    }
+
+    /// Makes it something else beside others. A sentinel that learns of another primary publishes that.
+    pub fn set_role(&mut self, role: ServerRole) {
+        let mut state = locked(&self.state);
+        let former = std::mem::replace(&mut state.role, role);
+        if let (ServerRole::Sentinel(former), ServerRole::Sentinel(now)) = (former, &state.role) {
+            let message = now.switched_from(&former).into_bytes();
+            publish(&mut state, &[SWITCHED.to_vec(), message]);
+        }
     }
 
     /// How many connections are open.
@@ -168,10 +186,12 @@ impl ModelServer {
                 locked(&self.state).is_full = args[2] != b"0";
                 RespValue::ok()
             }
+            (b"role", 0) => locked(&self.state).role.reply(),
             (b"flushall", 0) => {
                 locked(&self.state).flush();
                 RespValue::ok()
             }
+            (b"sentinel", _) => self.sentinel(args).unwrap_or_else(|| self.data(words, &text)),
             _ => self.data(words, &text),
         }
     }
@@ -197,6 +217,11 @@ impl ModelServer {
             return RespValue::error(error);
         }
         let mut state = locked(&self.state);
+        if command.kind.writes()
+            && let Some(refusal) = state.refusal()
+        {
+            return refusal;
+        }
         if command.kind == CommandKind::Grow && state.is_full {
             return RespValue::error(FULL);
         }
@@ -214,7 +239,7 @@ impl ModelServer {
         state.client().is_resp3 = is_resp3;
         let text = RespValue::bytes;
         let version = if is_resp3 { 3 } else { 2 };
-        RespValue::Map(vec![
+        let mut fields = vec![
             text("server"),
             text("redis"),
             text("version"),
@@ -223,13 +248,17 @@ impl ModelServer {
             RespValue::Int(version),
             text("id"),
             RespValue::Int(state.current as i64),
-            text("mode"),
-            text("standalone"),
-            text("role"),
-            text("master"),
-            text("modules"),
-            RespValue::Array(Vec::new()),
-        ])
+        ];
+        fields.extend(state.role.hello());
+        fields.extend([text("modules"), RespValue::Array(Vec::new())]);
+        RespValue::Map(fields)
+    }
+
+    fn sentinel(&self, args: &[Vec<u8>]) -> Option<RespValue> {
+        match &locked(&self.state).role {
+            ServerRole::Sentinel(primary) => primary.reply(args),
+            _ => None,
+        }
     }
 
     fn client(&self, what: &[u8], args: &[Vec<u8>]) -> RespValue {
@@ -304,6 +333,9 @@ impl ModelServer {
         RespValue::Nothing
     }
 }
+
+/// The channel of sentinels about primaries that have changed.
+const SWITCHED: &[u8] = b"+switch-master";
 
 /// What a connection may still do.
 const SUBSCRIBED: &str =

@@ -192,11 +192,16 @@ fn run_in_script(state: &mut ServerState, words: &[Vec<u8>]) -> RespValue {
     if !command.accepts(words.len()) {
         return RespValue::error("ERR Wrong number of args calling Redis command from script");
     }
+    if command.kind.writes()
+        && let Some(refusal) = state.refusal()
+    {
+        return refusal;
+    }
     let has_written = state.has_written;
     if command.kind == CommandKind::Grow && state.is_full && !has_written {
         return RespValue::error(FULL);
     }
-    state.has_written |= matches!(command.kind, CommandKind::Grow | CommandKind::Write);
+    state.has_written |= command.kind.writes();
     command.call(state, words)
 }
 

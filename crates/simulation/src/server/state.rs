@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::keyspace::{Keyspace, StoredName};
 use super::resp::RespValue;
+use super::role::ServerRole;
 
 /// The number of a connection.
 pub type ClientId = u64;
@@ -18,6 +19,7 @@ pub(crate) struct ServerState {
     pub(crate) channels: BTreeMap<Vec<u8>, BTreeSet<ClientId>>,
     /// The time of the current command, in microseconds.
     pub(crate) now: u64,
+    pub(crate) role: ServerRole,
     /// The client whose command runs.
     pub(crate) current: ClientId,
     /// Names of which the current client is told after its reply. None stands for all names.
