@@ -46,12 +46,16 @@ pub(crate) enum FaultKind {
     SentinelDown,
     /// A sentinel does not hear of failovers.
     StaleSentinel,
+    /// Slots get another node at once.
+    MoveSlots,
+    /// The names of some slots go to another node, one by one.
+    MigrateSlots,
 }
 
 use FaultKind::{
     ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, Failover, ForgetScripts,
-    Full, HalfOpen, KillProcess, LoseReply, Pause, RestartEmpty, RestartOld, SentinelDown,
-    SplitBrain, StaleSentinel, Stall,
+    Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause, RestartEmpty,
+    RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
@@ -88,12 +92,16 @@ impl FaultKind {
                 !matches!(it, Delay | DelayMessages | Stall | CutOff | Pause | HalfOpen)
             });
         }
-        if topology == Topology::Sentinel {
-            // Instead of what befalls a single server, failovers do.
-            menu.retain(|it| !matches!(it, RestartEmpty | RestartOld | ClockJump));
-            let own = [Failover, SplitBrain, SentinelDown, StaleSentinel];
-            menu.extend(own.choose_multiple(random, count.min(4)).copied());
-        }
+        let own = match topology {
+            Topology::Single => return menu,
+            Topology::Sentinel => [Failover, SplitBrain, SentinelDown, StaleSentinel],
+            Topology::Cluster(_) => [Failover, SplitBrain, MoveSlots, MigrateSlots],
+        };
+        // With sentinels, another server takes over instead. The clocks of servers are those of the others.
+        let restarts = topology.is_cluster();
+        menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
+        menu.retain(|it| *it != ClockJump);
+        menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu
     }
 
@@ -124,6 +132,8 @@ impl FaultKind {
             SplitBrain => "failover with a split brain",
             SentinelDown => "stopped sentinel",
             StaleSentinel => "stale sentinel",
+            MoveSlots => "moved slots",
+            MigrateSlots => "slots that move name by name",
         }
     }
 
@@ -148,7 +158,7 @@ impl FaultKind {
             CutOff => drop(state.cut_off_until.insert(random.random_range(0..processes), until)),
             ClockJump => {
                 let longest = *[500_000, 5_000_000, 1_000_000_000].choose(random).expect("one");
-                state.clock_error += random.random_range(-longest..=longest);
+                state.set_clock(random.random_range(-longest..=longest), now);
             }
             Full => {
                 let is_full = random.random();
@@ -170,7 +180,7 @@ impl FaultKind {
                 }
             }
             RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
-            | SentinelDown | StaleSentinel => return false,
+            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => return false,
         }
         true
     }

@@ -1,6 +1,7 @@
 //! The servers of a run: which are primaries, what their replicas lack, and what is about to befall them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -9,10 +10,13 @@ use rand::seq::IndexedRandom;
 use crate::faults::FaultKind;
 use crate::history::Shared;
 use crate::host::Millis;
-use crate::network::{NetworkState, NodeId};
+use crate::network::NodeId;
 use crate::promises::DataLoss;
-use crate::server::{ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot};
-use crate::topology::Topology;
+use crate::server::{
+    ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot, slot_of,
+};
+use crate::slots::{SlotMove, SlotParts};
+use crate::topology::{Topology, address};
 
 /// The servers.
 #[derive(Debug)]
@@ -20,6 +24,9 @@ pub(crate) struct ServerFleet {
     topology: Topology,
     mutations: Mutations,
     shards: Vec<Shard>,
+    /// Which shard of a cluster owns which slots, and which of them move.
+    slots: SlotParts,
+    moving: Option<SlotMove>,
     /// How many failovers there were.
     epoch: u64,
     /// Until when a sentinel learns of no failover.
@@ -38,13 +45,13 @@ struct Shard {
     stored: VecDeque<(Millis, Snapshot)>,
     /// What a restart brings back.
     saved: (Millis, Snapshot),
-    /// Until when a failover or a restart goes on.
+    /// Until when something befalls it.
     busy_until: Millis,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// The server of a shard starts again, with what it has saved or without data.
+    /// The primary of a shard starts again, with what it has saved or without data.
     Restart {
         shard: usize,
         has_data: bool,
@@ -55,14 +62,17 @@ enum Step {
         stored: (Millis, Snapshot),
         until: Millis,
     },
-    /// A server is made the replica of its shard.
-    Demote {
-        shard: usize,
-    },
-    CloseLinks(NodeId),
-    Start(NodeId, ServerRole),
-    /// A sentinel is told which server is the primary.
+    /// A server starts, as what it is now or as what it was.
+    Start(NodeId, Option<ServerRole>),
+    /// A server is told what the others are.
     Tell(NodeId),
+    /// A node of a cluster takes no requests any more.
+    Refuse(NodeId),
+    CloseLinks(NodeId),
+    /// The next name of slots that move goes to its node. After the last one, the slots do.
+    MoveName {
+        pause: Millis,
+    },
 }
 
 impl ServerFleet {
@@ -70,7 +80,7 @@ impl ServerFleet {
         let empty = ModelServer::new(Mutations::clone(&mutations)).snapshot();
         let shard = |primary| Shard {
             primary,
-            replica: topology.replica_of(primary),
+            replica: topology.replica(primary),
             stored: VecDeque::new(),
             saved: (0, empty.clone()),
             busy_until: 0,
@@ -78,12 +88,60 @@ impl ServerFleet {
         Self {
             topology,
             mutations,
-            shards: topology.primaries().map(shard).collect(),
+            shards: (0..topology.shards()).map(shard).collect(),
+            slots: SlotParts::new(topology.shards()),
+            moving: None,
             epoch: 0,
             deaf_until: BTreeMap::new(),
             planned: BTreeMap::new(),
             plans: 0,
         }
+    }
+
+    /// All servers, and their addresses.
+    pub(crate) fn start(&self) -> Vec<(String, ModelServer)> {
+        let server = |node| (address(node), self.server(self.role(node)));
+        self.topology.nodes().map(server).collect()
+    }
+
+    fn server(&self, role: ServerRole) -> ModelServer {
+        let mut server = ModelServer::new(Mutations::clone(&self.mutations));
+        server.set_role(role);
+        server
+    }
+
+    /// What a server is, if it is told now.
+    fn role(&self, node: NodeId) -> ServerRole {
+        if self.topology.is_cluster() {
+            return ServerRole::Node(self.view(node));
+        }
+        let primary = self.shards[0].primary;
+        match node {
+            _ if node == primary => ServerRole::Primary,
+            _ if self.topology.sentinels().contains(&node) => {
+                let (address, epoch) = (address(primary), self.epoch);
+                ServerRole::Sentinel(NamedPrimary { address, epoch })
+            }
+            _ => ServerRole::Replica(address(primary)),
+        }
+    }
+
+    fn view(&self, node: NodeId) -> ClusterView {
+        let ranges = self.slots.ranges().into_iter().map(|(slots, shard)| {
+            let Shard { primary, replica, .. } = &self.shards[shard];
+            (slots, [Some(*primary), *replica].into_iter().flatten().map(address).collect())
+        });
+        let moving = self.moving.as_ref().and_then(|moving| {
+            let [from, to] = self.movers(moving);
+            let other = if node == from { Some(to) } else { (node == to).then_some(from) };
+            Some((moving.slots(), address(other?)))
+        });
+        ClusterView { own: address(node), ranges: ranges.collect(), moving, is_down: false }
+    }
+
+    /// The nodes between which slots move.
+    fn movers(&self, moving: &SlotMove) -> [NodeId; 2] {
+        [moving.from, moving.to].map(|shard| self.shards[shard].primary)
     }
 
     /// Whether nothing is about to happen.
@@ -101,15 +159,16 @@ impl ServerFleet {
         let now = shared.network.now();
         while let Some(first) = self.planned.first_entry().filter(|it| it.key().0 <= now) {
             let step = first.remove();
+            shared.note(format_args!("{}", step.name()));
             self.step(step, shared, now);
         }
         if now % COPIED_EVERY == 0 {
             let shards = self.shards.iter_mut().filter(|it| it.replica.is_some());
-            shared.network.with(|state| shards.for_each(|it| it.copy(state, now)));
+            shards.for_each(|it| it.copy(shared, now));
         }
     }
 
-    /// Saves what is stored, now and then.
+    /// Saves what is stored, for a restart.
     pub(crate) fn save(&mut self, shared: &Shared) {
         let now = shared.network.now();
         for Shard { primary, saved, .. } in &mut self.shards {
@@ -139,6 +198,11 @@ impl ServerFleet {
             _ if is_busy => {}
             FaultKind::Failover => self.fail_over(shard, shared, random, now),
             FaultKind::SplitBrain => self.split(shard, shared, random, processes, now),
+            FaultKind::MoveSlots => self.move_slots(shard, 0, random, now),
+            FaultKind::MigrateSlots => {
+                let pause = random.random_range(1..40);
+                self.move_slots(shard, pause, random, now);
+            }
             _ => {
                 let primary = self.shards[shard].primary;
                 shared.network.with(|state| drop(state.kill(primary)));
@@ -152,21 +216,20 @@ impl ServerFleet {
 
     /// A primary is killed. Its replica is promoted after a while, and it starts again as the replica.
     fn fail_over(&mut self, shard: usize, shared: &Shared, random: &mut SmallRng, now: Millis) {
-        let Some(stored) = self.shards[shard].stored(shared, random, now) else { return };
+        let Some(stored) = self.shards[shard].lagging(shared, random, now) else { return };
         let old = self.shards[shard].primary;
         shared.network.with(|state| drop(state.kill(old)));
         let at = now + random.random_range(1..1_500);
         self.plan(at, Step::Promote { shard, stored, until: at });
-        self.tell_sentinels(at, random);
+        self.tell_others(at, old, random);
         let starts_at = at + random.random_range(1..1_000);
-        let role = ServerRole::Replica(self.topology.address(old));
-        self.plan(starts_at, Step::Start(old, role));
-        self.plan(starts_at, Step::Demote { shard });
+        self.plan(starts_at, Step::Start(old, None));
         self.shards[shard].busy_until = starts_at;
     }
 
     /// A replica is promoted while the old primary goes on. Each process reaches both sides, or one. The
-    /// old primary becomes a replica when it hears of it, and closes its links then or soon after.
+    /// old primary becomes a replica when it hears of that. With sentinels, it closes its links then or
+    /// soon after. In a cluster it refuses requests before.
     fn split(
         &mut self,
         shard: usize,
@@ -175,118 +238,177 @@ impl ServerFleet {
         processes: usize,
         now: Millis,
     ) {
-        let Some(stored) = self.shards[shard].stored(shared, random, now) else { return };
-        let Shard { primary: old, replica: Some(new), .. } = self.shards[shard] else { return };
-        let demoted_at = now + random.random_range(1..3_000);
-        let until =
-            demoted_at + *[0, 0, random.random_range(1..1_000)].choose(random).expect("one");
+        let Some(stored) = self.shards[shard].lagging(shared, random, now) else { return };
+        let old = self.shards[shard].primary;
+        let demoted_at = now + random.random_range(2..3_000);
+        let later = random.random_range(0..1_000);
+        let closed_at = demoted_at + if random.random() { later } else { 0 };
+        let refuses_at = random.random_range(now + 1..demoted_at);
+        let (until, last) = match self.topology.is_cluster() {
+            true => (refuses_at, Step::Refuse(old)),
+            false => (closed_at, Step::CloseLinks(old)),
+        };
         self.plan(now, Step::Promote { shard, stored, until });
-        self.tell_sentinels(now, random);
-        self.plan(demoted_at, Step::Demote { shard });
-        self.plan(until, Step::CloseLinks(old));
-        self.shards[shard].busy_until = until;
+        self.tell_others(now, old, random);
+        self.plan(demoted_at, Step::Tell(old));
+        self.plan(until, last);
+        self.shards[shard].busy_until = demoted_at.max(until);
         for process in 0..processes {
-            let is_severed_from: Vec<_> = match random.random_range(0..3) {
-                0 => Vec::new(),
-                1 => vec![old],
-                _ => self.topology.sentinels().chain([new]).collect(),
+            let is_severed: fn(NodeId, NodeId) -> bool = match random.random_range(0..3) {
+                0 => |_, _| false,
+                1 => |node, old| node == old,
+                _ => |node, old| node != old,
             };
-            shared.network.with(|state| {
-                let pairs = is_severed_from.into_iter().map(|node| ((process, node), demoted_at));
-                state.severed_until.extend(pairs);
-            });
+            let nodes = self.topology.nodes().filter(|node| is_severed(*node, old));
+            let pairs = nodes.map(|node| ((process, node), demoted_at));
+            shared.network.with(|state| state.severed_until.extend(pairs));
         }
     }
 
-    /// The sentinels learn of a failover: one at once, and the others within their exchange.
-    fn tell_sentinels(&mut self, at: Millis, random: &mut SmallRng) {
-        let sentinels = self.topology.sentinels();
-        let leader = sentinels.clone().nth(random.random_range(0..3));
-        for sentinel in sentinels {
-            let later = random.random_range(0..2_000);
-            let later = if Some(sentinel) == leader { 0 } else { later };
-            self.plan(at + later, Step::Tell(sentinel));
+    /// The sentinels, or the other nodes of a cluster, learn of a failover: one at once, and the others
+    /// within their exchange.
+    fn tell_others(&mut self, at: Millis, old: NodeId, random: &mut SmallRng) {
+        let (others, longest) = match self.topology {
+            Topology::Cluster(_) => (self.topology.nodes(), 1_000),
+            _ => (self.topology.sentinels(), 2_000),
+        };
+        let first = random.random_range(others.clone());
+        for other in others.filter(|other| *other != old) {
+            let later = random.random_range(0..longest);
+            let later = if other == first { 0 } else { later };
+            self.plan(at + later, Step::Tell(other));
         }
     }
 
     fn stop_sentinel(&mut self, shared: &Shared, random: &mut SmallRng, now: Millis) {
         let sentinel = random.random_range(self.topology.sentinels());
         let at = now + random.random_range(1..4_000);
-        let heard_at = at + random.random_range(0..2_000);
+        let told_at = at + random.random_range(0..2_000);
         if let Some(server) = shared.network.with(|state| state.kill(sentinel)) {
-            self.plan(at, Step::Start(sentinel, server.role()));
-            self.plan(heard_at, Step::Tell(sentinel));
+            self.plan(at, Step::Start(sentinel, Some(server.role())));
+            self.plan(told_at, Step::Tell(sentinel));
         }
     }
 
+    /// Slots of a shard go to another one: at once, or name by name.
+    fn move_slots(&mut self, from: usize, pause: Millis, random: &mut SmallRng, now: Millis) {
+        let to = (from + random.random_range(1..self.shards.len())) % self.shards.len();
+        if self.moving.is_some() || self.shards[to].busy_until >= now {
+            return;
+        }
+        self.moving = self.slots.draw(from, to, random);
+        let Some(moving) = &self.moving else { return };
+        let movers = self.movers(moving);
+        for shard in [from, to] {
+            self.shards[shard].busy_until = Millis::MAX;
+        }
+        movers.into_iter().for_each(|node| self.plan(now, Step::Tell(node)));
+        self.plan(now + pause, Step::MoveName { pause });
+    }
+
     fn step(&mut self, step: Step, shared: &Shared, now: Millis) {
-        shared.note(format_args!("{}", step.name()));
         match step {
-            Step::Restart { shard, has_data } => {
-                let Shard { primary, saved: (at, saved), .. } = &self.shards[shard];
-                let mut server = ModelServer::new(Mutations::clone(&self.mutations));
-                if has_data {
-                    server.restore(saved.clone());
-                }
-                shared.network.with(|state| state.nodes[*primary].server = Some(server));
-                let snapshot_of = has_data.then_some(*at);
-                shared.lost(DataLoss { at: now, snapshot_of, until: now });
-            }
+            Step::Restart { shard, has_data } => self.restart(shard, has_data, shared, now),
             Step::Promote { shard, stored: (at, stored), until } => {
                 let Shard { primary, replica: Some(new), .. } = &mut self.shards[shard] else {
                     return;
                 };
-                std::mem::swap(primary, new);
+                mem::swap(primary, new);
+                let primary = *primary;
                 self.epoch += 1;
-                shared.network.with(|state| {
-                    state.change(*primary, |server| {
-                        server.restore(stored);
-                        server.set_role(ServerRole::Primary);
-                    });
-                });
+                let role = self.role(primary);
+                let promote = |server: &mut ModelServer| {
+                    server.restore(stored);
+                    server.set_role(role);
+                };
+                shared.network.with(|state| state.change(primary, promote));
                 shared.lost(DataLoss { at: now, snapshot_of: Some(at), until });
             }
-            Step::Demote { shard } => {
-                let Shard { primary, replica: Some(old), .. } = self.shards[shard] else { return };
-                let role = ServerRole::Replica(self.topology.address(primary));
-                shared.network.with(|state| {
-                    let stored = state.snapshot(primary);
-                    state.change(old, |server| {
-                        server.set_role(role);
-                        stored.into_iter().for_each(|stored| server.restore(stored));
-                    });
-                });
-            }
-            Step::CloseLinks(node) => shared.network.with(|state| state.close_links(node)),
             Step::Start(node, role) => {
-                let mut server = ModelServer::new(Mutations::clone(&self.mutations));
-                server.set_role(role);
+                let server = self.server(role.unwrap_or_else(|| self.role(node)));
                 shared.network.with(|state| state.nodes[node].server = Some(server));
             }
-            Step::Tell(sentinel) => self.tell(sentinel, shared, now),
+            Step::Tell(node) => self.tell(node, shared, now),
+            Step::Refuse(node) => {
+                let refuse = |server: &mut ModelServer| {
+                    if let ServerRole::Node(view) = server.role() {
+                        server.set_role(ServerRole::Node(ClusterView { is_down: true, ..view }));
+                    }
+                };
+                shared.network.with(|state| state.change(node, refuse));
+            }
+            Step::CloseLinks(node) => shared.network.with(|state| state.close_links(node)),
+            Step::MoveName { pause } => self.go_on_moving(pause, shared, now),
         }
     }
 
-    fn tell(&mut self, sentinel: NodeId, shared: &Shared, now: Millis) {
-        if let Some(until) = self.deaf_until.get(&sentinel).filter(|until| **until > now) {
-            return self.plan(*until, Step::Tell(sentinel));
+    fn restart(&mut self, shard: usize, has_data: bool, shared: &Shared, now: Millis) {
+        let Shard { primary, saved: (at, saved), .. } = &self.shards[shard];
+        let mut server = self.server(self.role(*primary));
+        if has_data {
+            server.restore(saved.clone());
         }
-        let address = self.topology.address(self.shards[0].primary);
-        let now = ServerRole::Sentinel(NamedPrimary { address, epoch: self.epoch });
+        shared.network.with(|state| state.nodes[*primary].server = Some(server));
+        shared.lost(DataLoss { at: now, snapshot_of: has_data.then_some(*at), until: now });
+    }
+
+    fn tell(&mut self, node: NodeId, shared: &Shared, now: Millis) {
+        if let Some(until) = self.deaf_until.get(&node).filter(|until| **until > now) {
+            return self.plan(*until, Step::Tell(node));
+        }
+        let role = self.role(node);
+        let tell = |server: &mut ModelServer| {
+            if server.role() != role {
+                server.set_role(role);
+            }
+        };
+        shared.network.with(|state| state.change(node, tell));
+    }
+
+    fn go_on_moving(&mut self, pause: Millis, shared: &Shared, now: Millis) {
+        let Some(moving) = self.moving.clone() else { return };
+        let mut is_left = self.move_name(&moving, shared, now);
+        while is_left && pause == 0 {
+            is_left = self.move_name(&moving, shared, now);
+        }
+        if is_left {
+            return self.plan(now + pause, Step::MoveName { pause });
+        }
+        self.slots.moved(&moving);
+        self.moving = None;
+        self.movers(&moving).into_iter().for_each(|node| self.tell(node, shared, now));
+        for shard in [moving.from, moving.to] {
+            self.shards[shard].busy_until = now;
+            // A failover would bring back names that have left.
+            self.shards[shard].stored.clear();
+            self.shards[shard].saved.0 = 0;
+        }
+        for (place, node) in (1..).zip(self.topology.nodes()) {
+            self.plan(now + 150 * place, Step::Tell(node));
+        }
+    }
+
+    /// Moves a name. Returns false if none is left.
+    fn move_name(&self, moving: &SlotMove, shared: &Shared, now: Millis) -> bool {
+        let [from, to] = self.movers(moving);
         shared.network.with(|state| {
-            state.change(sentinel, |server| {
-                if server.role() != now {
-                    server.set_role(now);
-                }
+            let (time, mut taken) = (state.time(now), None);
+            state.change(from, |server| {
+                let mut names = server.names(time).into_iter();
+                let name = names.find(|name| moving.slots().contains(&slot_of(name)));
+                taken = name.and_then(|name| Some((server.take(&name)?, name)));
             });
-        });
+            let Some((stored, name)) = taken else { return false };
+            state.change(to, |server| server.give(&name, stored));
+            true
+        })
     }
 }
 
 impl Shard {
     /// Keeps what the primary stores now.
-    fn copy(&mut self, state: &NetworkState, now: Millis) {
-        if let Some(snapshot) = state.snapshot(self.primary) {
+    fn copy(&mut self, shared: &Shared, now: Millis) {
+        if let Some(snapshot) = shared.network.with(|state| state.snapshot(self.primary)) {
             self.stored.push_back((now, snapshot));
             while self.stored.front().is_some_and(|(at, _)| at + LONGEST_LAG < now) {
                 self.stored.pop_front();
@@ -295,7 +417,7 @@ impl Shard {
     }
 
     /// What the replica has now, which lags. None without a replica.
-    fn stored(
+    fn lagging(
         &self,
         shared: &Shared,
         random: &mut SmallRng,
@@ -311,16 +433,15 @@ impl Shard {
 impl Step {
     fn name(&self) -> String {
         match self {
-            Self::Restart { .. } => "the server starts again".into(),
-            Self::Promote { stored: (at, _), until, .. } => {
-                format!(
-                    "the replica is promoted with the data of {at}, the old one goes on until {until}"
-                )
-            }
-            Self::Demote { .. } => "the old primary is made a replica".into(),
-            Self::CloseLinks(node) => format!("server {node} closes its links"),
+            Self::Restart { shard, .. } => format!("the primary of shard {shard} starts again"),
+            Self::Promote { shard, stored: (at, _), until } => format!(
+                "the replica of shard {shard} is promoted with the data of {at}, and the old primary goes on until {until}"
+            ),
             Self::Start(node, _) => format!("server {node} starts"),
-            Self::Tell(node) => format!("sentinel {node} hears of the primary"),
+            Self::Tell(node) => format!("server {node} hears of the others"),
+            Self::Refuse(node) => format!("server {node} takes no requests"),
+            Self::CloseLinks(node) => format!("server {node} closes its links"),
+            Self::MoveName { .. } => "a name moves".into(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod promises;
 mod reduced_run;
 mod reduction;
 mod server;
+mod slots;
 mod topology;
 mod world;
 
@@ -23,7 +24,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use self::campaign::Campaign;
 pub use self::reduced_run::ReducedRun;
 pub use self::reduction::Reduction;
-pub use self::server::{ClientId, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot};
+pub use self::server::{
+    ClientId, ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot,
+};
 pub use self::world::{Run, RunOutcome};
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::host::{BEGIN, Millis};
 use crate::journal::Journal;
 use crate::locked;
-use crate::server::{ClientId, ModelServer, ServerRole, Snapshot};
+use crate::server::{ClientId, ModelServer, Snapshot};
 
 /// The place of a server in the network.
 pub(crate) type NodeId = usize;
@@ -46,7 +46,8 @@ pub(crate) struct NetworkState {
     pub(crate) nodes: Vec<Node>,
     links: BTreeMap<LinkId, Link>,
     /// By how much the clock of the servers differs from that of the world, in microseconds.
-    pub(crate) clock_error: i64,
+    clock_error: i64,
+    clock_set_at: Millis,
     /// The last time that a server has shown, and how often since it was set.
     last_time: u64,
     /// Until when each process is cut off.
@@ -112,6 +113,7 @@ impl Network {
             nodes: servers.into_iter().map(node).collect(),
             links: BTreeMap::new(),
             clock_error: 0,
+            clock_set_at: 0,
             last_time: 0,
             cut_off_until: BTreeMap::new(),
             severed_until: BTreeMap::new(),
@@ -273,8 +275,20 @@ impl NetworkState {
         if is_cut || is_lost {
             self.cut(client);
         }
+        self.publish(node);
         self.send_output(node);
         self.links.contains_key(&client)
+    }
+
+    /// The other nodes of a cluster publish what one has published.
+    fn publish(&mut self, node: NodeId) {
+        let server = self.nodes[node].server.as_mut();
+        let published = server.map(ModelServer::take_published).unwrap_or_default();
+        for message in published {
+            for other in (0..self.nodes.len()).filter(|other| *other != node) {
+                self.change(other, |server| server.publish(&message));
+            }
+        }
     }
 
     /// Sends what a server says.
@@ -285,6 +299,18 @@ impl NetworkState {
                 // The other end has gone.
                 _ = link.replies.send(bytes);
             }
+        }
+    }
+
+    /// Sets the clock of the servers forward or back, by microseconds.
+    ///
+    /// Not twice during a load: if it is set back and then forward past the time of the grant again, there is
+    /// the gap that `how_it_works.md` says of late writers.
+    pub(crate) fn set_clock(&mut self, by: i64, now: Millis) {
+        if now >= self.clock_set_at + LONGEST_COMMIT {
+            self.clock_set_at = now;
+            self.clock_error += by;
+            self.journal.note(now, format_args!("the clock is set by {by} us"));
         }
     }
 
@@ -329,7 +355,7 @@ impl NetworkState {
 
     /// The servers that take writes and are not down.
     pub(crate) fn primaries(&self) -> Vec<NodeId> {
-        let is_primary = |server: &ModelServer| server.role() == ServerRole::Primary;
+        let is_primary = |server: &ModelServer| server.role().is_primary();
         let nodes = self.nodes.iter().enumerate();
         let primaries = nodes.filter(|(_, node)| node.server.as_ref().is_some_and(is_primary));
         primaries.map(|(place, _)| place).collect()
@@ -405,5 +431,8 @@ impl NetworkState {
 
 /// The bytes that are under way in one direction at most, and those that are read at once.
 const BUFFER: usize = 64 * 1024;
+
+/// How long a load and its commit take at most, where the network delays nothing.
+const LONGEST_COMMIT: Millis = 500;
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);

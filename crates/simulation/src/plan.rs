@@ -47,9 +47,10 @@ impl RunPlan {
         let processes = pick(&[1, 2, 3, 4]) as usize;
         let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
         let keys = u64::from(pick(&[1, 2, 5, 20]));
-        let topology = match pick(&[0, 0, 0, 1]) {
+        let topology = match pick(&[0, 0, 0, 0, 1, 2]) {
             0 => Topology::Single,
-            _ => Topology::Sentinel,
+            1 => Topology::Sentinel,
+            _ => Topology::Cluster(pick(&[2, 3]) as usize),
         };
         let plan = Self {
             topology,

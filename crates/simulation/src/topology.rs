@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::network::NodeId;
-use crate::server::{ModelServer, Mutations, NamedPrimary, SERVICE, ServerRole};
+use crate::server::SERVICE;
 
 /// Which servers a run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,70 +11,64 @@ pub(crate) enum Topology {
     Single,
     /// A primary, its replica, and sentinels.
     Sentinel,
+    /// So many primaries, each with a replica.
+    Cluster(usize),
 }
 
 impl Topology {
-    /// The primaries at the begin.
-    pub(crate) fn primaries(self) -> Range<NodeId> {
-        0..1
+    /// How many shards there are. The first nodes are their primaries at the begin.
+    pub(crate) fn shards(self) -> usize {
+        if let Self::Cluster(primaries) = self { primaries } else { 1 }
     }
 
-    /// The replica of a primary.
-    pub(crate) fn replica_of(self, primary: NodeId) -> Option<NodeId> {
-        (self == Self::Sentinel).then_some(primary + 1)
+    /// The replica of a shard at the begin.
+    pub(crate) fn replica(self, shard: usize) -> Option<NodeId> {
+        (self != Self::Single).then_some(self.shards() + shard)
     }
 
     pub(crate) fn sentinels(self) -> Range<NodeId> {
         if self == Self::Sentinel { 2..5 } else { 0..0 }
     }
 
+    pub(crate) fn nodes(self) -> Range<NodeId> {
+        match self {
+            Self::Single => 0..1,
+            Self::Sentinel => 0..self.sentinels().end,
+            Self::Cluster(primaries) => 0..2 * primaries,
+        }
+    }
+
+    pub(crate) fn is_cluster(self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// What a client is told.
     pub(crate) fn url(self) -> String {
+        let list = |nodes: Range<NodeId>| nodes.map(address).collect::<Vec<_>>().join(",");
         match self {
-            Self::Single => format!("redis://{}", self.address(0)),
-            Self::Sentinel => {
-                let sentinels: Vec<_> = self.sentinels().map(|it| self.address(it)).collect();
-                format!("redis+sentinel://{}/{SERVICE}", sentinels.join(","))
-            }
+            Self::Single => format!("redis://{}", address(0)),
+            Self::Sentinel => format!("redis+sentinel://{}/{SERVICE}", list(self.sentinels())),
+            Self::Cluster(_) => format!("redis-cluster://{}", list(self.nodes())),
         }
-    }
-
-    pub(crate) fn address(self, node: NodeId) -> String {
-        let port = if self.sentinels().contains(&node) { 26379 } else { 6379 };
-        format!("10.0.0.{}:{port}", node + 1)
-    }
-
-    /// The role of a server at the begin.
-    fn role(self, node: NodeId) -> ServerRole {
-        let mut primaries = self.primaries();
-        match primaries.find(|it| self.replica_of(*it) == Some(node)) {
-            Some(primary) => ServerRole::Replica(self.address(primary)),
-            None if self.sentinels().contains(&node) => {
-                ServerRole::Sentinel(NamedPrimary { address: self.address(0), epoch: 0 })
-            }
-            None => ServerRole::Primary,
-        }
-    }
-
-    /// All servers, and their addresses.
-    pub(crate) fn servers(self, mutations: &Mutations) -> Vec<(String, ModelServer)> {
-        let count = if self == Self::Single { 1 } else { self.sentinels().end };
-        let server = |node| {
-            let mut server = ModelServer::new(Mutations::clone(mutations));
-            server.set_role(self.role(node));
-            (self.address(node), server)
-        };
-        (0..count).map(server).collect()
     }
 
     /// How many tasks an idle process has at most: those of its connections.
     pub(crate) fn tasks(self) -> usize {
-        8 + self.sentinels().len()
+        8 + self.sentinels().len() + 2 * (self.shards() - 1)
     }
 
-    /// How many connections an idle process has to a server at most.
-    pub(crate) fn connections(self, node: NodeId) -> usize {
-        // One for requests and one for messages, or one for news of a sentinel.
-        if self.sentinels().contains(&node) { 1 } else { 2 }
+    /// How many connections an idle process has to a server at most: one for requests and one for messages.
+    /// A sentinel has one for its news, and a former primary of a cluster may have one for messages.
+    pub(crate) fn connections(self, node: NodeId, is_primary: bool) -> usize {
+        match self {
+            _ if is_primary => 2,
+            Self::Cluster(_) => 1,
+            _ => self.sentinels().contains(&node).into(),
+        }
     }
+}
+
+/// The address of a server. All have the same port, as servers on machines of their own.
+pub(crate) fn address(node: NodeId) -> String {
+    format!("10.0.0.{}:6379", node + 1)
 }

@@ -115,8 +115,8 @@ impl World {
         let mut plan = RunPlan::new(&mut random);
         run.reduction.simplify(&mut plan);
         let server_host = Host::new(0);
-        let models = plan.topology.servers(&run.mutations);
         let servers = ServerFleet::new(plan.topology, Arc::clone(&run.mutations));
+        let models = servers.start();
         let network = Network::new(random.random(), server_host.handle(), models);
         let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);
         let mut world = Self {
@@ -343,14 +343,12 @@ impl World {
                 ));
             }
         }
-        shared
-            .network
-            .with(|state| state.primaries())
-            .into_iter()
-            .for_each(|node| self.find_leases(node));
+        let primaries = shared.network.with(|state| state.primaries());
+        primaries.iter().for_each(|node| self.find_leases(*node));
         let open = shared.network.with(|state| state.connections());
         for (node, connections) in open.into_iter().enumerate() {
-            let most = self.plan.topology.connections(node) * self.processes.len();
+            let most = self.plan.topology.connections(node, primaries.contains(&node))
+                * self.processes.len();
             if connections > most {
                 shared.violation(format_args!("server {node} has {connections} connections"));
             }

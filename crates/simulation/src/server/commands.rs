@@ -2,6 +2,7 @@
 
 use super::keyspace::{StoredName, StoredValue};
 use super::resp::RespValue;
+use super::role::ServerRole;
 use super::state::ServerState;
 
 /// A command that scripts may call.
@@ -39,7 +40,7 @@ const COMMANDS: [DataCommand; 14] = [
     command("pexpireat", -3, CommandKind::Write, pexpireat),
     command("hset", -4, CommandKind::Grow, hset),
     command("time", 1, CommandKind::Other, time),
-    command("publish", 3, CommandKind::Other, publish),
+    command("publish", 3, CommandKind::Other, publish_everywhere),
     command("ping", -1, CommandKind::Other, ping),
 ];
 
@@ -248,6 +249,14 @@ fn time(state: &mut ServerState, _: &[Vec<u8>]) -> RespValue {
     RespValue::Array(vec![part(state.now / 1_000_000), part(state.now % 1_000_000)])
 }
 
+fn publish_everywhere(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
+    if matches!(state.role, ServerRole::Node(_)) {
+        state.published.push([args[0].clone(), args[1].clone()]);
+    }
+    publish(state, args)
+}
+
+/// Tells the clients of this server.
 pub(crate) fn publish(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     let subscribers = state.channels.get(&args[0]).cloned().unwrap_or_default();
     let words = [&b"message"[..], &args[0], &args[1]];

@@ -37,6 +37,10 @@ impl Keyspace {
         self.values.insert(name.to_vec(), stored);
     }
 
+    pub(crate) fn take(&mut self, name: &[u8]) -> Option<StoredName> {
+        self.values.remove(name)
+    }
+
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         self.values.remove(name).is_some()
     }

@@ -1,5 +1,6 @@
 //! A Redis in this process: the commands that the scripts and the client use, and the scripts themselves.
 
+mod cluster;
 mod commands;
 mod keyspace;
 mod resp;
@@ -10,13 +11,16 @@ mod state;
 
 use std::sync::{Arc, Mutex};
 
+pub use self::cluster::ClusterView;
+pub(crate) use self::cluster::{SLOTS, slot_of};
 pub(crate) use self::role::SERVICE;
 pub use self::role::{NamedPrimary, ServerRole};
 pub use self::scripts::Mutations;
 pub use self::state::ClientId;
 
+use self::cluster::names_of;
 use self::commands::{CommandKind, DataCommand, integer, not_an_integer, publish, syntax};
-use self::keyspace::Keyspace;
+use self::keyspace::{Keyspace, StoredName};
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
 use self::shown::shown;
@@ -67,6 +71,33 @@ impl ModelServer {
         if state.keyspace.remove(name) {
             state.changed(name);
         }
+    }
+
+    /// Takes a name with its value away, for another server.
+    pub(crate) fn take(&mut self, name: &[u8]) -> Option<StoredName> {
+        let mut state = locked(&self.state);
+        state.current = 0;
+        let taken = state.keyspace.take(name)?;
+        state.changed(name);
+        Some(taken)
+    }
+
+    /// Stores what another server had.
+    pub(crate) fn give(&mut self, name: &[u8], stored: StoredName) {
+        let mut state = locked(&self.state);
+        state.current = 0;
+        state.keyspace.insert(name, stored);
+        state.changed(name);
+    }
+
+    /// What it has published to channels. The other nodes of a cluster publish it, too.
+    pub(crate) fn take_published(&mut self) -> Vec<[Vec<u8>; 2]> {
+        std::mem::take(&mut locked(&self.state).published)
+    }
+
+    /// Publishes what another node has published.
+    pub(crate) fn publish(&mut self, message: &[Vec<u8>; 2]) {
+        publish(&mut locked(&self.state), message);
     }
 
     /// Forgets the scripts.
@@ -175,6 +206,9 @@ impl ModelServer {
         if !self.is_allowed(&name) {
             return RespValue::error(format!("ERR Can't execute '{text}': {SUBSCRIBED}"));
         }
+        if let Some(refusal) = self.refusal(words) {
+            return refusal;
+        }
         match (&*name, args.len()) {
             (b"hello", _) => self.hello(args),
             (b"client", 1..) => self.client(&args[0], &args[1..]),
@@ -186,6 +220,11 @@ impl ModelServer {
                 locked(&self.state).is_full = args[2] != b"0";
                 RespValue::ok()
             }
+            (b"asking", 0) => {
+                locked(&self.state).client().asks = true;
+                RespValue::ok()
+            }
+            (b"cluster", 1) if args[0].eq_ignore_ascii_case(b"slots") => self.slots(),
             (b"role", 0) => locked(&self.state).role.reply(),
             (b"flushall", 0) => {
                 locked(&self.state).flush();
@@ -252,6 +291,22 @@ impl ModelServer {
         fields.extend(state.role.hello());
         fields.extend([text("modules"), RespValue::Array(Vec::new())]);
         RespValue::Map(fields)
+    }
+
+    /// Why a node of a cluster does not execute a command.
+    fn refusal(&self, words: &[Vec<u8>]) -> Option<RespValue> {
+        let mut state = locked(&self.state);
+        let asks = std::mem::take(&mut state.client().asks);
+        let ServerRole::Node(view) = &state.role else { return None };
+        let view = view.clone();
+        view.refusal(names_of(words), asks, |name| state.find(name).is_some())
+    }
+
+    fn slots(&self) -> RespValue {
+        match &locked(&self.state).role {
+            ServerRole::Node(view) => view.slots(),
+            _ => RespValue::error("ERR This instance has cluster support disabled"),
+        }
     }
 
     fn sentinel(&self, args: &[Vec<u8>]) -> Option<RespValue> {

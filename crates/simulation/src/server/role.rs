@@ -1,5 +1,6 @@
 //! Roles: what a server is beside others, and what it says of that.
 
+use super::cluster::ClusterView;
 use super::resp::RespValue;
 use super::state::ServerState;
 
@@ -13,6 +14,8 @@ pub enum ServerRole {
     Replica(String),
     /// It stores nothing, and names the primary of a service.
     Sentinel(NamedPrimary),
+    /// It is a node of a cluster.
+    Node(ClusterView),
 }
 
 /// A primary, as a sentinel names it.
@@ -25,12 +28,23 @@ pub struct NamedPrimary {
 }
 
 impl ServerRole {
+    /// Whether it takes writes.
+    pub fn is_primary(&self) -> bool {
+        match self {
+            Self::Primary => true,
+            Self::Replica(_) | Self::Sentinel(_) => false,
+            Self::Node(view) => view.is_primary(),
+        }
+    }
+
     /// The fields of `HELLO` about it.
     pub(super) fn hello(&self) -> Vec<RespValue> {
         let (mode, role) = match self {
             Self::Primary => ("standalone", Some("master")),
             Self::Replica(_) => ("standalone", Some("replica")),
             Self::Sentinel(_) => ("sentinel", None),
+            Self::Node(view) if view.is_primary() => ("cluster", Some("master")),
+            Self::Node(_) => ("cluster", Some("replica")),
         };
         let role = role.map(|role| ["role", role]).into_iter().flatten();
         ["mode", mode].into_iter().chain(role).map(RespValue::bytes).collect()
@@ -40,7 +54,7 @@ impl ServerRole {
     pub(super) fn reply(&self) -> RespValue {
         let text = |text: &str| RespValue::bytes(text);
         RespValue::Array(match self {
-            Self::Primary => {
+            Self::Primary | Self::Node(_) => {
                 vec![text("master"), RespValue::Int(0), RespValue::Array(Vec::new())]
             }
             Self::Replica(primary) => {
@@ -92,7 +106,7 @@ impl ServerState {
     }
 }
 
-fn host_and_port(address: &str) -> (&str, &str) {
+pub(super) fn host_and_port(address: &str) -> (&str, &str) {
     address.rsplit_once(':').unwrap_or((address, ""))
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct ServerState {
     pub(crate) has_written: bool,
     /// Whether writes that need memory are refused.
     pub(crate) is_full: bool,
+    /// What a node of a cluster has published.
+    pub(crate) published: Vec<[Vec<u8>; 2]>,
     /// Clients with output that was not taken.
     pub(crate) noisy: BTreeSet<ClientId>,
 }
@@ -38,6 +40,8 @@ pub(crate) struct ServerState {
 pub(crate) struct ClientRecord {
     pub(crate) is_resp3: bool,
     pub(crate) is_tracked: bool,
+    /// Whether it has sent `ASKING` before its next command.
+    pub(crate) asks: bool,
     pub(crate) subscriptions: BTreeSet<Vec<u8>>,
     /// The begin of a command.
     pub(crate) input: Vec<u8>,
