@@ -21,11 +21,13 @@ pub(in crate::read_through) enum ItemError {
     Cache(CacheError),
 }
 
+/// The result of a call: an outcome for each of its requests, or one error for all of them.
+type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
+
 impl ItemError {
-    /// An outcome for each of the requests of a call, in their order. The outer error is a panic, the
-    /// inner one that of the whole call.
+    /// An outcome for each of the requests of a call, in their order. The outer error is a panic.
     pub(super) fn each<T, E>(
-        loaded: Result<Result<Vec<Result<T, E>>, E>, Box<dyn Any + Send>>,
+        loaded: Result<BatchResult<T, E>, Box<dyn Any + Send>>,
         asked: usize,
         rules: &ErrorRules,
     ) -> Vec<Result<T, Self>>
