@@ -222,6 +222,11 @@ impl ServerFleet {
         let at = now + random.random_range(1..1_500);
         self.plan(at, Step::Promote { shard, stored, until: at });
         self.tell_others(at, old, random);
+        if self.topology.is_cluster() && random.random() {
+            // By default, no node takes requests while some slots have no primary.
+            let others = self.topology.nodes().filter(|node| *node != old);
+            others.for_each(|node| self.plan(random.random_range(now..at), Step::Refuse(node)));
+        }
         let starts_at = at + random.random_range(1..1_000);
         self.plan(starts_at, Step::Start(old, None));
         self.shards[shard].busy_until = starts_at;
@@ -379,10 +384,10 @@ impl ServerFleet {
         self.movers(&moving).into_iter().for_each(|node| self.tell(node, shared, now));
         for shard in [moving.from, moving.to] {
             self.shards[shard].busy_until = now;
-            // A failover would bring back names that have left.
+            // A failover or a restart would bring back names that have left.
             self.shards[shard].stored.clear();
-            self.shards[shard].saved.0 = 0;
         }
+        self.save(shared);
         for (place, node) in (1..).zip(self.topology.nodes()) {
             self.plan(now + 150 * place, Step::Tell(node));
         }

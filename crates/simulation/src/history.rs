@@ -31,8 +31,8 @@ pub(crate) struct History {
     pub(crate) calm_since: Option<u64>,
     /// Of each `put`, the version of the tag when it ended. None while it is under way.
     puts: Vec<Option<SourceVersion>>,
-    /// The last loss.
-    loss: Option<DataLoss>,
+    /// The losses while a former primary was in use.
+    splits: Vec<DataLoss>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
     pub(crate) operations: u64,
@@ -188,7 +188,7 @@ impl Shared {
                 subject.repeated_until = now + LATEST_REPETITION;
             }
             if let Some((version, is_expiry, by, is_ok)) = promise {
-                let is_lost = history.loss.is_some_and(|it| it.befalls(subject.began_at, now));
+                let is_lost = history.splits.iter().any(|it| it.befalls(subject.began_at, now));
                 subject.changed(version, is_expiry, by, now, is_ok && !is_lost);
             }
         });
@@ -238,7 +238,7 @@ impl Shared {
     pub(crate) fn lost(&self, loss: DataLoss) {
         let keys = self.keys as usize;
         self.with(|history| {
-            history.loss = Some(loss);
+            history.splits.extend(Some(loss).filter(|it| it.until > it.at));
             for (place, subject) in history.subjects.iter_mut().enumerate() {
                 subject.lost(loss, place >= keys);
             }

@@ -59,8 +59,7 @@ pub(crate) struct DataLoss {
 impl DataLoss {
     /// Whether a change may be lost of this time.
     pub(crate) fn befalls(&self, began_at: Millis, ended_at: Millis) -> bool {
-        let is_split = self.until > self.at;
-        is_split && began_at <= self.until && self.snapshot_of.is_some_and(|it| it <= ended_at)
+        began_at <= self.until && self.snapshot_of.is_some_and(|it| it <= ended_at)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The simulated Redis against a real one: random programs of commands and scripts, byte for byte.
 
+mod cluster;
 mod programs;
 mod real;
 

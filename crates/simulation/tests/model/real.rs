@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::iter;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -17,8 +18,15 @@ pub(crate) struct RealServer {
 
 impl RealServer {
     pub(crate) fn start(now: u64) -> Self {
+        Self::start_with(now, &[])
+    }
+
+    pub(crate) fn start_with(now: u64, options: &[&str]) -> Self {
+        let mut ports = iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").expect("a port"));
+        // A node of a cluster has another port 10,000 above it.
         let port =
-            TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
+            ports.find_map(|it| Some(it.local_addr().ok()?.port()).filter(|it| *it < 55_000));
+        let port = port.expect("a port");
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("model-{port}"));
         fs::create_dir_all(&dir).expect("a directory");
         let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
@@ -33,6 +41,7 @@ impl RealServer {
         let mut start = Command::new(&binary);
         start.args(["--save", "", "--port", &port.to_string(), "--enable-debug-command", "yes"]);
         start
+            .args(options)
             .env("LD_PRELOAD", &library)
             .env("CLOCK", &clock)
             .current_dir(&dir)
@@ -41,6 +50,10 @@ impl RealServer {
         let process =
             process.unwrap_or_else(|error| panic!("{binary}: {error}: install redis-server"));
         Self { process, port, dir }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Sets its clock, in microseconds.
