@@ -162,7 +162,7 @@ impl ServerFleet {
             shared.note(format_args!("{}", step.name()));
             self.step(step, shared, now);
         }
-        if now % COPIED_EVERY == 0 {
+        if now.is_multiple_of(COPIED_EVERY) {
             let shards = self.shards.iter_mut().filter(|it| it.replica.is_some());
             shards.for_each(|it| it.copy(shared, now));
         }
@@ -347,7 +347,7 @@ impl ServerFleet {
         }
     }
 
-    fn restart(&mut self, shard: usize, has_data: bool, shared: &Shared, now: Millis) {
+    fn restart(&self, shard: usize, has_data: bool, shared: &Shared, now: Millis) {
         let Shard { primary, saved: (at, saved), .. } = &self.shards[shard];
         let mut server = self.server(self.role(*primary));
         if has_data {

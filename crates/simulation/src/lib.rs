@@ -1,6 +1,10 @@
 //! The real cache, store and client over a simulated network and a simulated Redis, from one seed.
 
-#![allow(clippy::exhaustive_structs, reason = "only this workspace uses it")]
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "only this workspace uses it"
+)]
 
 mod campaign;
 mod faults;

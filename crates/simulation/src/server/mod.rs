@@ -74,7 +74,7 @@ impl ModelServer {
     }
 
     /// Takes a name with its value away, for another server.
-    pub(crate) fn take(&mut self, name: &[u8]) -> Option<StoredName> {
+    pub(crate) fn take(&self, name: &[u8]) -> Option<StoredName> {
         let mut state = locked(&self.state);
         state.current = 0;
         let taken = state.keyspace.take(name)?;
@@ -83,7 +83,7 @@ impl ModelServer {
     }
 
     /// Stores what another server had.
-    pub(crate) fn give(&mut self, name: &[u8], stored: StoredName) {
+    pub(crate) fn give(&self, name: &[u8], stored: StoredName) {
         let mut state = locked(&self.state);
         state.current = 0;
         state.keyspace.insert(name, stored);
@@ -96,7 +96,7 @@ impl ModelServer {
     }
 
     /// Publishes what another node has published.
-    pub(crate) fn publish(&mut self, message: &[Vec<u8>; 2]) {
+    pub(crate) fn publish(&self, message: &[Vec<u8>; 2]) {
         publish(&mut locked(&self.state), message);
     }
 
