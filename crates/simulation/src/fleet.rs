@@ -233,8 +233,8 @@ impl ServerFleet {
     }
 
     /// A replica is promoted while the old primary goes on. Each process reaches both sides, or one. The
-    /// old primary becomes a replica when it hears of that. With sentinels, it closes its links then or
-    /// soon after. In a cluster it refuses requests before.
+    /// old primary becomes a replica when it hears of that. The sentinels have it close its
+    /// links in the same transaction. In a cluster it refuses requests before.
     fn split(
         &mut self,
         shard: usize,
@@ -246,18 +246,16 @@ impl ServerFleet {
         let Some(stored) = self.shards[shard].lagging(shared, random, now) else { return };
         let old = self.shards[shard].primary;
         let demoted_at = now + random.random_range(2..3_000);
-        let later = random.random_range(0..1_000);
-        let closed_at = demoted_at + if random.random() { later } else { 0 };
         let refuses_at = random.random_range(now + 1..demoted_at);
         let (until, last) = match self.topology.is_cluster() {
             true => (refuses_at, Step::Refuse(old)),
-            false => (closed_at, Step::CloseLinks(old)),
+            false => (demoted_at, Step::CloseLinks(old)),
         };
         self.plan(now, Step::Promote { shard, stored, until });
         self.tell_others(now, old, random);
         self.plan(demoted_at, Step::Tell(old));
         self.plan(until, last);
-        self.shards[shard].busy_until = demoted_at.max(until);
+        self.shards[shard].busy_until = demoted_at;
         for process in 0..processes {
             let is_severed: fn(NodeId, NodeId) -> bool = match random.random_range(0..3) {
                 0 => |_, _| false,
@@ -327,7 +325,7 @@ impl ServerFleet {
                     server.set_role(role);
                 };
                 shared.network.with(|state| state.change(primary, promote));
-                shared.lost(DataLoss { at: now, snapshot_of: Some(at), until });
+                shared.lost(DataLoss { at: now, snapshot_of: Some(at), until, is_failover: true });
             }
             Step::Start(node, role) => {
                 let server = self.server(role.unwrap_or_else(|| self.role(node)));
@@ -354,7 +352,8 @@ impl ServerFleet {
             server.restore(saved.clone());
         }
         shared.network.with(|state| state.nodes[*primary].server = Some(server));
-        shared.lost(DataLoss { at: now, snapshot_of: has_data.then_some(*at), until: now });
+        let snapshot_of = has_data.then_some(*at);
+        shared.lost(DataLoss { at: now, snapshot_of, until: now, is_failover: false });
     }
 
     fn tell(&mut self, node: NodeId, shared: &Shared, now: Millis) {

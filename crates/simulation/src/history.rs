@@ -33,6 +33,8 @@ pub(crate) struct History {
     puts: Vec<Option<SourceVersion>>,
     /// The losses while a former primary was in use.
     splits: Vec<DataLoss>,
+    /// When the last replica has taken over.
+    failed_over_at: Option<Millis>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
     pub(crate) operations: u64,
@@ -138,12 +140,42 @@ impl Shared {
         self.with(|history| history.puts[put as usize]).unwrap_or(SourceVersion::MAX)
     }
 
+    /// What is still required of an answer. A failover loses changes also for requests that are under way.
+    fn still_required(
+        &self,
+        asked: &Asked,
+        process: Incarnation,
+        near: Option<Millis>,
+        required: [Required; 2],
+    ) -> [Required; 2] {
+        let subjects: Vec<_> = self.subjects_of(asked.key).collect();
+        self.with(|history| {
+            let mut still = required;
+            if history.failed_over_at.is_some_and(|at| at >= asked.at) {
+                for (required, subject) in still.iter_mut().zip(subjects) {
+                    let subject = &history.subjects[subject as usize];
+                    *required = required.or(subject.required(process, asked.at, near));
+                }
+            }
+            still
+        })
+    }
+
     /// Checks an answer.
-    pub(crate) fn check(&self, asked: &Asked, (key, tag): Loaded, status: &CacheStatus) {
+    pub(crate) fn check(
+        &self,
+        asked: &Asked,
+        process: Incarnation,
+        near: Option<Millis>,
+        (key, tag): Loaded,
+        status: &CacheStatus,
+    ) {
         let tag = self.version_of_tag(tag);
         let is_stale = matches!(status, CacheStatus::Stale { .. });
         let may_be_copy = is_stale || matches!(status, CacheStatus::Hit { .. });
-        let required = if may_be_copy { asked.required } else { asked.strictly };
+        let (required, near) =
+            if may_be_copy { (asked.required, near) } else { (asked.strictly, None) };
+        let required = self.still_required(asked, process, near, required);
         let is_permitted =
             |(required, version): (&Required, _)| required.permits(version, is_stale);
         if !required.iter().zip([key, tag]).all(is_permitted) {
@@ -238,6 +270,7 @@ impl Shared {
     pub(crate) fn lost(&self, loss: DataLoss) {
         let keys = self.keys as usize;
         self.with(|history| {
+            history.failed_over_at = loss.is_failover.then_some(loss.at).or(history.failed_over_at);
             history.splits.extend(Some(loss).filter(|it| it.until > it.at));
             for (place, subject) in history.subjects.iter_mut().enumerate() {
                 subject.lost(loss, place >= keys);

@@ -89,7 +89,7 @@ impl Caller {
         let what = match &answered {
             None => "has left".to_owned(),
             Some((Ok(loaded), status)) => {
-                self.shared.check(&asked, *loaded, status);
+                self.shared.check(&asked, self.process, self.near, *loaded, status);
                 format!("{loaded:?} {status}")
             }
             Some((Err(error), _)) => {
@@ -111,7 +111,8 @@ impl Caller {
         let cache = self.cache_of(key);
         let found = patient(cache.get(key), leaves_after).await;
         if let Some(Ok(Some(loaded))) = found {
-            self.shared.check(&asked, loaded, &CacheStatus::Hit { fresh_for: None });
+            let hit = CacheStatus::Hit { fresh_for: None };
+            self.shared.check(&asked, self.process, self.near, loaded, &hit);
         }
         if found.is_some() {
             self.check_wait(&asked, None);

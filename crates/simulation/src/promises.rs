@@ -54,6 +54,8 @@ pub(crate) struct DataLoss {
     pub(crate) snapshot_of: Option<Millis>,
     /// Until when a server is in use that is the primary no more. What it is told is lost, too.
     pub(crate) until: Millis,
+    /// Whether a replica has taken over.
+    pub(crate) is_failover: bool,
 }
 
 impl DataLoss {
@@ -64,6 +66,11 @@ impl DataLoss {
 }
 
 impl Required {
+    /// What both require.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self { stale: self.stale.min(other.stale), fresh: self.fresh.min(other.fresh) }
+    }
+
     fn and(self, other: Self) -> Self {
         Self { stale: self.stale.max(other.stale), fresh: self.fresh.max(other.fresh) }
     }

@@ -58,11 +58,12 @@ impl Topology {
     }
 
     /// How many connections an idle process has to a server at most: one for requests and one for messages.
-    /// A sentinel has one for its news, and a former primary of a cluster may have one for messages.
+    /// A sentinel has one for its news. Those to a former primary of a cluster end with the next refresh of
+    /// the slot table, within a minute.
     pub(crate) fn connections(self, node: NodeId, is_primary: bool) -> usize {
         match self {
+            Self::Cluster(_) => 2,
             _ if is_primary => 2,
-            Self::Cluster(_) => 1,
             _ => self.sentinels().contains(&node).into(),
         }
     }
