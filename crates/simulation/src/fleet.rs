@@ -23,7 +23,7 @@ use crate::topology::{Topology, address};
 pub(crate) struct ServerFleet {
     topology: Topology,
     mutations: Mutations,
-    shards: Vec<Shard>,
+    shards: Vec<FleetShard>,
     /// Which shard of a cluster owns which slots, and which of them move.
     slots: SlotParts,
     moving: Option<SlotMove>,
@@ -32,13 +32,13 @@ pub(crate) struct ServerFleet {
     /// Until when a sentinel learns of no failover.
     deaf_until: BTreeMap<NodeId, Millis>,
     /// What is about to happen, when, and by the order in which it was planned.
-    planned: BTreeMap<(Millis, u64), Step>,
+    planned: BTreeMap<(Millis, u64), FleetStep>,
     plans: u64,
 }
 
 /// A primary and its replica.
 #[derive(Debug)]
-struct Shard {
+struct FleetShard {
     primary: NodeId,
     replica: Option<NodeId>,
     /// What the primary has stored, with the times.
@@ -50,7 +50,7 @@ struct Shard {
 }
 
 #[derive(Debug)]
-enum Step {
+enum FleetStep {
     /// The primary of a shard starts again, with what it has saved or without data.
     Restart {
         shard: usize,
@@ -78,7 +78,7 @@ enum Step {
 impl ServerFleet {
     pub(crate) fn new(topology: Topology, mutations: Mutations) -> Self {
         let empty = ModelServer::new(Mutations::clone(&mutations)).snapshot();
-        let shard = |primary| Shard {
+        let shard = |primary| FleetShard {
             primary,
             replica: topology.replica(primary),
             stored: VecDeque::new(),
@@ -128,7 +128,7 @@ impl ServerFleet {
 
     fn view(&self, node: NodeId) -> ClusterView {
         let ranges = self.slots.ranges().into_iter().map(|(slots, shard)| {
-            let Shard { primary, replica, .. } = &self.shards[shard];
+            let FleetShard { primary, replica, .. } = &self.shards[shard];
             (slots, [Some(*primary), *replica].into_iter().flatten().map(address).collect())
         });
         let moving = self.moving.as_ref().and_then(|moving| {
@@ -149,7 +149,7 @@ impl ServerFleet {
         self.planned.is_empty()
     }
 
-    fn plan(&mut self, at: Millis, step: Step) {
+    fn plan(&mut self, at: Millis, step: FleetStep) {
         self.plans += 1;
         self.planned.insert((at, self.plans), step);
     }
@@ -171,7 +171,7 @@ impl ServerFleet {
     /// Saves what is stored, for a restart.
     pub(crate) fn save(&mut self, shared: &Shared) {
         let now = shared.network.now();
-        for Shard { primary, saved, .. } in &mut self.shards {
+        for FleetShard { primary, saved, .. } in &mut self.shards {
             if let Some(it) = shared.network.with(|state| state.snapshot(*primary)) {
                 *saved = (now, it);
             }
@@ -209,7 +209,7 @@ impl ServerFleet {
                 let at = now + random.random_range(1..1_500);
                 self.shards[shard].busy_until = at;
                 let has_data = kind == FaultKind::RestartOld;
-                self.plan(at, Step::Restart { shard, has_data });
+                self.plan(at, FleetStep::Restart { shard, has_data });
             }
         }
     }
@@ -220,15 +220,16 @@ impl ServerFleet {
         let old = self.shards[shard].primary;
         shared.network.with(|state| drop(state.kill(old)));
         let at = now + random.random_range(1..1_500);
-        self.plan(at, Step::Promote { shard, stored, until: at });
+        self.plan(at, FleetStep::Promote { shard, stored, until: at });
         self.tell_others(at, old, random);
         if self.topology.is_cluster() && random.random() {
             // By default, no node takes requests while some slots have no primary.
             let others = self.topology.nodes().filter(|node| *node != old);
-            others.for_each(|node| self.plan(random.random_range(now..at), Step::Refuse(node)));
+            others
+                .for_each(|node| self.plan(random.random_range(now..at), FleetStep::Refuse(node)));
         }
         let starts_at = at + random.random_range(1..1_000);
-        self.plan(starts_at, Step::Start(old, None));
+        self.plan(starts_at, FleetStep::Start(old, None));
         self.shards[shard].busy_until = starts_at;
     }
 
@@ -248,12 +249,12 @@ impl ServerFleet {
         let demoted_at = now + random.random_range(2..3_000);
         let refuses_at = random.random_range(now + 1..demoted_at);
         let (until, last) = match self.topology.is_cluster() {
-            true => (refuses_at, Step::Refuse(old)),
-            false => (demoted_at, Step::CloseLinks(old)),
+            true => (refuses_at, FleetStep::Refuse(old)),
+            false => (demoted_at, FleetStep::CloseLinks(old)),
         };
-        self.plan(now, Step::Promote { shard, stored, until });
+        self.plan(now, FleetStep::Promote { shard, stored, until });
         self.tell_others(now, old, random);
-        self.plan(demoted_at, Step::Tell(old));
+        self.plan(demoted_at, FleetStep::Tell(old));
         self.plan(until, last);
         self.shards[shard].busy_until = demoted_at;
         for process in 0..processes {
@@ -279,7 +280,7 @@ impl ServerFleet {
         for other in others.filter(|other| *other != old) {
             let later = random.random_range(0..longest);
             let later = if other == first { 0 } else { later };
-            self.plan(at + later, Step::Tell(other));
+            self.plan(at + later, FleetStep::Tell(other));
         }
     }
 
@@ -288,8 +289,8 @@ impl ServerFleet {
         let at = now + random.random_range(1..4_000);
         let told_at = at + random.random_range(0..2_000);
         if let Some(server) = shared.network.with(|state| state.kill(sentinel)) {
-            self.plan(at, Step::Start(sentinel, Some(server.role())));
-            self.plan(told_at, Step::Tell(sentinel));
+            self.plan(at, FleetStep::Start(sentinel, Some(server.role())));
+            self.plan(told_at, FleetStep::Tell(sentinel));
         }
     }
 
@@ -305,15 +306,15 @@ impl ServerFleet {
         for shard in [from, to] {
             self.shards[shard].busy_until = Millis::MAX;
         }
-        movers.into_iter().for_each(|node| self.plan(now, Step::Tell(node)));
-        self.plan(now + pause, Step::MoveName { pause });
+        movers.into_iter().for_each(|node| self.plan(now, FleetStep::Tell(node)));
+        self.plan(now + pause, FleetStep::MoveName { pause });
     }
 
-    fn step(&mut self, step: Step, shared: &Shared, now: Millis) {
+    fn step(&mut self, step: FleetStep, shared: &Shared, now: Millis) {
         match step {
-            Step::Restart { shard, has_data } => self.restart(shard, has_data, shared, now),
-            Step::Promote { shard, stored: (at, stored), until } => {
-                let Shard { primary, replica: Some(new), .. } = &mut self.shards[shard] else {
+            FleetStep::Restart { shard, has_data } => self.restart(shard, has_data, shared, now),
+            FleetStep::Promote { shard, stored: (at, stored), until } => {
+                let FleetShard { primary, replica: Some(new), .. } = &mut self.shards[shard] else {
                     return;
                 };
                 mem::swap(primary, new);
@@ -327,12 +328,12 @@ impl ServerFleet {
                 shared.network.with(|state| state.change(primary, promote));
                 shared.lost(DataLoss { at: now, snapshot_of: Some(at), until, is_failover: true });
             }
-            Step::Start(node, role) => {
+            FleetStep::Start(node, role) => {
                 let server = self.server(role.unwrap_or_else(|| self.role(node)));
                 shared.network.with(|state| state.nodes[node].server = Some(server));
             }
-            Step::Tell(node) => self.tell(node, shared, now),
-            Step::Refuse(node) => {
+            FleetStep::Tell(node) => self.tell(node, shared, now),
+            FleetStep::Refuse(node) => {
                 let refuse = |server: &mut ModelServer| {
                     if let ServerRole::Node(view) = server.role() {
                         server.set_role(ServerRole::Node(ClusterView { is_down: true, ..view }));
@@ -340,13 +341,13 @@ impl ServerFleet {
                 };
                 shared.network.with(|state| state.change(node, refuse));
             }
-            Step::CloseLinks(node) => shared.network.with(|state| state.close_links(node)),
-            Step::MoveName { pause } => self.go_on_moving(pause, shared, now),
+            FleetStep::CloseLinks(node) => shared.network.with(|state| state.close_links(node)),
+            FleetStep::MoveName { pause } => self.go_on_moving(pause, shared, now),
         }
     }
 
     fn restart(&self, shard: usize, has_data: bool, shared: &Shared, now: Millis) {
-        let Shard { primary, saved: (at, saved), .. } = &self.shards[shard];
+        let FleetShard { primary, saved: (at, saved), .. } = &self.shards[shard];
         let mut server = self.server(self.role(*primary));
         if has_data {
             server.restore(saved.clone());
@@ -358,7 +359,7 @@ impl ServerFleet {
 
     fn tell(&mut self, node: NodeId, shared: &Shared, now: Millis) {
         if let Some(until) = self.deaf_until.get(&node).filter(|until| **until > now) {
-            return self.plan(*until, Step::Tell(node));
+            return self.plan(*until, FleetStep::Tell(node));
         }
         let role = self.role(node);
         let tell = |server: &mut ModelServer| {
@@ -376,7 +377,7 @@ impl ServerFleet {
             is_left = self.move_name(&moving, shared, now);
         }
         if is_left {
-            return self.plan(now + pause, Step::MoveName { pause });
+            return self.plan(now + pause, FleetStep::MoveName { pause });
         }
         self.slots.moved(&moving);
         self.moving = None;
@@ -388,7 +389,7 @@ impl ServerFleet {
         }
         self.save(shared);
         for (place, node) in (1..).zip(self.topology.nodes()) {
-            self.plan(now + 150 * place, Step::Tell(node));
+            self.plan(now + 150 * place, FleetStep::Tell(node));
         }
     }
 
@@ -409,7 +410,7 @@ impl ServerFleet {
     }
 }
 
-impl Shard {
+impl FleetShard {
     /// Keeps what the primary stores now.
     fn copy(&mut self, shared: &Shared, now: Millis) {
         if let Some(snapshot) = shared.network.with(|state| state.snapshot(self.primary)) {
@@ -434,7 +435,7 @@ impl Shard {
     }
 }
 
-impl Step {
+impl FleetStep {
     fn name(&self) -> String {
         match self {
             Self::Restart { shard, .. } => format!("the primary of shard {shard} starts again"),

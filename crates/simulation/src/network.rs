@@ -43,7 +43,7 @@ struct NetworkParts {
 #[derive(Debug)]
 pub(crate) struct NetworkState {
     random: SmallRng,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<NetworkNode>,
     links: BTreeMap<LinkId, Link>,
     /// By how much the clock of the servers differs from that of the world, in microseconds.
     clock_error: i64,
@@ -63,7 +63,7 @@ pub(crate) struct NetworkState {
 
 /// A server and its address.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct NetworkNode {
     pub(crate) address: String,
     /// None while it is down.
     pub(crate) server: Option<ModelServer>,
@@ -107,7 +107,8 @@ pub(crate) enum Fate {
 
 impl Network {
     pub(crate) fn new(seed: u64, runtime: Handle, servers: Vec<(String, ModelServer)>) -> Self {
-        let node = |(address, server)| Node { address, server: Some(server), stalled_until: 0 };
+        let node =
+            |(address, server)| NetworkNode { address, server: Some(server), stalled_until: 0 };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
             nodes: servers.into_iter().map(node).collect(),
@@ -344,7 +345,8 @@ impl NetworkState {
 
     /// How many connections each server has.
     pub(crate) fn connections(&self) -> Vec<usize> {
-        let connections = |node: &Node| node.server.as_ref().map_or(0, ModelServer::connections);
+        let connections =
+            |node: &NetworkNode| node.server.as_ref().map_or(0, ModelServer::connections);
         self.nodes.iter().map(connections).collect()
     }
 

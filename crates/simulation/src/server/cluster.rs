@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use super::resp::RespValue;
-use super::role::host_and_port;
 
 /// The cluster, as one of its nodes knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,6 +105,10 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
 fn node_id(address: &str) -> String {
     let digits: String = address.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("{digits:0<40.40}")
+}
+
+pub(super) fn host_and_port(address: &str) -> (&str, &str) {
+    address.rsplit_once(':').unwrap_or((address, ""))
 }
 
 /// How many slots there are.

@@ -1,8 +1,7 @@
 //! Roles: what a server is beside others, and what it says of that.
 
-use super::cluster::ClusterView;
+use super::cluster::{ClusterView, host_and_port};
 use super::resp::RespValue;
-use super::state::ServerState;
 
 /// What a server is beside others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,19 +97,5 @@ impl NamedPrimary {
     }
 }
 
-impl ServerState {
-    /// The error of a write, if the server takes none.
-    pub(super) fn refusal(&self) -> Option<RespValue> {
-        let is_replica = matches!(self.role, ServerRole::Replica(_));
-        is_replica.then(|| RespValue::error(READONLY))
-    }
-}
-
-pub(super) fn host_and_port(address: &str) -> (&str, &str) {
-    address.rsplit_once(':').unwrap_or((address, ""))
-}
-
 /// The service whose primary sentinels name.
 pub(crate) const SERVICE: &str = "sim";
-
-const READONLY: &str = "READONLY You can't write against a read only replica.";

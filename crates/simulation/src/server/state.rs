@@ -53,6 +53,12 @@ impl ServerState {
         (self.now / 1000) as i64
     }
 
+    /// The error of a write, if the server takes none.
+    pub(crate) fn refusal(&self) -> Option<RespValue> {
+        let is_replica = matches!(self.role, ServerRole::Replica(_));
+        is_replica.then(|| RespValue::error(READONLY))
+    }
+
     pub(crate) fn client(&mut self) -> &mut ClientRecord {
         self.clients.entry(self.current).or_default()
     }
@@ -131,3 +137,5 @@ impl ServerState {
         }
     }
 }
+
+const READONLY: &str = "READONLY You can't write against a read only replica.";
