@@ -1,4 +1,4 @@
-//! The real cache, store and client over a simulated network and a simulated Redis, from one seed.
+//! The real cache, store and client over a simulated network, Redis, Sentinel and Cluster, from one seed.
 
 #![allow(
     clippy::exhaustive_enums,
