@@ -294,8 +294,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// share its error as an [`Error::Load`](crate::Error::Load).
     ///
     /// It runs in a task of its own, in a [span](crate::trace) below that of the caller that
-    /// opened the load. Other task-locals of that caller are not there: capture what the function
-    /// needs of them.
+    /// opened the load. Other task-locals of that caller are not there: capture what it needs.
     ///
     /// The future gives the value; [`with_status`](AnswerFuture::with_status) adds how it came about.
     ///

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p bellwether-simulation -- --seeds 1000 [--seconds N] [--from SEED] [--operations N]
-//!     [--clusters] [--trace] [--until-broken] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
+//!     [--trace] [--until-broken] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
@@ -30,7 +30,6 @@ fn main() -> ExitCode {
         seed: number("--from").unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
         operations: number("--operations").unwrap_or(2_000),
         mutations: [].into(),
-        has_clusters: env::args().any(|arg| arg == "--clusters"),
         shows_trace: env::args().any(|arg| arg == "--trace"),
         reduction: Reduction { kept, simpler: simpler.collect() },
         ends_at: None,

@@ -42,14 +42,13 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
-    pub(crate) fn new(random: &mut SmallRng, has_clusters: bool) -> Self {
+    pub(crate) fn new(random: &mut SmallRng) -> Self {
         let mut pick = |options: &[u32]| *options.choose(random).expect("one");
         let processes = pick(&[1, 2, 3, 4]) as usize;
         let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
         let keys = u64::from(pick(&[1, 2, 5, 20]));
         let topology = match pick(&[0, 0, 0, 0, 1, 2]) {
             0 => Topology::Single,
-            2 if !has_clusters => Topology::Single,
             1 => Topology::Sentinel,
             _ => Topology::Cluster(pick(&[2, 3]) as usize),
         };

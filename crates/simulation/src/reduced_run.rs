@@ -100,8 +100,7 @@ impl Shrinker {
 /// The command that repeats it, and its history until the first violation.
 impl fmt::Display for ReducedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Run { seed, operations, reduction, has_clusters, .. } = &self.run;
-        let clusters = if *has_clusters { " --clusters" } else { "" };
+        let Run { seed, operations, reduction, .. } = &self.run;
         let is_of_interest = |line: &&String| !DULL.iter().any(|dull| line.contains(dull));
         for line in self.outcome.lines.iter().filter(is_of_interest) {
             writeln!(f, "{line}")?;
@@ -111,7 +110,7 @@ impl fmt::Display for ReducedRun {
         }
         write!(
             f,
-            "cargo run --release -p bellwether-simulation -- --from {seed} --operations {operations}{clusters}{reduction} --trace"
+            "cargo run --release -p bellwether-simulation -- --from {seed} --operations {operations}{reduction} --trace"
         )
     }
 }

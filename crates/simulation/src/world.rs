@@ -31,9 +31,6 @@ pub struct Run {
     pub operations: u64,
     /// Replacements in the texts of the scripts.
     pub mutations: Mutations,
-    /// Whether some runs have a Cluster. Their requests wait for a new slot table in an order that tokio draws
-    /// beside the seed, so that such a run is not always repeated.
-    pub has_clusters: bool,
     /// Whether all that happens is listed.
     pub shows_trace: bool,
     /// What of it is left out.
@@ -115,7 +112,7 @@ struct Process {
 impl World {
     fn new(run: &Run) -> Self {
         let mut random = SmallRng::seed_from_u64(run.seed);
-        let mut plan = RunPlan::new(&mut random, run.has_clusters);
+        let mut plan = RunPlan::new(&mut random);
         run.reduction.simplify(&mut plan);
         let server_host = Host::new(0);
         let servers = ServerFleet::new(plan.topology, Arc::clone(&run.mutations));

@@ -4,14 +4,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bellwether::adapter::locked;
-use tokio::sync::watch;
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// Admits one refresh at a time.
 pub(super) struct RefreshSchedule {
     /// When the last refresh begins or has begun, and what is closed when it has ended. Held for a
     /// few instructions, never across an `.await`.
-    last: Mutex<Option<(Instant, watch::Receiver<()>)>>,
+    last: Mutex<Option<(Instant, Shared<oneshot::Receiver<()>>)>>,
     /// How long a refresh may take. After that another one is admitted, because the runtime of the
     /// first may not be polled any more.
     longest: Duration,
@@ -23,7 +25,7 @@ pub(super) struct RefreshSchedule {
 pub(super) struct AdmittedRefresh {
     /// When it may begin.
     pub(super) begins_at: Instant,
-    _running: watch::Sender<()>,
+    _running: oneshot::Sender<()>,
 }
 
 impl RefreshSchedule {
@@ -41,7 +43,8 @@ impl RefreshSchedule {
             Some((begun, _)) => now.max(*begun + PAUSE),
             None => now,
         };
-        let (_running, end) = watch::channel(());
+        let (_running, end) = oneshot::channel();
+        let end = end.shared();
         *last = Some((begins_at, end));
         Some(AdmittedRefresh { begins_at, _running })
     }
@@ -54,15 +57,15 @@ impl RefreshSchedule {
     /// Waits for the end of the refresh that is under way, until the deadline at most.
     pub(super) async fn ended(&self, deadline: Instant) {
         let end = locked(&self.last).as_ref().map(|(_, end)| end.clone());
-        if let Some(mut end) = end {
+        if let Some(end) = end {
             // Nothing is sent: it is closed. Being late is no error.
-            _ = timeout_at(deadline, end.changed()).await;
+            _ = timeout_at(deadline, end).await;
         }
     }
 }
 
-fn is_open(running: &watch::Receiver<()>) -> bool {
-    running.has_changed().is_ok()
+fn is_open(running: &Shared<oneshot::Receiver<()>>) -> bool {
+    running.clone().now_or_never().is_none()
 }
 
 /// The time between the beginnings of two refreshes. Meanwhile, requests follow redirections.
