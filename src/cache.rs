@@ -430,7 +430,7 @@ impl<K, V, C> StatsSource for Cache<K, V, C> {
     type Stats = CacheStats;
 
     fn name(&self) -> &str {
-        self.client.name()
+        self.client.0.statistics.name()
     }
 
     fn stats(&self) -> CacheStats {

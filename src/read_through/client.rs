@@ -186,11 +186,6 @@ impl<C: ?Sized> CacheClient<C> {
         self.0.statistics.read()
     }
 
-    /// The name of the layer.
-    pub fn name(&self) -> &str {
-        self.0.statistics.name()
-    }
-
     /// How many keys this process looks up or loads right now.
     pub fn in_flight(&self) -> usize {
         self.0.loads.len()

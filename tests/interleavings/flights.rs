@@ -46,7 +46,7 @@ impl Stage {
         (waiter, leader.expect("a new flight"))
     }
 
-    /// Asks the store, and completes the waiters for whom the answer is.
+    /// Asks the store, and completes the waiters that may have the answer.
     fn answer(&self, leader: &Leader<u64>) {
         let asked = leader.generation();
         let value = *locked(&self.value);
