@@ -12,6 +12,8 @@ use crate::flight::{
 use crate::key::Key;
 use crate::locked::locked;
 use crate::tag::Tags;
+use tracing::Span;
+
 use crate::trace::CallerSpan;
 
 /// A process whose callers ask for the keys of a store. An outcome is the value of a key.
@@ -32,7 +34,8 @@ impl Stage {
     /// A caller asks for a key.
     fn try_join(&self, key: u64, fails_fast: bool) -> Result<Joined, Full> {
         let id = (&Key::of("item").with(key), TypeId::of::<u64>());
-        let (waiter, opened) = self.flights.join(id, &Tags, None, fails_fast, &CallerSpan)?;
+        let (waiter, opened) =
+            self.flights.join(id, &Tags, None, fails_fast, &CallerSpan::of(Span::none()))?;
         Ok((waiter, opened.map(|opened: OpenedFlight<_>| Leader::new(opened, None))))
     }
 
@@ -274,7 +277,7 @@ fn a_load_that_ends_while_its_last_caller_leaves_gives_its_place_once() {
         let stage = Stage::set(1, 1);
         let (opener, leader) = stage.open();
         let leads = thread::spawn(move || {
-            drop(leader.announce_load(&tracing::Span::none(), true));
+            drop(leader.announce_load(&Span::none(), true));
             drop(leader);
         });
         drop(opener);
@@ -289,7 +292,7 @@ fn a_load_that_begins_while_its_last_caller_leaves_is_cancelled_if_none_may_go_o
         let stage = Stage::set(1, 0);
         let (opener, leader) = stage.open();
         let leads = thread::spawn(move || {
-            let _load = leader.announce_load(&tracing::Span::none(), true);
+            let _load = leader.announce_load(&Span::none(), true);
             block_on(leader.cancelled());
         });
         drop(opener);
