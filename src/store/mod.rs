@@ -336,7 +336,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// A store that holds the [`Value`](Value)s that it is given, and gives back those very
+/// A store that holds the [`Value`]s that it is given, and gives back those very
 /// values: in the memory of this process, for this process only. So it can hold what is never
 /// encoded: see [`Cache::in_process`](crate::Cache::in_process).
 ///
