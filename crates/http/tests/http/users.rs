@@ -13,7 +13,8 @@ use http::Request;
 use crate::origin::{Origin, Page, ask, cached, is_hit, page, plain, redis, text};
 
 const USERS: usize = 100;
-const REQUESTS: usize = 100_000;
+/// Each user asks for each page twenty times.
+const REQUESTS: usize = 20 * USERS * PAGES.len();
 const LANGUAGES: [&str; 3] = ["de", "en", "fr"];
 
 type Fields = &'static [(&'static str, &'static str)];
