@@ -29,8 +29,6 @@ pub(crate) mod layer;
 pub(crate) mod load;
 pub(crate) mod lookup;
 pub(crate) mod many;
-#[cfg(test)]
-mod model;
 mod not_found;
 mod orphaned;
 pub(crate) mod outcome;

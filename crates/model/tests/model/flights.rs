@@ -3,7 +3,7 @@
 use super::mutants::Mutant;
 use super::payload::{Doing, Given, Kind, ModelFlight, Modelled, Wanted};
 use super::world::{Reader, Violated, World};
-use crate::read_through::step::{Event, LeaseHold, Memory, State, WaiterAction, begins};
+use crate::step::{Event, LeaseHold, Memory, State, WaiterAction, begins};
 
 impl World {
     /// The task of a flight is dropped, as when its runtime shuts down.

@@ -1,6 +1,6 @@
 //! What the protocol carries in the model: small numbers instead of values, leases and errors.
 
-use crate::read_through::step::{AnswerOf, Event, Memory, Payload, State};
+use crate::step::{AnswerOf, Event, Memory, Payload, State};
 
 /// The payload of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

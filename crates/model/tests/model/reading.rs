@@ -5,7 +5,7 @@ use super::payload::{Doing, Kind, ModelFlight, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::storing;
 use super::world::{Age, PROCESS, Reader, Required, Violated, WRITING, World};
-use crate::read_through::step::{Event, LeaseHold};
+use crate::step::{Event, LeaseHold};
 
 impl World {
     /// What a reader does next.

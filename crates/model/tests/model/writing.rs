@@ -5,7 +5,7 @@ use super::acting::failures;
 use super::payload::{Kind, Modelled, Version};
 use super::rules::{Rules, Without};
 use super::world::{Message, Reader, Required, WRITING, World, Writer};
-use crate::read_through::step::{Event, LeaseHold, State};
+use crate::step::{Event, LeaseHold, State};
 
 impl World {
     /// A writer changes the source, then invalidates the key or its tag, then has that confirmed.

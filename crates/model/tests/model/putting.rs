@@ -9,7 +9,7 @@ use super::payload::{Drafted, Grant, Version, Wanted};
 use super::rules::{Rules, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Message, Violated, World};
-use crate::read_through::step::{AfterPut, PutAttempt, after_put};
+use crate::step::{AfterPut, PutAttempt, after_put};
 
 /// The process of the other writer.
 const PUTTING: u8 = 1;

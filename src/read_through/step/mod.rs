@@ -37,7 +37,7 @@
 //! ```
 //!
 //! When a flight is `Closed`, its remaining waiters ask again. "Release" tells waiters to load
-//! individually. What an answer of the loader is worth to others is the [`verdict`] on it. The unit tests of this module have every row.
+//! individually. What an answer of the loader is worth to others is the [`verdict`] on it. `crates/model` tests every row.
 
 mod parts;
 
@@ -344,6 +344,3 @@ fn act<P: Payload>(action: WaiterAction<P>, state: State<P>) -> Step<P> {
 fn go<P: Payload>(state: State<P>) -> Step<P> {
     Step { actions: vec![], state }
 }
-
-#[cfg(test)]
-mod tests;

@@ -35,22 +35,27 @@ mod reading;
 mod rules;
 mod scenarios;
 mod storing;
+mod table;
 mod world;
 mod writing;
+
+#[path = "../../../../src/read_through/step/mod.rs"]
+mod step;
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 use std::sync::Mutex;
 use std::thread;
 
+use rustc_hash::FxHasher;
+
 use self::mutants::Mutant;
 use self::payload::{Doing, Given, Grant, ModelAnswer, Modelled};
 use self::rules::Without;
 use self::scenarios::{Scenario, scenarios};
+use self::step::{Event, KnownFailure, LeaseHold, Meanwhile, Share};
 use self::world::{READERS, Violated, World};
 use self::writing::settle_flight;
-use super::step::{self, Event, KnownFailure, LeaseHold, Meanwhile, Share};
-use crate::locked::locked;
 
 /// A walk through all states of a scenario.
 struct Walk {
@@ -168,40 +173,9 @@ fn is_answer(event: &Event<Modelled>) -> bool {
 /// Remembered instead of a state. Two of a few million states have the same one with a probability
 /// of one in a million.
 fn fingerprint(world: &World) -> u64 {
-    let mut hasher = Fingerprint(0);
+    let mut hasher = FxHasher::default();
     world.hash_of_kind(&mut hasher);
     hasher.finish()
-}
-
-/// Fast without optimisation, unlike the hasher of the standard library.
-struct Fingerprint(u64);
-
-impl Hasher for Fingerprint {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u8(*byte));
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.write_u64(number as u64);
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number as u64);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 29);
-    }
-
-    fn finish(&self) -> u64 {
-        let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        mixed ^ (mixed >> 32)
-    }
 }
 
 /// The kind of an event, as far as the protocol distinguishes events.
@@ -278,6 +252,8 @@ const KINDS: usize = 53;
 /// How many states all scenarios have together.
 const STATES: usize = 7_940_072;
 
+const WHOLE: &str = "no thread panics while it holds the lock";
+
 /// Walks through all scenarios, one per thread at a time.
 fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
     let left = Mutex::new(scenarios());
@@ -289,16 +265,16 @@ fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
                 while let Some(scenario) = take(&left) {
                     let mut walk = Walk::of(scenario, Mutant::None);
                     let states = walk.check();
-                    locked(&walked).push((walk, states));
+                    walked.lock().expect(WHOLE).push((walk, states));
                 }
             });
         }
     });
-    std::mem::take(&mut *locked(&walked))
+    walked.into_inner().expect(WHOLE)
 }
 
 fn take(left: &Mutex<Vec<Scenario>>) -> Option<Scenario> {
-    locked(left).pop()
+    left.lock().expect(WHOLE).pop()
 }
 
 #[test]

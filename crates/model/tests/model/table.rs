@@ -1,6 +1,6 @@
 //! The protocol as a table, and what holds in every row of it.
 
-use super::*;
+use crate::step::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Words;

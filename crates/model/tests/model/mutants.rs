@@ -1,7 +1,7 @@
 //! Mutants: the protocol with one rule broken each. The model has to notice.
 
 use super::payload::{Given, Grant, ModelAnswer, Modelled};
-use crate::read_through::step::{Event, LeaseHold, Share, State, Step, To, WaiterAction};
+use crate::step::{Event, LeaseHold, Share, State, Step, To, WaiterAction};
 
 /// A rule of the protocol that a walk can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

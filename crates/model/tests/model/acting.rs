@@ -6,7 +6,7 @@ use super::payload::{
 use super::rules::{Rules, Serves, Without};
 use super::storing::{self, Asked, Committed};
 use super::world::{Age, Message, StoredEntry, ToldValue, Violated, World};
-use crate::read_through::step::{
+use crate::step::{
     AnswerKind, Event, KnownFailure, KnownOfKey, LeaseHold, LoadAnswer, Meanwhile, Memory, Record,
     Share, State, Verdict, verdict,
 };
