@@ -82,7 +82,7 @@ impl Required {
 }
 
 impl Subject {
-    /// What is required of a request of a process that starts now. `near` is how old copies may be.
+    /// What is required of a request of a process that starts at this time. `near` is how old copies may be.
     pub(crate) fn required(
         &self,
         process: Incarnation,
@@ -91,7 +91,7 @@ impl Subject {
     ) -> Required {
         let holds = |floor: &&Floor| {
             let is_known = near.is_none_or(|near| floor.at + near < now);
-            floor.by == process || floor.is_for_all && is_known
+            floor.at <= now && (floor.by == process || floor.is_for_all && is_known)
         };
         self.floors.iter().filter(holds).fold(Required::default(), |all, it| all.and(it.least))
     }
