@@ -278,13 +278,14 @@ impl StoreParts {
         ];
         let names = scripts::names(&self.client, &digest);
         let request = RedisRequest::script(&scripts::COMMIT, names, args, "storing the entry");
+        let losses = ledger.losses();
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
         ledger.end_copies(&digest);
         let is_stored = is_stored?;
         unsettled.item = None;
         if let Some(change) = draft.change.filter(|_| is_stored) {
-            ledger.executed(ChangedDigest::Key(digest), change, None);
+            ledger.executed(ChangedDigest::Key(digest), change, None, losses);
         }
         // An invalidation that the server has lost cannot supersede it there.
         match is_stored && ledger.reassertions() == reassertions {

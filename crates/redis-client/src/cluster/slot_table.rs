@@ -93,9 +93,11 @@ impl SlotTable {
         if self.parts.owners.of(slot).node() == owner.state.place {
             return;
         }
-        let since = locked(&self.nodes).lost_at();
-        self.tell_losses(since, &|changed| changed == slot);
+        // Locked, so that none is sent to the former owner after the losses were told.
+        let nodes = locked(&self.nodes);
+        self.tell_losses(nodes.lost_at(), &|changed| changed == slot);
         self.parts.owners.set(slot, owner.state.place);
+        drop(nodes);
         self.parts.wake_where(|key| key.slot() == slot);
     }
 

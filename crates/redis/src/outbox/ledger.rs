@@ -24,7 +24,8 @@
 //! another owner, the server may be another one, or the same one without its last writes. So the
 //! invalidations from shortly before are kept again. That happens before the first request to that
 //! server. A read that was on its way to it is repeated: [`reassertions`](Ledger::reassertions) tells
-//! it to.
+//! it to. An acknowledgement that comes after a loss may be one of the former server, so it counts as one
+//! from before.
 //!
 //! # When there are too many
 //! The tables are bounded. A lease that does not fit lapses by itself. An invalidation that does not fit
@@ -130,6 +131,8 @@ struct LedgerTable {
     recent: VecDeque<(ChangedDigest, KeptChange)>,
     /// By key and token.
     claims: BTreeMap<([u8; Digest::BYTES], [u8; 16]), KeptClaim>,
+    /// How often servers may have lost something.
+    losses: u64,
     stats: ReplayStats,
 }
 
@@ -318,14 +321,25 @@ impl Ledger {
         locked(&self.table).claims.values().map(|kept| kept.claim.clone()).collect()
     }
 
+    /// How often servers may have lost something. For [`executed`](Self::executed).
+    pub(crate) fn losses(&self) -> u64 {
+        locked(&self.table).losses
+    }
+
     /// The server has executed an invalidation, and with it the one that was `kept` before. One that was
-    /// added since stays.
-    pub(crate) fn executed(&self, target: ChangedDigest, change: Change, kept: Option<KeptChange>) {
+    /// added since stays. It was sent after so many losses.
+    pub(crate) fn executed(
+        &self,
+        target: ChangedDigest,
+        change: Change,
+        kept: Option<KeptChange>,
+        losses: u64,
+    ) {
         if self.rules.most == 0 {
             return;
         }
         let now = Instant::now();
-        self.change(|table| {
+        let may_be_lost = self.change(|table| {
             if !self.rules.window.is_zero() {
                 // One that is repeated keeps its time. Else a connection that breaks again and again
                 // would repeat it for ever.
@@ -344,7 +358,11 @@ impl Ledger {
                 table.changes.remove(&target);
                 table.stats.replayed += 1;
             }
+            table.losses != losses
         });
+        if may_be_lost {
+            self.may_have_lost(now, &|digest| digest == target.digest());
+        }
     }
 
     /// Notes that a claim asks for a lease of this term, so it is in use and must not be released.
@@ -476,6 +494,7 @@ impl ServerObserver for Ledger {
     fn note(&self, event: ServerEvent<'_>) {
         match event {
             ServerEvent::MayHaveLost { since, is_affected } => {
+                locked(&self.table).losses += 1;
                 self.may_have_lost(since, is_affected);
             }
             event => _ = self.near.as_ref().inspect(|near| near.note(event)),

@@ -104,11 +104,12 @@ impl Outbox {
             Some(key) => request.of(key),
             None => request,
         };
+        let losses = self.ledger.losses();
         let executed = self.client.run(&request, is_done).await;
         // Copies are not served from here on, even before the server reports the change.
         self.ledger.end_copies(target.digest());
         let was_there = executed?;
-        self.ledger.executed(target, change, kept);
+        self.ledger.executed(target, change, kept, losses);
         Ok(was_there)
     }
 

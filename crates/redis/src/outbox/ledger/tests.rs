@@ -33,11 +33,11 @@ fn left(table: &Ledger, sku: u64) -> Option<Change> {
 
 /// The server has executed an invalidation of an item, with what was kept before.
 fn execute(table: &Ledger, sku: u64) {
-    table.executed(item(sku), Change::Invalidate, table.change_of(&item(sku)));
+    table.executed(item(sku), Change::Invalidate, table.change_of(&item(sku)), table.losses());
 }
 
 fn lose_all(table: &Ledger) {
-    table.may_have_lost(Instant::now(), &|_| true);
+    table.note(ServerEvent::MayHaveLost { since: Instant::now(), is_affected: &|_| true });
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn one_that_fails_while_an_earlier_one_is_repeated_stays() {
     keep(&table, item(1), SOFT);
     let repeated = table.change_of(&item(1));
     keep(&table, item(1), Change::Invalidate);
-    table.executed(item(1), SOFT, repeated);
+    table.executed(item(1), SOFT, repeated, table.losses());
     assert_eq!(left(&table, 1), Some(Change::Invalidate));
     execute(&table, 1);
     assert_eq!(left(&table, 1), None);
@@ -129,6 +129,17 @@ async fn those_from_shortly_before_a_loss_are_kept_again() {
     table.may_have_lost(lost_at, &|_| true);
     assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Change::Invalidate)));
     assert_eq!((table.reassertions(), table.stats().reasserted), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_under_way_at_a_loss_is_kept_again_until_it_is_acknowledged_without_one() {
+    let table = table(10);
+    let sent_after = table.losses();
+    lose_all(&table);
+    table.executed(item(1), Change::Invalidate, None, sent_after);
+    assert_eq!((left(&table, 1), table.reassertions()), (Some(Change::Invalidate), 1));
+    execute(&table, 1);
+    assert_eq!((left(&table, 1), table.reassertions()), (None, 1));
 }
 
 #[tokio::test(start_paused = true)]
