@@ -35,19 +35,19 @@ impl Watch {
         Self { key_watch: None, is_interrupted: false }
     }
 
-    /// A watch that never reports a change, for a store that learns of changes otherwise, but not now:
-    /// it lacks a right, or has no connection for messages. Waits that this prolongs count as
+    /// The same watch, of a store that may learn of no changes now: it lacks a right, or has no connection
+    /// for messages yet. Waits that this prolongs count as
     /// [missed pushes](crate::stats::WakeStats::missed_push).
-    pub fn interrupted() -> Self {
-        Self { is_interrupted: true, ..Self::silent() }
+    pub fn interrupted(self) -> Self {
+        Self { is_interrupted: true, ..self }
     }
 
-    /// Whether it never reports a change.
+    /// Whether it may report no change, so that its owner has to ask.
     pub fn is_silent(&self) -> bool {
-        self.key_watch.is_none()
+        self.key_watch.is_none() || self.is_interrupted
     }
 
-    /// Whether it never reports a change, and its store would do so otherwise.
+    /// Whether it may report no change now, and its store does so otherwise.
     pub fn is_interrupted(&self) -> bool {
         self.is_interrupted
     }
@@ -58,7 +58,7 @@ impl Watch {
         self.key_watch.as_ref().is_some_and(has_changed)
     }
 
-    /// Waits for a change since the watch was made, or since this last returned. It never returns
+    /// Waits for a change since the watch was made, or since this last returned. It may never return
     /// if the watch [is silent](Self::is_silent). Gives the entry that was stored, if that is the only
     /// change and the store tells it: see [`Store::watch`](super::Store::watch).
     ///

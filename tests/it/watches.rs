@@ -26,3 +26,14 @@ fn an_entry_is_given_only_if_it_is_the_only_change() {
     assert_eq!(next(), Some(None));
     assert_eq!(next(), None);
 }
+
+/// A caller that began to wait before the process could receive messages.
+#[test]
+fn one_without_a_connection_for_messages_reports_those_that_come_later() {
+    let watchers = Watchers::default();
+    let key = Key::of("item").digest();
+    let mut watch = watchers.watch(key).interrupted();
+    assert!(watch.is_silent() && watch.is_interrupted());
+    watchers.tell(&key);
+    assert_eq!(watch.changed().now_or_never().map(|entry| entry.is_some()), Some(false));
+}

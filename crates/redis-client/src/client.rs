@@ -241,14 +241,12 @@ impl RedisClient {
     }
 
     /// Hints that a key has changed: by the messages of scripts, see [`mark`](Self::mark), or because
-    /// the server reports changes of the names that scripts have read. It is silent without both.
+    /// the server reports changes of the names that scripts have read. Without both it is silent, and reports
+    /// only messages that come later.
     pub fn watch(&self, digest: Digest) -> Watch {
         let is_reported = self.0.parts.setup.tracking == Tracking::Watches && self.is_tracked();
-        if self.is_subscribed() || is_reported {
-            self.0.parts.setup.watchers.watch(digest)
-        } else {
-            Watch::interrupted()
-        }
+        let watch = self.0.parts.setup.watchers.watch(digest);
+        if self.is_subscribed() || is_reported { watch } else { watch.interrupted() }
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is
