@@ -114,9 +114,10 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// Whether it asks the origin for itself: another request may have caused the error that it waited
+    /// Whether it asks the origin for itself. Another request may have caused the error that it waited
     /// for. That error is no stored response, so one with credentials never takes it. Of the others, a
-    /// few ask at once, and the rest take it.
+    /// few ask at once, and the rest take it. Nor does it take what was loaded again for another request
+    /// and may not be shared with this one.
     fn alone_after<B>(&self, cached: &CachedResponse, status: &CacheStatus) -> Option<NextStep<B>> {
         // With a key of its own, the program has said on what a response depends.
         let is_its_own = self.fetch.shared.rules.keyed.is_some()
@@ -131,6 +132,13 @@ impl<S> Exchange<S> {
             Disposition::Unconfirmed => {
                 let permit = self.fetch.shared.after_error(&self.cache_request)?;
                 Some(NextStep::Alone(Some(permit)))
+            }
+            Disposition::Keep(_) | Disposition::Share
+                if self.forces_refresh
+                    && matches!(status, CacheStatus::Collapsed { .. })
+                    && !self.cache_request.demand.may_share(cached.response.note.consent) =>
+            {
+                Some(NextStep::Alone(None))
             }
             Disposition::Failure | Disposition::Keep(_) | Disposition::Share => None,
         }

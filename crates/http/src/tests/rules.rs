@@ -81,7 +81,9 @@ fn fuzzed_responses_are_stored_as_they_permit_and_for_no_longer() {
 
 /// The bytes of a part of a body, by the text of its range alone.
 fn part_of(range: &str, length: u64) -> Option<(u64, u64)> {
-    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    // A member of a list may have spaces around it (RFC 9110, section 5.6.1).
+    let range = range.strip_prefix("bytes=")?.trim_matches([' ', '\t']);
+    let (first, last) = range.split_once('-')?;
     let (first, last) = match (first.parse::<u64>(), last.parse::<u64>()) {
         (Ok(first), Ok(last)) => (first, last.min(length.checked_sub(1)?)),
         (Ok(first), Err(_)) => (first, length.checked_sub(1)?),

@@ -78,6 +78,18 @@ async fn a_page_without_consent_is_not_shared_with_concurrent_requests_of_other_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_guess_that_another_caller_reloads_does_not_answer_a_user() {
+    for fields in UNSAID {
+        let cache = cached(&memory().build().unwrap(), &pages(fields));
+        get(&cache, &[]).await;
+        let (reload, user) = ([("cache-control", "no-cache")], [("cookie", "alice")]);
+        let (reloaded, user) = tokio::join!(get(&cache, &reload), get(&cache, &user));
+        assert_eq!(text(user).await, "alice", "{fields:?}");
+        assert_eq!(text(reloaded).await, "no user", "{fields:?}");
+    }
+}
+
 /// A response for callers without cookies need not suit callers with cookies.
 #[tokio::test(start_paused = true)]
 async fn a_guess_does_not_answer_a_user() {
