@@ -79,14 +79,24 @@ impl RunPlan {
 
     /// How long a caller waits at most, without a fault and with faults.
     ///
-    /// Loads that changes have superseded follow each other. The outbox releases the lease of a `put` that was
+    /// Loads that changes have superseded follow each other. If there is a change during each, a caller may
+    /// wait until its process has its turn, as long as the cache lets it. The outbox releases the lease of a `put` that was
     /// dropped. Where a fault ends links and no more, a caller also waits for new ones, and for the end of a
     /// lease whose grant was lost.
     pub(crate) fn bounds(&self) -> [Millis; 2] {
         let loads = 12 * self.longest_load;
+        let turns = if self.supersedes_all() { LONGEST_LEASE_WAIT } else { 0 };
         let ends_links_only = self.faults.iter().all(|it| it.ends_links_only());
         let released = if self.leaving == NONE { 0 } else { LATEST_RELEASE };
-        [60 + loads + released, if ends_links_only { 600 + loads } else { LONGEST_WAIT }]
+        let ends_links = if ends_links_only { 600 + loads + turns } else { LONGEST_WAIT };
+        [60 + loads + released + turns, ends_links]
+    }
+
+    /// Whether a key or its tag changes as often as the longest load ends.
+    fn supersedes_all(&self) -> bool {
+        let changes = u64::from(self.rate / self.changes) * self.longest_load;
+        let of_tag = changes.checked_div(3 * self.tags).unwrap_or_default();
+        of_tag.max(changes / self.keys) >= 1_000
     }
 
     /// After how long a caller loads without a lease, less the tick that has begun.
