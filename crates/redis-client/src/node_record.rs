@@ -117,9 +117,20 @@ impl NodeRecord {
         broken.lost_at = None;
         let untold = broken.untold.get_mut(connection).and_then(Option::take);
         if let Some(since) = untold.or_else(|| replaces.then(Instant::now)) {
-            let is_affected = &|digest: &Digest| self.parts.owns(self.place, digest);
-            self.parts.tell(ServerEvent::MayHaveLost { since, is_affected });
+            self.may_have_lost(since);
         }
+    }
+
+    fn may_have_lost(&self, since: Instant) {
+        let is_affected = &|digest: &Digest| self.parts.owns(self.place, digest);
+        self.parts.tell(ServerEvent::MayHaveLost { since, is_affected });
+    }
+
+    /// It has refused a request because the cluster is down.
+    #[cfg(feature = "cluster")]
+    pub(super) fn stands_by(&self) {
+        self.parts.tell(ServerEvent::AllChanged { node: self.place });
+        self.may_have_lost(Instant::now());
     }
 
     /// Since when it is out of reach, after it was in use.
@@ -222,6 +233,16 @@ mod tests {
         let (node, told_of) = node();
         node.opened(0, false);
         node.opened(0, true);
+        assert_eq!(told(&told_of), [Instant::now()]);
+    }
+
+    /// Its replica may have had its slots for a while, and then it has copied that.
+    #[cfg(feature = "cluster")]
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_no_requests_may_have_lost_what_it_has_acknowledged() {
+        let (node, told_of) = node();
+        node.opened(0, false);
+        node.stands_by();
         assert_eq!(told(&told_of), [Instant::now()]);
     }
 

@@ -33,7 +33,6 @@ use self::refresh_schedule::RefreshSchedule;
 use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, Breaker, BreakerRules};
-use super::events::ServerEvent;
 use super::names::{InSlot, SLOTS};
 use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
@@ -170,8 +169,9 @@ impl Cluster {
             }
             Redirection::Repeat => journey.await_move().await,
             Redirection::AwaitCluster => {
-                // It serves its slots no longer, although it answers. It may have missed changes.
-                self.parts.tell(ServerEvent::AllChanged { node: node.state.place });
+                // It serves its slots no longer, although it answers. It may have missed changes. Another one
+                // may have its slots for a while, and then it lacks what it has acknowledged before.
+                node.state.stands_by();
                 self.refresh_soon(None);
                 journey.pause().await
             }
