@@ -47,6 +47,8 @@ struct FleetShard {
     saved: (Millis, Snapshot),
     /// Until when something befalls it.
     busy_until: Millis,
+    /// Until when a primary of before its last failover was in use, if it kept its links.
+    replaced_until: Millis,
 }
 
 #[derive(Debug)]
@@ -84,6 +86,7 @@ impl ServerFleet {
             stored: VecDeque::new(),
             saved: (0, empty.clone()),
             busy_until: 0,
+            replaced_until: 0,
         };
         Self {
             topology,
@@ -314,11 +317,16 @@ impl ServerFleet {
         match step {
             FleetStep::Restart { shard, has_data } => self.restart(shard, has_data, shared, now),
             FleetStep::Promote { shard, stored: (at, stored), until } => {
-                let FleetShard { primary, replica: Some(new), .. } = &mut self.shards[shard] else {
+                let is_cluster = self.topology.is_cluster();
+                let FleetShard { primary, replica: Some(new), replaced_until, .. } =
+                    &mut self.shards[shard]
+                else {
                     return;
                 };
                 mem::swap(primary, new);
                 let primary = *primary;
+                let links_until = if is_cluster { until } else { 0 };
+                let unnoticed_until = mem::replace(replaced_until, links_until);
                 self.epoch += 1;
                 let role = self.role(primary);
                 let promote = |server: &mut ModelServer| {
@@ -326,7 +334,7 @@ impl ServerFleet {
                     server.set_role(role);
                 };
                 shared.network.with(|state| state.change(primary, promote));
-                shared.lost(DataLoss { at: now, snapshot_of: Some(at), until, is_failover: true });
+                shared.lost(DataLoss { at: now, snapshot_of: Some(at), until, unnoticed_until });
             }
             FleetStep::Start(node, role) => {
                 let server = self.server(role.unwrap_or_else(|| self.role(node)));
@@ -354,7 +362,7 @@ impl ServerFleet {
         }
         shared.network.with(|state| state.nodes[*primary].server = Some(server));
         let snapshot_of = has_data.then_some(*at);
-        shared.lost(DataLoss { at: now, snapshot_of, until: now, is_failover: false });
+        shared.lost(DataLoss { at: now, snapshot_of, until: now, unnoticed_until: 0 });
     }
 
     fn tell(&mut self, node: NodeId, shared: &Shared, now: Millis) {

@@ -33,8 +33,8 @@ pub(crate) struct History {
     puts: Vec<Option<SourceVersion>>,
     /// The losses while a former primary was in use.
     splits: Vec<DataLoss>,
-    /// When the last replica has taken over.
-    failed_over_at: Option<Millis>,
+    /// When a server has last lost something.
+    lost_at: Option<Millis>,
     /// For how long each process has stood still.
     pub(crate) paused: BTreeMap<usize, Millis>,
     pub(crate) operations: u64,
@@ -140,7 +140,7 @@ impl Shared {
         self.with(|history| history.puts[put as usize]).unwrap_or(SourceVersion::MAX)
     }
 
-    /// What is still required of an answer. A failover loses changes also for requests that are under way.
+    /// What is still required of an answer. A server loses changes also for requests that are under way.
     fn still_required(
         &self,
         asked: &Asked,
@@ -151,7 +151,7 @@ impl Shared {
         let subjects: Vec<_> = self.subjects_of(asked.key).collect();
         self.with(|history| {
             let mut still = required;
-            if history.failed_over_at.is_some_and(|at| at >= asked.at) {
+            if history.lost_at.is_some_and(|at| at >= asked.at) {
                 for (required, subject) in still.iter_mut().zip(subjects) {
                     let subject = &history.subjects[subject as usize];
                     *required = required.or(subject.required(process, asked.at, near));
@@ -270,7 +270,7 @@ impl Shared {
     pub(crate) fn lost(&self, loss: DataLoss) {
         let keys = self.keys as usize;
         self.with(|history| {
-            history.failed_over_at = loss.is_failover.then_some(loss.at).or(history.failed_over_at);
+            history.lost_at = Some(loss.at);
             history.splits.extend(Some(loss).filter(|it| it.until > it.at));
             for (place, subject) in history.subjects.iter_mut().enumerate() {
                 subject.lost(loss, place >= keys);

@@ -54,8 +54,9 @@ pub(crate) struct DataLoss {
     pub(crate) snapshot_of: Option<Millis>,
     /// Until when a server is in use that is the primary no more. What it is told is lost, too.
     pub(crate) until: Millis,
-    /// Whether a replica has taken over.
-    pub(crate) is_failover: bool,
+    /// A process may not have noticed an earlier loss of what it was told until then, because its server is
+    /// the primary again.
+    pub(crate) unnoticed_until: Millis,
 }
 
 impl DataLoss {
@@ -136,7 +137,9 @@ impl Subject {
                 None => is_tag || !had_load,
             };
         }
-        self.floors.retain(|it| it.is_for_all || it.at + REASSERTED > loss.until);
+        self.floors.retain(|it| {
+            it.is_for_all || it.at + REASSERTED > loss.until && it.at > loss.unnoticed_until
+        });
     }
 
     /// A process has ended, and what it had kept is lost.
