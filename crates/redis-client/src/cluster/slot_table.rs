@@ -90,12 +90,15 @@ impl SlotTable {
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        if self.parts.owners.of(slot).node() == owner.state.place {
+        let former = self.parts.owners.of(slot).node();
+        if former == owner.state.place {
             return;
         }
         // Locked, so that none is sent to the former owner after the losses were told.
         let nodes = locked(&self.nodes);
-        self.tell_losses(nodes.lost_at(), &|changed| changed == slot);
+        if former != NO_PLACE {
+            self.tell_losses(nodes.lost_at(), &|changed| changed == slot);
+        }
         self.parts.owners.set(slot, owner.state.place);
         drop(nodes);
         self.parts.wake_where(|key| key.slot() == slot);
@@ -111,8 +114,9 @@ impl SlotTable {
             owners.get_mut(slots).unwrap_or_default().fill(place);
         }
         nodes.replicas.clone_from(&ranges.replicas);
-        let changed: Vec<_> = self.parts.owners.iter().zip(&owners).map(|(a, b)| a != *b).collect();
-        if changed.contains(&true) {
+        let pairs = || self.parts.owners.iter().zip(&owners);
+        let changed: Vec<_> = pairs().map(|(former, new)| former != *new).collect();
+        if pairs().any(|(former, new)| former != *new && former != NO_PLACE) {
             self.tell_losses(nodes.lost_at(), &|slot| changed[usize::from(slot)]);
         }
         (0..).zip(&owners).for_each(|(slot, owner)| self.parts.owners.set(slot, *owner));
