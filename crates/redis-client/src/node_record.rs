@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(told(&told_of), [Instant::now()]);
     }
 
-    /// Its replica may have had its slots for a while, and then it has copied that.
+    /// Its replica may have owned its slots for a while, and what it copied from that lacks them.
     #[cfg(feature = "cluster")]
     #[tokio::test(start_paused = true)]
     async fn one_that_takes_no_requests_may_have_lost_what_it_has_acknowledged() {

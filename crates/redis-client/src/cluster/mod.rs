@@ -169,8 +169,8 @@ impl Cluster {
             }
             Redirection::Repeat => journey.await_move().await,
             Redirection::AwaitCluster => {
-                // It serves its slots no longer, although it answers. It may have missed changes. Another one
-                // may have its slots for a while, and then it lacks what it has acknowledged before.
+                // It serves its slots no longer, although it answers. Another node may own them for a while, and
+                // then this one has missed changes, and has copied what lacks those that it acknowledged.
                 node.state.stands_by();
                 self.refresh_soon(None);
                 journey.pause().await
