@@ -1,6 +1,6 @@
 //! Scripts: constant text, run by its hash.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redis::Script;
@@ -30,7 +30,7 @@ impl RedisScript {
     /// A function or constant of a library is a paragraph that begins with `local`.
     pub fn linked(first: &str, libraries: &[&str], last: &str) -> Self {
         let last = without_comments(last);
-        let mut used: BTreeSet<_> = words(&last).collect();
+        let mut used: HashSet<_> = words(&last).collect();
         let libraries = [&[include_str!("prelude.lua")], libraries].concat();
         let libraries: Vec<_> = libraries.into_iter().map(without_comments).collect();
         let paragraphs = libraries.iter().flat_map(|library| library.split("\n\n"));
@@ -65,7 +65,8 @@ fn without_comments(text: &str) -> String {
 
 /// The names in a text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let is_none = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    let words = text.as_bytes().split(is_none).map(|word| str::from_utf8(word).unwrap_or_default());
     words.filter(|word| !matches!(*word, "" | "local" | "function"))
 }
 

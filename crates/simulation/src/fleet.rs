@@ -13,7 +13,7 @@ use crate::host::Millis;
 use crate::network::NodeId;
 use crate::promises::DataLoss;
 use crate::server::{
-    ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot, slot_of,
+    ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, ServerVersion, Snapshot, slot_of,
 };
 use crate::slots::{SlotMove, SlotParts};
 use crate::topology::{Topology, address};
@@ -22,6 +22,7 @@ use crate::topology::{Topology, address};
 #[derive(Debug)]
 pub(crate) struct ServerFleet {
     topology: Topology,
+    version: ServerVersion,
     mutations: Mutations,
     shards: Vec<FleetShard>,
     /// Which shard of a cluster owns which slots, and which of them move.
@@ -78,8 +79,8 @@ enum FleetStep {
 }
 
 impl ServerFleet {
-    pub(crate) fn new(topology: Topology, mutations: Mutations) -> Self {
-        let empty = ModelServer::new(Mutations::clone(&mutations)).snapshot();
+    pub(crate) fn new(topology: Topology, version: ServerVersion, mutations: Mutations) -> Self {
+        let empty = ModelServer::new(version, Mutations::clone(&mutations)).snapshot();
         let shard = |primary| FleetShard {
             primary,
             replica: topology.replica(primary),
@@ -90,6 +91,7 @@ impl ServerFleet {
         };
         Self {
             topology,
+            version,
             mutations,
             shards: (0..topology.shards()).map(shard).collect(),
             slots: SlotParts::new(topology.shards()),
@@ -108,7 +110,7 @@ impl ServerFleet {
     }
 
     fn server(&self, role: ServerRole) -> ModelServer {
-        let mut server = ModelServer::new(Mutations::clone(&self.mutations));
+        let mut server = ModelServer::new(self.version, Mutations::clone(&self.mutations));
         server.set_role(role);
         server
     }

@@ -29,7 +29,8 @@ pub use self::campaign::Campaign;
 pub use self::reduced_run::ReducedRun;
 pub use self::reduction::Reduction;
 pub use self::server::{
-    ClientId, ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, Snapshot,
+    ClientId, ClusterView, ModelServer, Mutations, NamedPrimary, ServerRole, ServerVersion,
+    Snapshot,
 };
 pub use self::world::{Run, RunOutcome};
 

@@ -11,12 +11,14 @@ use rand::seq::IndexedRandom;
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
+use crate::server::ServerVersion;
 use crate::topology::Topology;
 
 /// What the seed decides at the begin. A run has few kinds of faults, so that each can do its work.
 #[derive(Clone, Debug)]
 pub(crate) struct RunPlan {
     pub(crate) topology: Topology,
+    pub(crate) version: ServerVersion,
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -54,6 +56,7 @@ impl RunPlan {
         };
         let plan = Self {
             topology,
+            version: ServerVersion::ALL[pick(&[0, 1, 2, 3]) as usize],
             near,
             keys,
             tags: u64::from(pick(&[0, 1, 3])).min(keys),

@@ -115,7 +115,7 @@ impl World {
         let mut plan = RunPlan::new(&mut random);
         run.reduction.simplify(&mut plan);
         let server_host = Host::new(0);
-        let servers = ServerFleet::new(plan.topology, Arc::clone(&run.mutations));
+        let servers = ServerFleet::new(plan.topology, plan.version, Arc::clone(&run.mutations));
         let models = servers.start();
         let network = Network::new(random.random(), server_host.handle(), models);
         let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);

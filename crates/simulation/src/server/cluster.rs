@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::resp::RespValue;
+use super::version::ServerVersion;
 
 /// The cluster, as one of its nodes knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,12 +25,15 @@ impl ClusterView {
     }
 
     /// The reply to `CLUSTER SLOTS`.
-    pub(super) fn slots(&self) -> RespValue {
+    pub(super) fn slots(&self, version: ServerVersion) -> RespValue {
         let node = |address: &String| {
             let (host, port) = host_and_port(address);
             let port = RespValue::Int(port.parse().unwrap_or_default());
-            let more = [RespValue::bytes(node_id(address)), RespValue::Array(Vec::new())];
-            RespValue::Array([RespValue::bytes(host), port].into_iter().chain(more).collect())
+            let mut node = vec![RespValue::bytes(host), port, RespValue::bytes(node_id(address))];
+            if version > ServerVersion::V6 {
+                node.push(RespValue::Array(Vec::new()));
+            }
+            RespValue::Array(node)
         };
         let range = |(slots, nodes): &(RangeInclusive<u16>, Vec<String>)| {
             let bounds = [*slots.start(), *slots.end()].map(|slot| RespValue::Int(slot.into()));
@@ -44,6 +48,7 @@ impl ClusterView {
         &self,
         names: &[Vec<u8>],
         asks: bool,
+        version: ServerVersion,
         is_stored: impl FnMut(&Vec<u8>) -> bool,
     ) -> Option<RespValue> {
         let slot = slot_of(names.first()?);
@@ -60,7 +65,8 @@ impl ClusterView {
         let stored = moving.map_or(0, |_| names.iter().map(is_stored).filter(|it| *it).count());
         let error = match moving {
             Some(_) if is_own && stored == names.len() => return None,
-            Some(_) if is_own && stored > 0 => TRY_AGAIN.into(),
+            // Redis 6.2 sends the client on, and the other node refuses it.
+            Some(_) if is_own && stored > 0 && version > ServerVersion::V6 => TRY_AGAIN.into(),
             Some((_, to)) if is_own => format!("ASK {slot} {to}"),
             Some(_) if asks && names.len() > 1 && stored < names.len() => TRY_AGAIN.into(),
             Some(_) if asks => return None,

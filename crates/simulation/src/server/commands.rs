@@ -1,9 +1,10 @@
-//! The commands that scripts and clients use, as Redis 7.0 runs them.
+//! The commands that scripts and clients use, as Redis runs them.
 
 use super::keyspace::{StoredName, StoredValue};
 use super::resp::RespValue;
 use super::role::ServerRole;
 use super::state::ServerState;
+use super::version::ServerVersion;
 
 /// A command that scripts may call.
 #[derive(Clone, Copy)]
@@ -60,8 +61,10 @@ impl CommandKind {
 }
 
 impl DataCommand {
-    pub(crate) fn named(name: &[u8]) -> Option<Self> {
-        COMMANDS.into_iter().find(|it| it.name.as_bytes().eq_ignore_ascii_case(name))
+    pub(crate) fn named(name: &[u8], version: ServerVersion) -> Option<Self> {
+        let is_known = |it: &Self| it.name != "pexpiretime" || version > ServerVersion::V6;
+        let mut known = COMMANDS.into_iter().filter(is_known);
+        known.find(|it| it.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
     pub(crate) fn accepts(&self, words: usize) -> bool {
@@ -113,7 +116,7 @@ fn set(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
     }
     let expires_at = match expires_at {
         None => None,
-        Some((option, value)) => match expiry(state.now_ms(), &option, value, "set") {
+        Some((option, value)) => match expiry(state, &option, value) {
             Ok(at) => Some(at),
             Err(error) => return error,
         },
@@ -134,14 +137,18 @@ fn set(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
 }
 
 /// When something expires, in milliseconds.
-fn expiry(now: i64, option: &[u8], value: &[u8], command: &str) -> Result<i64, RespValue> {
+fn expiry(state: &ServerState, option: &[u8], value: &[u8]) -> Result<i64, RespValue> {
     let value = integer(value).ok_or_else(not_an_integer)?;
-    let invalid = || RespValue::error(format!("ERR invalid expire time in '{command}' command"));
+    let invalid = || invalid_expiry(state.version, "set");
     if value <= 0 {
         return Err(invalid());
     }
     let value = if option == b"EX" { value.checked_mul(1000).ok_or_else(invalid)? } else { value };
-    if option == b"PXAT" { Ok(value) } else { value.checked_add(now).ok_or_else(invalid) }
+    if option == b"PXAT" {
+        Ok(value)
+    } else {
+        value.checked_add(state.now_ms()).ok_or_else(invalid)
+    }
 }
 
 fn set_range(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
@@ -213,7 +220,7 @@ fn pexpireat(state: &mut ServerState, args: &[Vec<u8>]) -> RespValue {
 fn expire(state: &mut ServerState, args: &[Vec<u8>], from: i64, command: &str) -> RespValue {
     let Some(time) = integer(&args[1]) else { return not_an_integer() };
     let Some(at) = time.checked_add(from) else {
-        return RespValue::error(format!("ERR invalid expire time in '{command}' command"));
+        return invalid_expiry(state.version, command);
     };
     if let Some(option) = args.get(2) {
         let option = String::from_utf8_lossy(option);
@@ -227,6 +234,13 @@ fn expire(state: &mut ServerState, args: &[Vec<u8>], from: i64, command: &str) -
     }
     state.changed(&args[0]);
     RespValue::Int(1)
+}
+
+fn invalid_expiry(version: ServerVersion, command: &str) -> RespValue {
+    RespValue::error(match version {
+        ServerVersion::V6 => format!("ERR invalid expire time in {command}"),
+        _ => format!("ERR invalid expire time in '{command}' command"),
+    })
 }
 
 /// Makes a value of another type, and is not told two fields apart.

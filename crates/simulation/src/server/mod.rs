@@ -8,6 +8,7 @@ mod role;
 mod scripts;
 mod shown;
 mod state;
+mod version;
 
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,7 @@ pub(crate) use self::role::SERVICE;
 pub use self::role::{NamedPrimary, ServerRole};
 pub use self::scripts::Mutations;
 pub use self::state::ClientId;
+pub use self::version::ServerVersion;
 
 use self::cluster::names_of;
 use self::commands::{CommandKind, DataCommand, integer, not_an_integer, publish, syntax};
@@ -43,8 +45,9 @@ pub struct Snapshot(Keyspace);
 
 impl ModelServer {
     /// An empty server, whose scripts are changed by these replacements.
-    pub fn new(mutations: Mutations) -> Self {
-        let state = Arc::default();
+    pub fn new(version: ServerVersion, mutations: Mutations) -> Self {
+        let state = Arc::<Mutex<ServerState>>::default();
+        locked(&state).version = version;
         let scripts = Scripts::new(&state, mutations).expect("an interpreter");
         Self { state, scripts, last_client: 0, log: None }
     }
@@ -243,23 +246,18 @@ impl ModelServer {
     }
 
     fn data(&self, words: &[Vec<u8>], name: &str) -> RespValue {
-        let Some(command) = DataCommand::named(&words[0]) else {
-            let name = String::from_utf8_lossy(&words[0]);
-            let mut error = format!("ERR unknown command '{name}', with args beginning with: ");
-            for arg in &words[1..] {
-                error += &format!("'{}' ", String::from_utf8_lossy(arg));
-            }
-            return RespValue::error(error);
+        let mut state = locked(&self.state);
+        let Some(command) = DataCommand::named(&words[0], state.version) else {
+            return unknown(words, state.version);
         };
         if !command.accepts(words.len()) {
             let error = format!("ERR wrong number of arguments for '{name}' command");
             return RespValue::error(error);
         }
-        let mut state = locked(&self.state);
         if command.kind.writes()
             && let Some(refusal) = state.refusal()
         {
-            return refusal;
+            return RespValue::error(refusal);
         }
         if command.kind == CommandKind::Grow && state.is_full {
             return RespValue::error(FULL);
@@ -278,11 +276,12 @@ impl ModelServer {
         state.client().is_resp3 = is_resp3;
         let text = RespValue::bytes;
         let version = if is_resp3 { 3 } else { 2 };
+        let [name, number] = state.version.name_and_number();
         let mut fields = vec![
             text("server"),
-            text("redis"),
+            text(name),
             text("version"),
-            text("7.0.15"),
+            text(number),
             text("proto"),
             RespValue::Int(version),
             text("id"),
@@ -299,12 +298,14 @@ impl ModelServer {
         let asks = std::mem::take(&mut state.client().asks);
         let ServerRole::Node(view) = &state.role else { return None };
         let view = view.clone();
-        view.refusal(names_of(words), asks, |name| state.find(name).is_some())
+        let version = state.version;
+        view.refusal(names_of(words), asks, version, |name| state.find(name).is_some())
     }
 
     fn slots(&self) -> RespValue {
-        match &locked(&self.state).role {
-            ServerRole::Node(view) => view.slots(),
+        let state = locked(&self.state);
+        match &state.role {
+            ServerRole::Node(view) => view.slots(state.version),
             _ => RespValue::error("ERR This instance has cluster support disabled"),
         }
     }
@@ -318,16 +319,22 @@ impl ModelServer {
 
     fn client(&self, what: &[u8], args: &[Vec<u8>]) -> RespValue {
         let what = String::from_utf8_lossy(what).to_ascii_uppercase();
+        let mut state = locked(&self.state);
         let is_on = match args {
             [setting] if setting.eq_ignore_ascii_case(b"on") => true,
             [setting] if setting.eq_ignore_ascii_case(b"off") => false,
             _ if what == "TRACKING" => return syntax(),
+            _ if what == "SETINFO" && state.version >= ServerVersion::V8 => return RespValue::ok(),
             _ => {
-                let error = format!("ERR unknown subcommand '{what}'. Try CLIENT HELP.");
+                let unknown = match state.version {
+                    ServerVersion::V6 => "Unknown subcommand or wrong number of arguments for",
+                    _ => "unknown subcommand",
+                };
+                let error = format!("ERR {unknown} '{what}'. Try CLIENT HELP.");
                 return RespValue::error(error);
             }
         };
-        locked(&self.state).client().is_tracked = is_on;
+        state.client().is_tracked = is_on;
         RespValue::ok()
     }
 
@@ -358,6 +365,7 @@ impl ModelServer {
         let Ok(keys) = usize::try_from(keys) else {
             return RespValue::error("ERR Number of keys can't be negative");
         };
+        let version = locked(&self.state).version;
         let hash = match is_text {
             true => match self.scripts.load(&args[0]) {
                 Ok(hash) => hash,
@@ -366,11 +374,14 @@ impl ModelServer {
             false => String::from_utf8_lossy(&args[0]).to_ascii_lowercase(),
         };
         if !self.scripts.knows(&hash) {
-            return RespValue::error("NOSCRIPT No matching script. Please use EVAL.");
+            let more = if version == ServerVersion::Valkey { "" } else { " Please use EVAL." };
+            return RespValue::error(format!("NOSCRIPT No matching script.{more}"));
         }
         let (keys, args) = rest.split_at(keys);
-        locked(&self.state).script_keys = Some(keys.to_vec());
-        let reply = self.scripts.run(&hash, keys, args);
+        let mut state = locked(&self.state);
+        state.script_keys = (version < ServerVersion::V8).then(|| keys.to_vec());
+        drop(state);
+        let reply = self.scripts.run(&hash, keys, args, version);
         locked(&self.state).script_keys = None;
         reply
     }
@@ -387,6 +398,18 @@ impl ModelServer {
         }
         RespValue::Nothing
     }
+}
+
+/// The refusal of a command that a server does not know.
+fn unknown(words: &[Vec<u8>], version: ServerVersion) -> RespValue {
+    let text = String::from_utf8_lossy;
+    let (quote, end) = if version == ServerVersion::V6 { ('`', ", ") } else { ('\'', " ") };
+    let name = text(&words[0]);
+    let mut error = format!("ERR unknown command {quote}{name}{quote}, with args beginning with: ");
+    for arg in &words[1..] {
+        error += &format!("{quote}{}{quote}{end}", text(arg));
+    }
+    RespValue::error(error)
 }
 
 /// The channel of sentinels about primaries that have changed.

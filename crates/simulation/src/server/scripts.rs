@@ -12,6 +12,7 @@ use super::commands::{CommandKind, DataCommand};
 use super::resp::RespValue;
 use super::shown::script_name;
 use super::state::ServerState;
+use super::version::ServerVersion;
 use crate::locked;
 
 /// Replacements in the texts of scripts: mutants of them.
@@ -81,12 +82,24 @@ impl Scripts {
     }
 
     /// Runs a script that it knows.
-    pub(super) fn run(&self, hash: &str, keys: &[Vec<u8>], args: &[Vec<u8>]) -> RespValue {
-        let ran = self.try_run(hash, keys, args);
+    pub(super) fn run(
+        &self,
+        hash: &str,
+        keys: &[Vec<u8>],
+        args: &[Vec<u8>],
+        version: ServerVersion,
+    ) -> RespValue {
+        let ran = self.try_run(hash, keys, args, version);
         ran.unwrap_or_else(|error| RespValue::error(format!("ERR {error}")))
     }
 
-    fn try_run(&self, hash: &str, keys: &[Vec<u8>], args: &[Vec<u8>]) -> mlua::Result<RespValue> {
+    fn try_run(
+        &self,
+        hash: &str,
+        keys: &[Vec<u8>],
+        args: &[Vec<u8>],
+        version: ServerVersion,
+    ) -> mlua::Result<RespValue> {
         let table = |items: &[Vec<u8>]| {
             let table = self.lua.create_table_with_capacity(items.len(), 0)?;
             for item in items {
@@ -102,9 +115,23 @@ impl Scripts {
         }
         let Value::Table(error) = value else { return Err(mlua::Error::runtime("no error")) };
         let text = text_of(&error.raw_get::<LuaString>("err")?);
+        let of_command: bool = error.raw_get("of_command")?;
         let line: Option<usize> = error.raw_get("line")?;
-        let place = line.map(|line| format!(" script: {hash}, on @user_script:{line}."));
-        Ok(RespValue::Error(text + &place.unwrap_or_default()))
+        let line = line.map_or_else(String::new, |line| line.to_string());
+        Ok(RespValue::error(match version {
+            ServerVersion::V6 => {
+                let place = format!("(call to f_{hash}): @user_script:{line}:");
+                format!("ERR Error running script {place} {}", text.trim_end())
+            }
+            _ => {
+                let begin = if of_command { "" } else { "ERR " };
+                let hash = match version {
+                    ServerVersion::Valkey => String::new(),
+                    _ => format!("{hash}, "),
+                };
+                format!("{begin}{text} script: {hash}on @user_script:{line}.")
+            }
+        }))
     }
 }
 
@@ -133,20 +160,22 @@ fn failed(lua: &Lua, raised: Value) -> mlua::Result<Table> {
         Value::Table(table) => table.raw_get("err")?,
         _ => None,
     };
-    let text = match text {
-        Some(text) => text,
-        None => format!("ERR {}", raised.to_string()?),
-    };
+    let table = lua.create_table()?;
+    table.raw_set("of_command", text.is_some())?;
+    table.raw_set("err", text.map_or_else(|| raised.to_string(), Ok)?)?;
+    table.raw_set("line", line(lua))?;
+    Ok(table)
+}
+
+/// The line of the script that runs.
+fn line(lua: &Lua) -> Option<usize> {
     let at = |level| {
         lua.inspect_stack(level, |it| {
             let is_script = it.source().source.is_some_and(|source| source == "@user_script");
             is_script.then(|| it.current_line()).flatten()
         })
     };
-    let table = lua.create_table()?;
-    table.raw_set("err", text)?;
-    table.raw_set("line", (0..12).find_map(|level| at(level).flatten()))?;
-    Ok(table)
+    (0..12).find_map(|level| at(level).flatten())
 }
 
 fn call(
@@ -157,10 +186,19 @@ fn call(
 ) -> mlua::Result<Value> {
     let words: mlua::Result<Option<Vec<_>>> =
         words.iter().map(|word| argument(lua, word)).collect();
-    let reply = match words? {
-        None => RespValue::error("ERR Lua redis lib command arguments must be strings or integers"),
-        Some(words) => run_in_script(&mut locked(state), &words),
-    };
+    let mut state = locked(state);
+    let ran = words?.ok_or(NO_ARGUMENT).and_then(|words| run_in_script(&mut state, &words));
+    let reply = ran.unwrap_or_else(|refusal| {
+        RespValue::error(match state.version {
+            ServerVersion::V6 => {
+                let line = line(lua).map_or_else(String::new, |line| line.to_string());
+                format!("@user_script: {line}: {}", of_redis_6(refusal))
+            }
+            ServerVersion::Valkey => of_valkey(refusal).into(),
+            _ => refusal.into(),
+        })
+    });
+    drop(state);
     match reply {
         RespValue::Error(text) if raises => Err(mlua::Error::external(CommandFailed(text))),
         reply => to_lua(lua, reply),
@@ -180,30 +218,52 @@ fn argument(lua: &Lua, value: &Value) -> mlua::Result<Option<Vec<u8>>> {
     })
 }
 
-fn run_in_script(state: &mut ServerState, words: &[Vec<u8>]) -> RespValue {
-    let Some(name) = words.first() else {
-        return RespValue::error(
-            "ERR Please specify at least one argument for this redis.call() call",
-        );
-    };
-    let Some(command) = DataCommand::named(name) else {
-        return RespValue::error("ERR Unknown Redis command called from script");
-    };
+/// Runs a command. The error is that of one that is refused before.
+fn run_in_script(state: &mut ServerState, words: &[Vec<u8>]) -> Result<RespValue, &'static str> {
+    let name = words.first().ok_or(NO_COMMAND)?;
+    let command = DataCommand::named(name, state.version).ok_or(UNKNOWN)?;
     if !command.accepts(words.len()) {
-        return RespValue::error("ERR Wrong number of args calling Redis command from script");
+        return Err(WRONG_NUMBER);
     }
     if command.kind.writes()
         && let Some(refusal) = state.refusal()
     {
-        return refusal;
+        return Err(refusal);
     }
     let has_written = state.has_written;
     if command.kind == CommandKind::Grow && state.is_full && !has_written {
-        return RespValue::error(FULL);
+        return Err(FULL);
     }
     state.has_written |= command.kind.writes();
-    command.call(state, words)
+    Ok(command.call(state, words))
 }
+
+/// How Redis 6.2 says why it refuses a command of a script.
+fn of_redis_6(refusal: &str) -> String {
+    match refusal {
+        NO_ARGUMENT => "Lua redis() command arguments must be strings or integers".into(),
+        NO_COMMAND => "Please specify at least one argument for redis.call()".into(),
+        UNKNOWN => "Unknown Redis command called from Lua script".into(),
+        WRONG_NUMBER => "Wrong number of args calling Redis command From Lua script".into(),
+        other => format!("-{other}\r\n"),
+    }
+}
+
+/// How Valkey says it.
+fn of_valkey(refusal: &str) -> &str {
+    match refusal {
+        NO_ARGUMENT => "ERR Command arguments must be strings or integers",
+        NO_COMMAND => "ERR Please specify at least one argument for this call",
+        UNKNOWN => "ERR Unknown command called from script",
+        WRONG_NUMBER => "ERR Wrong number of args calling command from script",
+        other => other,
+    }
+}
+
+const NO_ARGUMENT: &str = "ERR Lua redis lib command arguments must be strings or integers";
+const NO_COMMAND: &str = "ERR Please specify at least one argument for this redis.call() call";
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+const WRONG_NUMBER: &str = "ERR Wrong number of args calling Redis command from script";
 
 /// What a full server says.
 pub(super) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -238,7 +298,7 @@ fn reply(value: &Value) -> mlua::Result<RespValue> {
         Value::Boolean(true) => RespValue::Int(1),
         Value::Table(table) => {
             if let Some(text) = table.raw_get::<Option<LuaString>>("err")? {
-                return Ok(RespValue::Error(text_of(&text)));
+                return Ok(RespValue::Error(text_of(&text).trim_end().to_owned()));
             }
             if let Some(text) = table.raw_get::<Option<LuaString>>("ok")? {
                 return Ok(RespValue::Status(text_of(&text)));

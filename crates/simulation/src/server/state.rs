@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::keyspace::{Keyspace, StoredName};
 use super::resp::RespValue;
 use super::role::ServerRole;
+use super::version::ServerVersion;
 
 /// The number of a connection.
 pub type ClientId = u64;
@@ -20,11 +21,12 @@ pub(crate) struct ServerState {
     /// The time of the current command, in microseconds.
     pub(crate) now: u64,
     pub(crate) role: ServerRole,
+    pub(super) version: ServerVersion,
     /// The client whose command runs.
     pub(crate) current: ClientId,
     /// Names of which the current client is told after its reply. None stands for all names.
     told_later: Vec<Option<Vec<u8>>>,
-    /// The names of the current script. Until Redis 7.2, each command that reads counts as a read of all.
+    /// The names of the current script. Before Redis 7.2, each command that reads counts as a read of all.
     pub(crate) script_keys: Option<Vec<Vec<u8>>>,
     /// Whether the current script has written.
     pub(crate) has_written: bool,
@@ -54,9 +56,9 @@ impl ServerState {
     }
 
     /// The error of a write, if the server takes none.
-    pub(crate) fn refusal(&self) -> Option<RespValue> {
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
         let is_replica = matches!(self.role, ServerRole::Replica(_));
-        is_replica.then(|| RespValue::error(READONLY))
+        is_replica.then_some(READONLY)
     }
 
     pub(crate) fn client(&mut self) -> &mut ClientRecord {
@@ -105,7 +107,8 @@ impl ServerState {
         let tracked: Vec<_> =
             self.clients.iter().filter(|(_, it)| it.is_tracked).map(|(id, _)| *id).collect();
         for client in tracked {
-            if client == self.current {
+            // Redis 8 tells it before the reply.
+            if client == self.current && self.version != ServerVersion::V8 {
                 self.told_later.push(None);
             } else {
                 self.tell_changed(client, None);

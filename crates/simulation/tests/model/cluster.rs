@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellwether_simulation::{ClusterView, ModelServer, ServerRole};
 
 use super::programs::words;
-use super::real::{RealServer, read_until, request, send};
+use super::real::{RealServer, read_until, request, send, version};
 
 /// What is sent to the first and to the second node before the slot of `{b}` moves. That of `{a}` is one of the second.
 const BEFORE: [&str; 12] = [
@@ -53,8 +53,10 @@ fn nodes_of_a_simulated_cluster_refuse_as_real_ones() {
         let id = ask(stream, "CLUSTER MYID");
         String::from_utf8(id[5..45].to_vec()).expect("an id")
     });
-    ask(&mut streams[0], "CLUSTER ADDSLOTSRANGE 0 8191");
-    ask(&mut streams[1], "CLUSTER ADDSLOTSRANGE 8192 16383");
+    for (stream, slots) in streams.iter_mut().zip([0..8192, 8192..16384]) {
+        let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+        ask(stream, &format!("CLUSTER ADDSLOTS {}", slots.join(" ")));
+    }
     ask(&mut streams[1], "CLUSTER SET-CONFIG-EPOCH 2");
     let meet = format!("CLUSTER MEET 127.0.0.1 {}", real[1].port());
     ask(&mut streams[0], &meet);
@@ -120,7 +122,7 @@ fn a_simulated_replica_refuses_as_a_real_one() {
 
 /// A simulated server with a connection.
 fn model() -> ModelServer {
-    let mut model = ModelServer::new([].into());
+    let mut model = ModelServer::new(version(), [].into());
     model.connect();
     model
 }
@@ -188,9 +190,10 @@ fn ask_words(stream: &mut TcpStream, words: &[Vec<u8>]) -> Vec<u8> {
     reply
 }
 
-/// A reply as text, in which all nodes and connections have one number.
+/// A reply as text, in which all nodes and connections have one number, and without the modules of a server.
 fn without_ids(reply: Vec<u8>) -> String {
     let text = reply.escape_ascii().to_string();
+    let text = text.split("$7\\r\\nmodules").next().unwrap_or_default();
     let mut parts = text.split("$40\\r\\n");
     let first = parts.next().unwrap_or_default().to_owned();
     let text = parts.fold(first, |text, part| text + "$40" + &part[40..]);

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use self::programs::{Program, words};
-use self::real::{RealServer, read_until, request, send};
+use self::real::{RealServer, read_until, request, send, version};
 
 /// How many programs, and how many commands each has.
 const PROGRAMS: u64 = 20;
@@ -69,7 +69,7 @@ struct Pair {
 
 impl Pair {
     fn begin(server: &RealServer, now: u64) -> Self {
-        let mut model = ModelServer::new([].into());
+        let mut model = ModelServer::new(version(), [].into());
         let clients: Vec<_> = CONNECTIONS.iter().map(|_| model.connect()).collect();
         let real = CONNECTIONS.iter().map(|_| server.connect()).collect();
         let mut pair = Self { real, model, sent: vec![Vec::new(); clients.len()], clients };

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use bellwether_simulation::ServerVersion;
+
 /// A server that reads its clock from a file. It ends when this is dropped.
 pub(crate) struct RealServer {
     process: Child,
@@ -34,12 +36,15 @@ impl RealServer {
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
         assert!(compile.status().expect("cc, of `apt-get install gcc libc6-dev`").success());
-        let binary =
-            std::env::var("BELLWETHER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let binary = binary();
         let clock = dir.join("clock");
         fs::write(&clock, format!("{now:020}")).expect("its clock");
         let mut start = Command::new(&binary);
-        start.args(["--save", "", "--port", &port.to_string(), "--enable-debug-command", "yes"]);
+        start.args(["--save", "", "--port", &port.to_string()]);
+        // Before Redis 7, a server allows it and does not know the option.
+        if version() > ServerVersion::V6 {
+            start.args(["--enable-debug-command", "yes"]);
+        }
         start
             .args(options)
             .env("LD_PRELOAD", &library)
@@ -81,6 +86,27 @@ impl Drop for RealServer {
     }
 }
 
+fn binary() -> String {
+    std::env::var("BELLWETHER_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into())
+}
+
+/// The version of the server that answers as the real one.
+pub(crate) fn version() -> ServerVersion {
+    let binary = binary();
+    let said = Command::new(&binary).arg("--version").output();
+    let said = said.unwrap_or_else(|error| panic!("{binary}: {error}: install redis-server"));
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    if said.starts_with("Valkey") {
+        return ServerVersion::Valkey;
+    }
+    let [before, of_redis_7] = ["Redis server v=6.", "Redis server v=7.0."];
+    match () {
+        () if said.starts_with(before) => ServerVersion::V6,
+        () if said.starts_with(of_redis_7) => ServerVersion::V7,
+        () => ServerVersion::V8,
+    }
+}
+
 /// The bytes of a command.
 pub(crate) fn request(words: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -115,16 +141,29 @@ const CLOCK: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
-int gettimeofday(struct timeval *now, void *zone) {
+static long long now_us(void) {
     static int file = -1;
     if (file < 0) file = open(getenv("CLOCK"), O_RDONLY | O_CLOEXEC);
     char text[21] = {0};
     while (pread(file, text, 20, 0) != 20) {}
-    long long us = strtoll(text, 0, 10);
+    return strtoll(text, 0, 10);
+}
+
+int gettimeofday(struct timeval *now, void *zone) {
+    long long us = now_us();
     now->tv_sec = us / 1000000;
     now->tv_usec = us % 1000000;
+    return 0;
+}
+
+/* Valkey adds what has passed by this clock since it has read the other one. */
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    long long us = now_us();
+    now->tv_sec = us / 1000000;
+    now->tv_nsec = us % 1000000 * 1000;
     return 0;
 }
 "#;
