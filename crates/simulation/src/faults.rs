@@ -168,7 +168,7 @@ impl FaultKind {
                 primary.iter().for_each(|it| state.change(*it, ModelServer::forget_scripts));
             }
             Evict => {
-                let time = state.time(now);
+                let time = primary.map(|it| state.time(it, now)).unwrap_or_default();
                 let evict = |server: &mut ModelServer| {
                     let names = server.names(time);
                     let names = names.iter().filter(|name| !name.ends_with(b":watermark"));

@@ -407,13 +407,17 @@ impl ServerFleet {
     fn move_name(&self, moving: &SlotMove, shared: &Shared, now: Millis) -> bool {
         let [from, to] = self.movers(moving);
         shared.network.with(|state| {
-            let (time, mut taken) = (state.time(now), None);
+            let [time, time_there] = [from, to].map(|node| state.time(node, now));
+            let mut taken = None;
             state.change(from, |server| {
                 let mut names = server.names(time).into_iter();
                 let name = names.find(|name| moving.slots().contains(&slot_of(name)));
                 taken = name.and_then(|name| Some((server.take(&name)?, name)));
             });
-            let Some((stored, name)) = taken else { return false };
+            let Some((mut stored, name)) = taken else { return false };
+            // What is left of its life goes along, and not when it ends.
+            let ahead = (time_there / 1000) as i64 - (time / 1000) as i64;
+            stored.expires_at.iter_mut().for_each(|at| *at += ahead);
             state.change(to, |server| server.give(&name, stored));
             true
         })

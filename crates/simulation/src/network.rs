@@ -45,11 +45,9 @@ pub(crate) struct NetworkState {
     random: SmallRng,
     pub(crate) nodes: Vec<NetworkNode>,
     links: BTreeMap<LinkId, Link>,
-    /// By how much the clock of the servers differs from that of the world, in microseconds.
-    clock_error: i64,
+    /// One for each shard: a replica has that of its primary.
+    clocks: Vec<ShardClock>,
     clock_set_at: Millis,
-    /// The last time that a server has shown, and how often since it was set.
-    last_time: u64,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
     /// Until when a process does not reach a server.
@@ -59,6 +57,15 @@ pub(crate) struct NetworkState {
     delayed: DelayedLinks,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
+}
+
+/// The clock of a primary and its replica.
+#[derive(Debug)]
+struct ShardClock {
+    /// By how much it differs from that of the world, in microseconds.
+    error: i64,
+    /// The last time that it has shown.
+    last: u64,
 }
 
 /// A server and its address.
@@ -106,16 +113,25 @@ pub(crate) enum Fate {
 }
 
 impl Network {
-    pub(crate) fn new(seed: u64, runtime: Handle, servers: Vec<(String, ModelServer)>) -> Self {
+    /// A network of these servers. The clocks of their shards differ from that of the world by these errors,
+    /// in microseconds.
+    pub(crate) fn new(
+        seed: u64,
+        runtime: Handle,
+        servers: Vec<(String, ModelServer)>,
+        clock_errors: &[i64],
+    ) -> Self {
         let node =
             |(address, server)| NetworkNode { address, server: Some(server), stalled_until: 0 };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
             nodes: servers.into_iter().map(node).collect(),
             links: BTreeMap::new(),
-            clock_error: 0,
+            clocks: clock_errors
+                .iter()
+                .map(|error| ShardClock { error: *error, last: 0 })
+                .collect(),
             clock_set_at: 0,
-            last_time: 0,
             cut_off_until: BTreeMap::new(),
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
@@ -262,7 +278,7 @@ impl NetworkState {
 
     /// Gives bytes to the server, and sends what it says. Returns whether the link goes on.
     fn deliver(&mut self, client: LinkId, bytes: &[u8], now: Millis) -> bool {
-        let time = self.time(now);
+        let time = self.time(client.0, now);
         let is_cut = self.is_doomed(client, Fate::CutRequest);
         let is_lost = self.is_doomed(client, Fate::LoseReply);
         let (node, number) = client;
@@ -310,19 +326,20 @@ impl NetworkState {
     pub(crate) fn set_clock(&mut self, by: i64, now: Millis) {
         if now >= self.clock_set_at + LONGEST_COMMIT {
             self.clock_set_at = now;
-            self.clock_error += by;
+            self.clocks.iter_mut().for_each(|clock| clock.error += by);
             self.journal.note(now, format_args!("the clock is set by {by} us"));
         }
     }
 
-    /// The time of the servers in microseconds. Two commands never have the same.
-    pub(crate) fn time(&mut self, now: Millis) -> u64 {
-        let time = BEGIN.as_micros() as i64 + 1000 * now as i64 + self.clock_error;
-        let time = time as u64;
+    /// The time of a server in microseconds. Two commands never have the same.
+    pub(crate) fn time(&mut self, node: NodeId, now: Millis) -> u64 {
+        // Primaries come first, and then their replicas.
+        let shard = node % self.clocks.len();
+        let clock = &mut self.clocks[shard];
+        let time = (BEGIN.as_micros() as i64 + 1000 * now as i64 + clock.error) as u64;
         // Within a millisecond, so that a clock that is set back is behind at once.
-        self.last_time =
-            if self.last_time / 1000 == time / 1000 { self.last_time + 1 } else { time };
-        self.last_time
+        clock.last = if clock.last / 1000 == time / 1000 { clock.last + 1 } else { time };
+        clock.last
     }
 
     /// Ends a link.

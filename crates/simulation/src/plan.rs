@@ -19,6 +19,8 @@ use crate::topology::Topology;
 pub(crate) struct RunPlan {
     pub(crate) topology: Topology,
     pub(crate) version: ServerVersion,
+    /// By how much the clocks of shards differ from that of the world, in microseconds.
+    pub(crate) clock_errors: Vec<i64>,
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -54,8 +56,17 @@ impl RunPlan {
             1 => Topology::Sentinel,
             _ => Topology::Cluster(pick(&[2, 3]) as usize),
         };
+        // Those of one server are set by a fault. Those of a cluster differ, by little or by much.
+        let far = [0, 0, 2_000, -400_000, 3_000_000, -90_000_000];
+        let clock_errors = match topology {
+            Topology::Cluster(shards) => {
+                (0..shards).map(|_| far[pick(&[0, 1, 2, 3, 4, 5]) as usize]).collect()
+            }
+            _ => vec![0],
+        };
         let plan = Self {
             topology,
+            clock_errors,
             version: ServerVersion::ALL[pick(&[0, 1, 2, 3]) as usize],
             near,
             keys,

@@ -117,7 +117,8 @@ impl World {
         let server_host = Host::new(0);
         let servers = ServerFleet::new(plan.topology, plan.version, Arc::clone(&run.mutations));
         let models = servers.start();
-        let network = Network::new(random.random(), server_host.handle(), models);
+        let network =
+            Network::new(random.random(), server_host.handle(), models, &plan.clock_errors);
         let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);
         let mut world = Self {
             plan,
@@ -357,7 +358,7 @@ impl World {
 
     fn find_leases(&self, node: NodeId) {
         let leases = self.shared.network.with(|state| {
-            let time = state.time(self.now);
+            let time = state.time(node, self.now);
             let server = state.nodes[node].server.as_ref().expect("it runs");
             let names = server.names(time);
             names.iter().filter(|name| name.ends_with(b":lease")).count()
