@@ -18,10 +18,11 @@ local stored = readable(entry) and fence_at(entry, 29) or 0
 local superseded = newer
 if not holds then
   local now, fence = server_time(), tonumber(ARGV[4])
-  local age = now - ARGV[5]
+  local age, counted = now - ARGV[5], stored_at(ARGV[2]) - ARGV[5]
   -- If the clock was set back, it is unknown what happened since the grant. It was set back if the
-  -- grant is in the future, or if less time has passed than the holder has counted.
-  local is_known = age >= 0 and age < watermark_life * 1000 and stored_at(ARGV[2]) <= now + drift
+  -- grant is in the future, or if less time has passed than the holder has counted: by more than
+  -- two clocks differ in their speed.
+  local is_known = age >= 0 and age < watermark_life * 1000 and counted <= 1.01 * age + 1000
   superseded = newer or not is_known or fence <= watermark or fence <= stored
 end
 local set, message = {}, nil

@@ -96,8 +96,8 @@ use bellwether::{Key, StoreError};
 /// - Invalidations hold, with one gap: a process that is paused meanwhile between its load and its
 ///   commit ([`how_it_works`](bellwether::guide::how_it_works#late-writers-the-fencing-token)).
 ///
-/// A clock that is set forward ends entries, leases and cooldowns early. Steps of less than a
-/// second are taken for drift.
+/// A clock that is set forward ends entries, leases and cooldowns early. For entries, steps of less
+/// than a second are taken for drift.
 ///
 /// # Permissions
 /// `~bw:* &bw:* +mget +get +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +subscribe +publish`.

@@ -201,9 +201,13 @@ impl Outbox {
 /// The work of the task: sends all that is in the ledger, until nothing is.
 async fn empty(outbox: Weak<Outbox>) {
     let before = outbox.upgrade().map(|outbox| outbox.ledger.stats().replayed);
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, mut repeat_at) = (PAUSE / 2, Instant::now());
     while let Some(outbox) = outbox.upgrade() {
-        let executed = outbox.repeat_all().await;
+        if repeat_at <= Instant::now() {
+            let executed = outbox.repeat_all().await;
+            pause = if executed > 0 { PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
+            repeat_at = Instant::now() + pause;
+        }
         // Without other requests, this one detects that the server is back.
         if let Err(error) = outbox.release_all().await {
             tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
@@ -215,17 +219,12 @@ async fn empty(outbox: Weak<Outbox>) {
             }
             return;
         }
-        let longest = match outbox.ledger.claims().is_empty() {
-            true => LONGEST_PAUSE,
-            false => LONGEST_PAUSE_OF_CLAIMS,
-        };
-        pause = if executed > 0 { FIRST_PAUSE } else { longest.min(pause * 2) };
         let is_back = outbox.client.is_back();
         drop(outbox);
         select! {
             biased;
-            () = is_back.notified() => {}
-            () = sleep(pause) => {}
+            () = is_back.notified() => repeat_at = Instant::now(),
+            () = sleep(PAUSE) => {}
         }
     }
 }
@@ -237,13 +236,10 @@ const CHANGES_AT_ONCE: usize = 64;
 /// runs.
 const CLAIMS_AT_ONCE: usize = 256;
 
-/// The pauses between attempts, unless the server is back before. They double while none succeeds.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The pause between attempts, unless the server is back before: about as long as callers can bear to wait
+/// for a lease that no flight holds. That of invalidations doubles while none succeeds: there may be many.
+const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest pause while there are leases: about as long as callers can bear to wait for one that no
-/// flight holds.
-const LONGEST_PAUSE_OF_CLAIMS: Duration = Duration::from_millis(100);
 
 const UNREADABLE: &str = "redis: invalidations have failed that were too many to be kept, and the \
      time of the server is not known: nothing is read until it is";

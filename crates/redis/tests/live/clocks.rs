@@ -223,7 +223,13 @@ async fn an_invalidation_while_the_clock_is_behind_holds_against_a_load_that_beg
 
 /// The clock has caught up with the lease when its load ends.
 #[tokio::test]
-async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_back_by_seconds() {
+async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_back() {
+    for seconds in [1, 3] {
+        an_invalidation_holds_though_the_clock_is_set_back_by(seconds).await;
+    }
+}
+
+async fn an_invalidation_holds_though_the_clock_is_set_back_by(seconds: i64) {
     let server = fast_server();
     let store = store(&server).await;
     let begun = Arc::new(Notify::new());
@@ -249,9 +255,9 @@ async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_bac
     begun.notified().await;
     // It has lapsed, as that of a process that was stopped has.
     server.command(&["DEL", &format!("{}:lease", name(1))]);
-    server.turn_clock(HOUR - 3);
+    server.turn_clock(HOUR - seconds);
     store.invalidate(key(1)).await.expect("invalidated");
-    sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(seconds.unsigned_abs() + 1)).await;
     end.notify_one();
     let (_, status) = loading.await.expect("no panic");
     assert!(matches!(status, CacheStatus::Led { stored: false }), "{status:?}");
