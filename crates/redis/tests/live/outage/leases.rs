@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use bellwether::service::Lookup;
 use bellwether::store::{Accept, Acquire, Claim, Draft, Lease, Settled, Store};
-use bellwether::{Key, Lifetimes, ReadThroughLayer, StoreError};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, StoreError, Tag};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::faults::Replacement;
 use bellwether_testkit::wait::within;
 use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, service_fn};
 
@@ -141,6 +143,32 @@ async fn a_lease_that_was_abandoned_while_the_server_was_down_is_given_up_when_i
     within(SOON, || site.lease_left(&key(1)) < 0).await;
     // What gives leases up is a probe, too.
     within(SOON, || !store.is_down()).await;
+}
+
+/// The pauses between the attempts of that invalidation grow to a second.
+#[tokio::test]
+async fn a_lease_that_a_dropped_call_has_taken_is_given_up_before_a_kept_invalidation_is_repeated()
+{
+    let site = Site::start().await;
+    let store = site.store().await;
+    let refusals = || {
+        let refused = site.server.info("errorstats", "errorstat_NOPERM");
+        let refused = refused.map(|it| it.trim_start_matches("count=").parse::<u64>());
+        refused.map_or(0, |it| it.expect("a number"))
+    };
+    site.server.command(&["ACL", "SETUSER", "default", "resetkeys", "~bw:test:{*"]);
+    store.invalidate_tag(Tag::of("refused")).await.expect_err("no right to names of tags");
+    within(SOON, || refusals() >= 6).await;
+    let claim = Claim::new(key(1));
+    let mut acquiring = Box::pin(acquire(&store, &claim));
+    while site.lease_left(&key(1)) < 0 {
+        assert!(poll!(&mut acquiring).is_pending(), "its lease is seen before its reply");
+        yield_now().await;
+    }
+    let before = refusals();
+    drop(acquiring);
+    within(SOON, || site.lease_left(&key(1)) < 0).await;
+    assert_eq!(refusals(), before, "it was repeated meanwhile");
 }
 
 #[tokio::test]
