@@ -54,7 +54,8 @@ impl RedisUrl {
                 let kind = ServersKind::Sentinel { service: service.to_owned() };
                 (addresses(SENTINEL_PORT), kind, number.to_owned())
             }
-            "+unix" if hosts.is_empty() && path.len() > 1 => {
+            // A path is shown. One with a password lacks its `?`.
+            "+unix" if hosts.is_empty() && path.len() > 1 && !path.contains("pass=") => {
                 login = credentials(take("user"), take("pass"));
                 let socket = vec![ServerAddress::Unix(path.into())];
                 (Ok(socket), ServersKind::Single, take("db").unwrap_or_default())
@@ -223,6 +224,13 @@ mod tests {
         assert_eq!(url.servers, one(ServerAddress::Unix("/run/re dis.sock".into())));
         assert_eq!(login(url.login), Some((Some("u".to_owned()), "p&w".to_owned())));
         assert_eq!(url.database, 2);
+    }
+
+    #[test]
+    fn a_password_in_the_path_of_a_socket_is_refused_and_not_shown() {
+        let refused = RedisUrl::parse("unix:///run/redis.sock&pass=hunter2").err();
+        let refused = refused.map(|error| format!("{error} {error:?}")).unwrap_or_default();
+        assert!(refused.contains("unix:///path[?db=") && !refused.contains("hunter2"), "{refused}");
     }
 
     #[test]
