@@ -30,7 +30,7 @@ use super::outbox::Outbox;
 use super::scripts::{self, LONGEST_MS, number, random_bytes};
 use super::tag_value;
 use bellwether::StoreError;
-use bellwether::adapter::millis;
+use bellwether::adapter::{micros, millis};
 use bellwether::store::{Digest, Tags};
 use bellwether::store::{Draft, Entry, Lease, Standing, TagEpoch, TagState};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest, ServerClock};
@@ -59,6 +59,8 @@ struct ReadTag {
     digest: Digest,
     /// None until it is read, and for one that is absent.
     state: Option<TagState>,
+    /// The time of its server when it was touched, in us. Zero for one that was read.
+    touched_at: u64,
     /// Its version for the near tier, from before it was read. None for one that the server does not
     /// track.
     version: Option<Version>,
@@ -70,7 +72,7 @@ impl TagReader {
         let near = self.near.as_ref();
         let tag = |tag: &Digest| {
             let version = near.and_then(|near| near.epochs.version(tag));
-            ReadTag { digest: *tag, state: None, version }
+            ReadTag { digest: *tag, state: None, touched_at: 0, version }
         };
         ReadTags(tags.iter().map(tag).collect())
     }
@@ -94,9 +96,10 @@ impl TagReader {
             let (now, values) = self.client.run(&request, read).await?;
             self.client.with_clock(&tags[0], |clock| clock.note(asked_at, now));
             let touched = iter::zip(tags, values);
-            Ok::<_, StoreError>(touched.map(|(digest, state)| ReadTag {
+            Ok::<_, StoreError>(touched.map(move |(digest, state)| ReadTag {
                 digest,
                 state: Some(state),
+                touched_at: now,
                 version: None,
             }))
         };
@@ -127,7 +130,7 @@ impl TagReader {
                 // An invalidation during the load may be forgotten by now.
                 None if is_old => false,
                 None => {
-                    let granted_at = self.granted_at(lease, &tag.digest);
+                    let granted_at = self.granted_at(lease, draft.lease_age, tag);
                     !tag_value::has_changed_since(tag.state?, granted_at)
                 }
             };
@@ -137,18 +140,22 @@ impl TagReader {
     }
 
     /// The earliest time at which a lease can have been granted, by the clock of the server of a tag.
-    /// On a cluster, that of the key has another clock. Zero if they cannot be compared, so that the
-    /// tag counts as changed.
-    fn granted_at(&self, lease: &Lease, tag: &Digest) -> u64 {
+    /// On a cluster, that of the key has another clock. Zero if they cannot be compared, or if a clock was set
+    /// back since the holder has counted this age, so that the tag counts as changed.
+    fn granted_at(&self, lease: &Lease, counted: Duration, tag: &ReadTag) -> u64 {
         let granted_at = lease.granted_at();
-        if !self.client.is_cluster() {
-            return granted_at;
-        }
-        let of_key = self.client.with_clock(&lease.key().digest(), ServerClock::now);
-        let of_tag = self.client.with_clock(tag, ServerClock::now);
-        let age = of_key.map(|now| now.latest.saturating_sub(granted_at));
-        let granted_at = of_tag.zip(age).map(|(now, age)| now.earliest.saturating_sub(age));
-        granted_at.unwrap_or_default()
+        let time = |of: &Digest| self.client.with_clock(of, ServerClock::now);
+        let (now, by_tag) = match self.client.is_cluster() {
+            false => (tag.touched_at, tag.touched_at),
+            true => match (time(&lease.key().digest()), time(&tag.digest)) {
+                (Some(of_key), Some(of_tag)) => (of_key.latest, of_tag.earliest),
+                _ => return 0,
+            },
+        };
+        let Some(age) = now.checked_sub(granted_at) else { return 0 };
+        // But for what two clocks differ in their speed, as in `commit.lua`.
+        let is_set_back = micros(counted) > age + age / 100 + 1_000;
+        if is_set_back { 0 } else { by_tag.saturating_sub(age) }
     }
 
     /// Reads tags alone.

@@ -13,6 +13,7 @@ use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
 use bellwether_testkit::servers::RedisServer;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, service_fn};
 
@@ -232,36 +233,55 @@ async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_bac
 async fn an_invalidation_holds_though_the_clock_is_set_back_by(seconds: i64) {
     let server = fast_server();
     let store = store(&server).await;
-    let begun = Arc::new(Notify::new());
-    let end = Arc::new(Notify::new());
-    let loading = {
-        let begun = Arc::clone(&begun);
-        let end = Arc::clone(&end);
-        let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| key(*sku))
-            .ttl(MINUTE)
-            .build()
-            .unwrap();
-        let mut service = layer.layer(service_fn(move |_: u64| {
-            let begun = Arc::clone(&begun);
-            let end = Arc::clone(&end);
-            async move {
-                begun.notify_one();
-                end.notified().await;
-                Ok::<_, Infallible>("value".to_owned())
-            }
-        }));
-        tokio::spawn(async move { service.call(1).with_status().await })
-    };
-    begun.notified().await;
+    let (loading, end) = begun_load(&store).await;
     // It has lapsed, as that of a process that was stopped has.
     server.command(&["DEL", &format!("{}:lease", name(1))]);
     server.turn_clock(HOUR - seconds);
     store.invalidate(key(1)).await.expect("invalidated");
     sleep(Duration::from_secs(seconds.unsigned_abs() + 1)).await;
     end.notify_one();
-    let (_, status) = loading.await.expect("no panic");
+    let status = loading.await.expect("no panic");
     assert!(matches!(status, CacheStatus::Led { stored: false }), "{status:?}");
     assert!(looked(&store, 1).await.is_none());
+}
+
+/// It is known only from the answer, so the lease does not say what it was.
+#[tokio::test]
+async fn an_invalidated_tag_of_an_answer_holds_against_a_load_during_which_the_clock_was_set_back()
+{
+    let server = fast_server();
+    let store = store(&server).await;
+    let (loading, end) = begun_load(&store).await;
+    server.turn_clock(HOUR - 3);
+    store.invalidate_tag(Tag::of("answer")).await.expect("invalidated");
+    end.notify_one();
+    let status = loading.await.expect("no panic");
+    assert!(matches!(status, CacheStatus::Led { stored: false }), "{status:?}");
+    assert!(looked(&store, 1).await.is_none());
+}
+
+/// A load of a value with a tag that has begun, and what ends it.
+async fn begun_load(store: &RedisStore) -> (JoinHandle<CacheStatus>, Arc<Notify>) {
+    let [begun, end] = [(); 2].map(|()| Arc::new(Notify::new()));
+    let layer = ReadThroughLayer::builder(store.clone(), |sku: &u64| key(*sku))
+        .ttl(MINUTE)
+        .answer_tags(|_: &String| [Tag::of("answer")])
+        .build()
+        .expect("options");
+    let mut service = layer.layer(service_fn({
+        let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+        move |_: u64| {
+            let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+            async move {
+                begun.notify_one();
+                end.notified().await;
+                Ok::<_, Infallible>("value".to_owned())
+            }
+        }
+    }));
+    let loading = tokio::spawn(async move { service.call(1).with_status().await.1 });
+    begun.notified().await;
+    (loading, end)
 }
 
 #[tokio::test]
