@@ -60,7 +60,11 @@ use FaultKind::{
 
 impl FaultKind {
     /// The kinds of a run: none, or some.
-    pub(crate) fn menu(random: &mut SmallRng, topology: Topology) -> Vec<Self> {
+    pub(crate) fn menu(
+        random: &mut SmallRng,
+        topology: Topology,
+        tags_of_answers: bool,
+    ) -> Vec<Self> {
         const ALL: [FaultKind; 16] = [
             Delay,
             DelayMessages,
@@ -93,7 +97,10 @@ impl FaultKind {
             });
         }
         let own = match topology {
-            Topology::Single => return menu,
+            Topology::Single => {
+                menu.retain(|it| !tags_of_answers || !it.loses_tags());
+                return menu;
+            }
             Topology::Sentinel => [Failover, SplitBrain, SentinelDown, StaleSentinel],
             Topology::Cluster(_) => [Failover, SplitBrain, MoveSlots, MigrateSlots],
         };
@@ -102,7 +109,14 @@ impl FaultKind {
         menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
         menu.retain(|it| *it != ClockJump);
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
+        menu.retain(|it| !tags_of_answers || !it.loses_tags());
         menu
+    }
+
+    /// Whether servers may forget a tag. If they do so after an invalidation, a load that began before is
+    /// stored: `tags.md` says so of tags that are known only from what was loaded.
+    fn loses_tags(self) -> bool {
+        matches!(self, RestartEmpty | RestartOld | Evict | Failover | SplitBrain)
     }
 
     /// Whether it ends links, and does no more than cost a retry.

@@ -44,8 +44,8 @@ pub(crate) struct History {
     pub(crate) violations: Vec<String>,
 }
 
-/// The version of a key and of its tag that a load has read.
-pub(crate) type Loaded = (SourceVersion, SourceVersion);
+/// The version of a key and of its tag that a load has read, and which tag that is.
+pub(crate) type Loaded = (SourceVersion, SourceVersion, Option<u64>);
 
 /// A request, and what is required of its answer.
 #[derive(Clone, Copy, Debug)]
@@ -121,16 +121,16 @@ impl Shared {
     /// Begins a `put`. Returns the value, with a number of its own as the version of the tag: to a change of
     /// the tag that overlaps the call, the order is open.
     pub(crate) fn begin_put(&self, key: u64) -> Loaded {
-        let (version, _) = self.versions(key);
+        let (version, _, tag) = self.versions(key);
         self.with(|history| {
             history.puts.push(None);
-            (version, PUT + history.puts.len() as u64)
+            (version, PUT + history.puts.len() as u64, tag)
         })
     }
 
     /// Ends a `put`, also one that was dropped.
-    pub(crate) fn end_put(&self, key: u64, (_, put): Loaded) {
-        let (_, tag) = self.versions(key);
+    pub(crate) fn end_put(&self, key: u64, (_, put, _): Loaded) {
+        let (_, tag, _) = self.versions(key);
         self.with(|history| history.puts[(put - PUT - 1) as usize] = Some(tag));
     }
 
@@ -167,7 +167,7 @@ impl Shared {
         asked: &Asked,
         process: Incarnation,
         near: Option<Millis>,
-        (key, tag): Loaded,
+        (key, tag, _): Loaded,
         status: &CacheStatus,
     ) {
         let tag = self.version_of_tag(tag);
@@ -216,6 +216,7 @@ impl Shared {
             let number = history.number;
             let subject = &mut history.subjects[subject as usize];
             (subject.is_changing, subject.changed_at) = (false, number);
+            subject.ended_at = now;
             if promise.is_none_or(|(.., is_ok)| !is_ok) {
                 subject.repeated_until = now + LATEST_REPETITION;
             }
@@ -230,7 +231,8 @@ impl Shared {
         self.with(|history| {
             let mut versions =
                 self.subjects_of(key).map(|it| history.subjects[it as usize].version);
-            (versions.next().unwrap_or_default(), versions.next().unwrap_or_default())
+            let [of_key, of_tag] = [(); 2].map(|()| versions.next().unwrap_or_default());
+            (of_key, of_tag, self.tag_of(key))
         })
     }
 
@@ -247,8 +249,9 @@ impl Shared {
             history.loads += 1;
             let number = history.number;
             let subjects = self.subjects_of(key).map(|it| &history.subjects[it as usize]);
-            let (mut since, mut is_changing) = (0, false);
+            let (mut since, mut is_changing, mut may_be_second) = (0, false, may_be_second);
             for subject in subjects {
+                may_be_second |= subject.ended_at > 0 && now < subject.ended_at + ROUND_TRIPS;
                 since = since.max(subject.changed_at);
                 is_changing |= subject.is_changing || now < subject.repeated_until;
             }
@@ -256,7 +259,7 @@ impl Shared {
             let is_second = history
                 .calm_since
                 .is_some_and(|calm| !is_changing && subject.is_loading_since(since.max(calm)));
-            // Nor is one without a lease a reason to begin none.
+            // Nor is one without a lease a reason to begin none, or one whose lease a change has just ended.
             subject.load_begins(number, if may_be_second { 0 } else { number });
             (number, is_second)
         });
@@ -308,6 +311,9 @@ impl Drop for WatchedLoad {
 
 /// The tag's version in values of `put` is above this.
 const PUT: SourceVersion = 1 << 62;
+
+/// How long after its lease was granted a load begins, where the tags of an entry have to be read first.
+const ROUND_TRIPS: Millis = 4;
 
 /// How long after a change was dropped, or has failed, it is executed at the latest. Then it ends the lease of
 /// its key.

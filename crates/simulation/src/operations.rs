@@ -21,6 +21,8 @@ pub(crate) struct Caller {
     pub(crate) cache: Cache<u64, Loaded>,
     /// For how long it may serve a near copy that was invalidated. None if it has no copies.
     pub(crate) near: Option<Millis>,
+    /// Whether tags are known only from what was loaded.
+    pub(crate) tags_of_answers: bool,
     /// Whether no load fails.
     pub(crate) never_fails: bool,
     /// After how long a caller loads without a lease. None if it does not.
@@ -58,8 +60,8 @@ pub(crate) enum Telling {
 
 impl Caller {
     fn cache_of(&self, key: u64) -> Cache<u64, Loaded> {
-        let tags = self.shared.tag_of(key).map(tag);
-        self.cache.tagged(tags)
+        let tags = self.shared.tag_of(key).filter(|_| !self.tags_of_answers);
+        self.cache.tagged(tags.map(tag))
     }
 
     /// Asks for a value, and leaves after so many polls.
@@ -221,6 +223,6 @@ async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Opti
     .await
 }
 
-fn tag(number: u64) -> Tag {
+pub(crate) fn tag(number: u64) -> Tag {
     Tag::of("group").with(number)
 }

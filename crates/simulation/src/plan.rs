@@ -11,6 +11,7 @@ use rand::seq::IndexedRandom;
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
+use crate::operations::tag;
 use crate::server::ServerVersion;
 use crate::topology::Topology;
 
@@ -25,6 +26,8 @@ pub(crate) struct RunPlan {
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
     pub(crate) tags: u64,
+    /// Whether tags are known only from what was loaded.
+    pub(crate) tags_of_answers: bool,
     ttl: Millis,
     pub(crate) stale: [Millis; 2],
     pub(crate) refreshes_early: bool,
@@ -56,6 +59,7 @@ impl RunPlan {
             1 => Topology::Sentinel,
             _ => Topology::Cluster(pick(&[2, 3]) as usize),
         };
+        let tags_of_answers = pick(&[0, 0, 1]) == 1;
         // Those of one server are set by a fault. Those of a cluster differ, by little or by much.
         let far = [0, 0, 2_000, -400_000, 3_000_000, -90_000_000];
         let clock_errors = match topology {
@@ -71,6 +75,7 @@ impl RunPlan {
             near,
             keys,
             tags: u64::from(pick(&[0, 1, 3])).min(keys),
+            tags_of_answers,
             ttl: pick(&[150, 2_000, 20_000, 20_000]).into(),
             stale: [pick(&[0, 0, 500]).into(), pick(&[0, 0, 3_000]).into()],
             refreshes_early: pick(&[0, 1]) == 1,
@@ -81,7 +86,7 @@ impl RunPlan {
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
             leaving: pick(&[4, 30, NONE]),
-            faults: FaultKind::menu(random, topology),
+            faults: FaultKind::menu(random, topology, tags_of_answers),
             pause: *[20, 100, 500].choose(random).expect("one"),
         };
         // A late message matters where the next lease of its key is taken before it arrives.
@@ -131,6 +136,10 @@ impl RunPlan {
                 false => WhenAbandoned::Finish,
             })
             .load_timeout(Duration::from_millis(500));
+        let builder = match self.tags_of_answers {
+            true => builder.answer_tags(|(_, _, number): &Loaded| number.map(tag)),
+            false => builder,
+        };
         let builder = if self.refreshes_early { builder.refresh_early(1.0) } else { builder };
         builder.build().expect("options")
     }

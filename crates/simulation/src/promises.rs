@@ -19,7 +19,9 @@ pub(crate) struct Subject {
     pub(crate) is_changing: bool,
     /// When its last change was begun.
     pub(crate) began_at: Millis,
-    /// The same, or when it ended, by a number of the history.
+    /// When its last change has ended.
+    pub(crate) ended_at: Millis,
+    /// When its last change was begun or has ended, by a number of the history.
     pub(crate) changed_at: u64,
     /// Loads under way, and when they have begun, by numbers of the history.
     loads: BTreeMap<u64, u64>,

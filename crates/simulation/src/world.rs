@@ -156,6 +156,7 @@ impl World {
             process: (place, times),
             cache: host.enter(|| self.plan.cache(store.clone())),
             near: is_near.then_some(OLDEST_COPY),
+            tags_of_answers: self.plan.tags_of_answers,
             never_fails: self.plan.failures.is_none(),
             loads_alone_after: self.plan.loads_alone_after(),
             bounds: self.plan.bounds(),
