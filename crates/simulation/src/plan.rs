@@ -22,6 +22,8 @@ pub(crate) struct RunPlan {
     pub(crate) version: ServerVersion,
     /// By how much the clocks of shards differ from that of the world, in microseconds.
     pub(crate) clock_errors: Vec<i64>,
+    /// How many connections for requests a process has to each server.
+    pub(crate) connections: u32,
     /// Whether each process has near copies.
     pub(crate) near: Vec<bool>,
     pub(crate) keys: u64,
@@ -70,6 +72,7 @@ impl RunPlan {
         };
         let plan = Self {
             topology,
+            connections: pick(&[1, 1, 1, 3]),
             clock_errors,
             version: ServerVersion::ALL[pick(&[0, 1, 2, 3]) as usize],
             near,

@@ -147,6 +147,7 @@ impl World {
             move |to| Box::pin(network.clone().connect(place, to)) as BoxFuture<'static, _>;
         let url = self.plan.topology.url();
         let options = RedisClientOptions::new(&url, "sim").expect("an address");
+        let options = options.connections(self.plan.connections);
         let options = RedisOptions::from(options.network(Arc::new(connect)));
         let is_near = self.plan.near[place];
         let options = if is_near { options.near(1 << 20) } else { options };
@@ -335,9 +336,10 @@ impl World {
         if under_way > 0 && !killed {
             shared.violation(format_args!("{under_way} operations have not ended"));
         }
+        let each = self.plan.connections as usize;
         for Process { host, caller, store, .. } in &self.processes {
             let (flights, pending) = (caller.cache.in_flight(), store.stats().replay.pending);
-            if flights > 0 || pending > 0 || host.tasks() > self.plan.topology.tasks() {
+            if flights > 0 || pending > 0 || host.tasks() > self.plan.topology.tasks(each) {
                 let tasks = host.tasks();
                 shared.violation(format_args!(
                     "{:?} has {flights} flights, {pending} kept invalidations and {tasks} tasks",
@@ -349,7 +351,7 @@ impl World {
         primaries.iter().for_each(|node| self.find_leases(*node));
         let open = shared.network.with(|state| state.connections());
         for (node, connections) in open.into_iter().enumerate() {
-            let most = self.plan.topology.connections(node, primaries.contains(&node))
+            let most = self.plan.topology.connections(each, node, primaries.contains(&node))
                 * self.processes.len();
             if connections > most {
                 shared.violation(format_args!("server {node} has {connections} connections"));
