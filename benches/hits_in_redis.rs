@@ -136,7 +136,7 @@ impl Stage<'_> {
     }
 }
 
-async fn connection(server: &RedisServer) -> MultiplexedConnection {
+pub(crate) async fn connection(server: &RedisServer) -> MultiplexedConnection {
     let client = redis::Client::open(server.url()).expect("an address");
     client.get_multiplexed_async_connection().await.expect("a server")
 }

@@ -1,5 +1,6 @@
 //! What tags cost: a hit with 0, 1, 4 and 32 tags against one through a layer without tags, in
-//! memory, in the near tier and in Redis, also for tags that only the answer tells; and the [invalidation of a tag](crate::tag_members) with
+//! memory, in the near tier and in Redis, also for tags that only the answer tells; what a bare `MGET` of
+//! as many names costs against a bare `GET`; and the [invalidation of a tag](crate::tag_members) with
 //! few and with many entries.
 
 use std::convert::Infallible;
@@ -17,6 +18,7 @@ use tokio::task::JoinSet;
 use tower::{Layer, Service, service_fn};
 
 use crate::figures::Wanted;
+use crate::hits_in_redis::connection;
 use crate::paired::{Effort, Race, timed};
 use crate::product::Product;
 use crate::tag_members;
@@ -41,6 +43,7 @@ pub(crate) fn run(effort: Effort) {
     for callers in [1, 64] {
         in_redis(&server, &runtime, callers, Sharing::Answer, effort.in_long_turns());
     }
+    bare_names(&server, &runtime, 64, effort.in_long_turns());
     tag_members::run(&runtime, effort);
 }
 
@@ -163,6 +166,50 @@ fn in_redis(
         let wanted = if is_judged { Wanted::AtMost(1.3) } else { Wanted::Nothing };
         outcome.print_times(*number, numbers[0], wanted);
     }
+}
+
+/// What the names of four tags cost a client that does nothing else.
+fn bare_names(server: &RedisServer, runtime: &Runtime, callers: u64, effort: Effort) {
+    let mut race = Race::new("tags", format!("bare commands, {callers} callers, own names"));
+    let connection = runtime.block_on(connection(server));
+    let numbers = [("GET", 1), ("MGET", 5)].map(|(command, count)| {
+        let names = move |caller: u64| {
+            (0..count)
+                .map(move |nth| format!("bw:bare:{{{caller:040x}}}:{nth}"))
+                .collect::<Vec<_>>()
+        };
+        let mut filling = connection.clone();
+        runtime.block_on(async {
+            for (nth, name) in (0..callers).flat_map(names).enumerate() {
+                let value = vec![7; if nth % count == 0 { JSON_LEN } else { 16 }];
+                let mut set = redis::cmd("SET");
+                set.arg(name).arg(value);
+                set.query_async::<()>(&mut filling).await.expect("it is stored");
+            }
+        });
+        let connection = connection.clone();
+        race.enter(format!("bare {command} of {count}"), callers as usize, move |times| {
+            timed(|| {
+                runtime.block_on(async {
+                    let calls = (0..callers).map(|caller| {
+                        let mut connection = connection.clone();
+                        async move {
+                            for _ in 0..times {
+                                let mut read = redis::cmd(command);
+                                read.arg(names(caller));
+                                let read = read.query_async::<redis::Value>(&mut connection);
+                                black_box(read.await.expect("an answer"));
+                            }
+                        }
+                    });
+                    calls.collect::<JoinSet<()>>().join_all().await;
+                });
+            })
+        })
+    });
+    let outcome = race.run(effort);
+    outcome.print(&numbers);
+    outcome.print_times(numbers[1], numbers[0], Wanted::Nothing);
 }
 
 fn name(tags: Option<u64>) -> String {
