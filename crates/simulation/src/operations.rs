@@ -107,6 +107,50 @@ impl Caller {
         self.end(&asked, "get", &what);
     }
 
+    /// Asks for the values of this key and of those after it that have its tag, with one load for those that
+    /// are missing.
+    pub(crate) async fn get_many(self, get: Get, leaves_after: Option<u32>) {
+        let Get { key, load, load_fails, .. } = get;
+        let (shared, process) = (&self.shared, self.process);
+        let step = shared.tags.max(1) as usize;
+        let keys: Vec<_> = (key..shared.keys).step_by(step).take(MOST_AT_ONCE).collect();
+        let asked: Vec<_> = keys.iter().map(|key| shared.ask(*key, process, self.near)).collect();
+        let at = asked[0].at;
+        let (loading, loads_alone_after) = (Arc::clone(shared), self.loads_alone_after);
+        let load = move |keys: Vec<u64>| async move {
+            let may_be_second =
+                loads_alone_after.is_some_and(|it| loading.network.now() >= at + it);
+            let begin = |key: &u64| loading.begin_load(*key, process, may_be_second);
+            let running: Vec<_> = keys.iter().map(begin).collect();
+            sleep(Duration::from_millis(load[0])).await;
+            let loaded: Vec<_> = keys.iter().map(|key| Ok(loading.versions(*key))).collect();
+            sleep(Duration::from_millis(load[1])).await;
+            drop(running);
+            if load_fails { Err("the source fails") } else { Ok(loaded) }
+        };
+        let answer = self.cache_of(key).get_or_load_many(keys, load);
+        let answered = patient(answer.with_status(), leaves_after).await;
+        for (nth, asked) in asked.iter().enumerate() {
+            let what = match answered.as_ref().map(|answers| &answers[nth]) {
+                None => "has left".to_owned(),
+                Some((Ok(loaded), status)) => {
+                    shared.check(asked, process, self.near, *loaded, status);
+                    format!("{loaded:?} {status}")
+                }
+                Some((Err(error), _)) => {
+                    if asked.is_calm && self.never_fails {
+                        shared.violation(format_args!("without a fault, of many: {error}"));
+                    }
+                    error.to_string()
+                }
+            };
+            if answered.is_some() {
+                self.check_wait(asked, None);
+            }
+            self.end(asked, "get of many", &what);
+        }
+    }
+
     /// Reads a value that is stored.
     pub(crate) async fn lookup(self, key: u64, leaves_after: Option<u32>) {
         let asked = self.shared.ask(key, self.process, self.near);
@@ -222,6 +266,9 @@ async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Opti
     })
     .await
 }
+
+/// For how many keys one call asks.
+const MOST_AT_ONCE: usize = 4;
 
 pub(crate) fn tag(number: u64) -> Tag {
     Tag::of("group").with(number)

@@ -271,7 +271,10 @@ impl World {
             deadline: random.random_ratio(1, 20).then(|| random.random_range(5..400)),
             forces_refresh: random.random_ratio(1, 100),
         };
-        process.host.spawn(caller.get(get, leaves_after));
+        match random.random_ratio(1, 10) {
+            true => process.host.spawn(caller.get_many(get, leaves_after)),
+            false => process.host.spawn(caller.get(get, leaves_after)),
+        }
     }
 
     /// Now and then, a fault.

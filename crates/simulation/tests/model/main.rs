@@ -1,4 +1,7 @@
 //! The simulated Redis against a real one: random programs of commands and scripts, byte for byte.
+//!
+//! `BELLWETHER_REDIS_SERVER=path` chooses the real one. What is simulated is the version that it has: Redis 6.2,
+//! 7.0, 8.2, or Valkey 9. `scripts/compatibility` installs those that the system lacks below target/.
 
 mod cluster;
 mod programs;
