@@ -1,5 +1,6 @@
 //! `AnsweredFetch`: whether a response of the origin is stored, shared or passed through.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,19 @@ pub(super) struct AnsweredFetch<'a, ReqB> {
     pub(super) fetch_request: &'a FetchRequest<ReqB>,
     pub(super) stored_response: &'a StoredResponse,
 }
+
+/// The origin has answered a load with an error that only its request may have, and a stored response is there
+/// for it.
+#[derive(Debug)]
+pub(super) struct AnsweredWithError(StatusCode);
+
+impl fmt::Display for AnsweredWithError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the origin answered {}", self.0)
+    }
+}
+
+impl std::error::Error for AnsweredWithError {}
 
 impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// The origin has answered 304: the stored response is still valid.
@@ -261,7 +275,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             && !self.fetch_request.forces_refresh
             && !self.fetch_request.is_alone
         {
-            return Err(format!("the origin answered {}", response.status()).into());
+            return Err(Box::new(AnsweredWithError(response.status())));
         }
         let cache_request = &self.fetch_request.cache_request;
         // Such a response does not make the target private: it says nothing about the next one, or

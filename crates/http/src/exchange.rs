@@ -12,6 +12,7 @@ use http::Response;
 use http::request::Parts;
 use tokio::time::Instant;
 
+use super::answered_fetch::AnsweredWithError;
 use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
@@ -103,8 +104,11 @@ impl<S> Exchange<S> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone(None),
             Err(error) => {
-                let stale = self.stale_on_error(stale_reason(&error));
-                NextStep::Answer(stale.unwrap_or_else(|| refusal::of(&error)))
+                let alone = || self.alone_after_error().filter(|_| is_of_other(&error));
+                match self.stale_on_error(stale_reason(&error)) {
+                    Some(stale) => NextStep::Answer(stale),
+                    None => alone().unwrap_or_else(|| NextStep::Answer(refusal::of(&error))),
+                }
             }
             Ok(found) if has_failed(&found) => match self.stale_on_error(StaleReason::LoadFailed) {
                 Some(stale) => NextStep::Answer(stale),
@@ -124,15 +128,8 @@ impl<S> Exchange<S> {
             || !matches!(status, CacheStatus::Collapsed { .. });
         match cached.disposition {
             Disposition::Unconfirmed | Disposition::Failure if is_its_own => None,
-            Disposition::Unconfirmed | Disposition::Failure
-                if self.cache_request.has_credentials =>
-            {
-                Some(NextStep::Alone(None))
-            }
-            Disposition::Unconfirmed => {
-                let permit = self.fetch.shared.after_error(&self.cache_request)?;
-                Some(NextStep::Alone(Some(permit)))
-            }
+            Disposition::Failure if !self.cache_request.has_credentials => None,
+            Disposition::Unconfirmed | Disposition::Failure => self.alone_after_error(),
             Disposition::Keep(_) | Disposition::Share
                 if self.forces_refresh
                     && matches!(status, CacheStatus::Collapsed { .. })
@@ -140,8 +137,18 @@ impl<S> Exchange<S> {
             {
                 Some(NextStep::Alone(None))
             }
-            Disposition::Failure | Disposition::Keep(_) | Disposition::Share => None,
+            Disposition::Keep(_) | Disposition::Share => None,
         }
+    }
+
+    /// Whether it asks the origin for itself after an error that another request has got: with credentials it
+    /// does, and of the others a few do at once.
+    fn alone_after_error<B>(&self) -> Option<NextStep<B>> {
+        if self.cache_request.has_credentials {
+            return Some(NextStep::Alone(None));
+        }
+        let permit = self.fetch.shared.after_error(&self.cache_request)?;
+        Some(NextStep::Alone(Some(permit)))
     }
 
     fn found<B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<B> {
@@ -301,6 +308,11 @@ impl StoredFallback {
         };
         Self { cached, stale_for, found: Instant::now() }
     }
+}
+
+/// Whether the origin has answered another request with an error. That of its own is an answer.
+fn is_of_other(error: &Error<BoxError>) -> bool {
+    matches!(error, Error::Load(error) if (**error).is::<AnsweredWithError>())
 }
 
 /// Whether the origin has answered a load with an error (5xx) that is not stored.

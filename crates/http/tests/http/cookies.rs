@@ -90,6 +90,26 @@ async fn a_guess_that_another_caller_reloads_does_not_answer_a_user() {
     }
 }
 
+/// Its first lookup has begun to load what callers without cookies share.
+#[tokio::test(start_paused = true)]
+async fn a_user_gets_the_error_that_the_origin_answers_and_no_other() {
+    let origin = Origin::new(move |request: Request<Body>, asked| async move {
+        sleep(Duration::from_millis(50)).await;
+        let field = match asked {
+            0 => ("cache-control", "stale-while-revalidate=60"),
+            _ => (":status", "500"),
+        };
+        Ok(page(&[field], user(&request)))
+    });
+    let cache = cached(&memory().build().unwrap(), &origin);
+    get(&cache, &[]).await;
+    get(&cache, &[]).await;
+    sleep(Duration::from_millis(100)).await;
+    let answer = get(&cache, &[("cookie", "alice")]).await;
+    assert_eq!(answer.status(), 500, "{}", field(&answer, "cache-status"));
+    assert_eq!(text(answer).await, "alice");
+}
+
 /// A response for callers without cookies need not suit callers with cookies.
 #[tokio::test(start_paused = true)]
 async fn a_guess_does_not_answer_a_user() {
