@@ -39,6 +39,9 @@ pub(crate) enum FaultKind {
     ForgetScripts,
     /// The server forgets entries, leases, failures and tags.
     Evict,
+    /// A replica becomes the primary behind the address, and open connections are to the former one, which
+    /// refuses writes.
+    Demote,
     /// A primary is killed, and its replica takes over.
     Failover,
     /// A replica takes over while the old primary goes on.
@@ -53,15 +56,15 @@ pub(crate) enum FaultKind {
 }
 
 use FaultKind::{
-    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, Failover, ForgetScripts,
-    Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause, RestartEmpty,
-    RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
+    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Demote, Evict, Failover,
+    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause,
+    RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
     /// The kinds of a run: none, or some.
     pub(crate) fn menu(random: &mut SmallRng, topology: Topology) -> Vec<Self> {
-        const ALL: [FaultKind; 16] = [
+        const ALL: [FaultKind; 17] = [
             Delay,
             DelayMessages,
             CutRequest,
@@ -78,6 +81,7 @@ impl FaultKind {
             Full,
             ForgetScripts,
             Evict,
+            Demote,
         ];
         let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
@@ -100,7 +104,8 @@ impl FaultKind {
         // With sentinels, another server takes over instead. The clocks of servers are those of the others.
         let restarts = topology.is_cluster();
         menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
-        menu.retain(|it| *it != ClockJump);
+        // The address of a primary is its own there.
+        menu.retain(|it| !matches!(it, ClockJump | Demote));
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu
     }
@@ -128,6 +133,7 @@ impl FaultKind {
             Full => "full server",
             ForgetScripts => "forgotten scripts",
             Evict => "eviction",
+            Demote => "demoted primary",
             Failover => "failover",
             SplitBrain => "failover with a split brain",
             SentinelDown => "stopped sentinel",
@@ -163,6 +169,11 @@ impl FaultKind {
             Full => {
                 let is_full = random.random();
                 primary.iter().for_each(|it| state.change(*it, |server| server.set_full(is_full)));
+            }
+            Demote => {
+                let leads_there = random.random();
+                let demote = |server: &mut ModelServer| server.replace_primary(leads_there);
+                primary.iter().for_each(|it| state.change(*it, demote));
             }
             ForgetScripts => {
                 primary.iter().for_each(|it| state.change(*it, ModelServer::forget_scripts));

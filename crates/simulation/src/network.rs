@@ -419,7 +419,10 @@ impl NetworkState {
         self.delays = (u32::MAX, 1);
         for node in &mut self.nodes {
             node.stalled_until = 0;
-            node.server.iter_mut().for_each(|server| server.set_full(false));
+            node.server.iter_mut().for_each(|server| {
+                server.set_full(false);
+                server.lead_to_primary();
+            });
         }
         self.cut_off_until.clear();
         self.severed_until.clear();

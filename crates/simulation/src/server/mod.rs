@@ -24,7 +24,7 @@ use self::keyspace::{Keyspace, StoredName};
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
 use self::shown::shown;
-use self::state::ServerState;
+use self::state::{ClientRecord, ServerState};
 use crate::locked;
 
 /// A server. Its caller gives it commands and the time, and takes the bytes that it sends.
@@ -110,6 +110,20 @@ impl ModelServer {
         locked(&self.state).is_full = is_full;
     }
 
+    /// Becomes the primary behind its address, in place of another server. Open connections are to that one,
+    /// which is its replica now and lags behind by nothing. So are new ones, as long as the address
+    /// `leads_to_replica`.
+    pub(crate) fn replace_primary(&mut self, leads_to_replica: bool) {
+        let mut state = locked(&self.state);
+        state.leads_to_replica = leads_to_replica;
+        state.clients.values_mut().for_each(|client| client.is_of_replica = true);
+    }
+
+    /// From now on, its address leads to it.
+    pub(crate) fn lead_to_primary(&mut self) {
+        locked(&self.state).leads_to_replica = false;
+    }
+
     /// What it is beside others.
     pub fn role(&self) -> ServerRole {
         locked(&self.state).role.clone()
@@ -140,7 +154,10 @@ impl ModelServer {
     pub fn connect(&mut self) -> ClientId {
         self.last_client += 1;
         let mut state = locked(&self.state);
-        state.clients.insert(self.last_client, Default::default());
+        let is_of_replica = state.leads_to_replica;
+        state
+            .clients
+            .insert(self.last_client, ClientRecord { is_of_replica, ..Default::default() });
         self.last_client
     }
 
