@@ -115,6 +115,11 @@ impl FaultKind {
         matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
     }
 
+    /// Whether a server that is the only one may lose what it has acknowledged.
+    pub(crate) fn loses_data(self) -> bool {
+        matches!(self, RestartEmpty | RestartOld)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Delay => "delay",

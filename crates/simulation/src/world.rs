@@ -146,7 +146,8 @@ impl World {
             move |to| Box::pin(network.clone().connect(place, to)) as BoxFuture<'static, _>;
         let url = self.plan.topology.url();
         let options = RedisClientOptions::new(&url, "sim").expect("an address");
-        let options = RedisOptions::from(options.network(Arc::new(connect)));
+        let options = RedisOptions::from(options.network(Arc::new(connect)))
+            .kept_invalidations(self.plan.kept);
         let is_near = self.plan.near[place];
         let options = if is_near { options.near(1 << 20) } else { options };
         let store = host.enter(|| options.connect_lazily().expect("options"));
