@@ -106,6 +106,10 @@ impl FaultKind {
         menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
         // The address of a primary is its own there.
         menu.retain(|it| !matches!(it, ClockJump | Demote));
+        // Where slots move and no more, no request fails.
+        if topology.is_cluster() && random.random_ratio(1, 4) {
+            return vec![MoveSlots, MigrateSlots];
+        }
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu
     }
@@ -113,6 +117,11 @@ impl FaultKind {
     /// Whether it ends links, and does no more than cost a retry.
     pub(crate) fn ends_links_only(self) -> bool {
         matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
+    }
+
+    /// Whether no request fails by it, unless two links end.
+    pub(crate) fn fails_no_request(self) -> bool {
+        self.ends_links_only() || matches!(self, MoveSlots | MigrateSlots)
     }
 
     /// Whether a server that is the only one may lose what it has acknowledged.

@@ -43,6 +43,7 @@ struct NetworkParts {
 #[derive(Debug)]
 pub(crate) struct NetworkState {
     random: SmallRng,
+    now: Millis,
     pub(crate) nodes: Vec<NetworkNode>,
     links: BTreeMap<LinkId, Link>,
     /// By how much the clock of the servers differs from that of the world, in microseconds.
@@ -52,6 +53,8 @@ pub(crate) struct NetworkState {
     last_time: u64,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
+    /// When faults have last ended links of each process: the last one, and the one before.
+    cuts: BTreeMap<usize, [Option<Millis>; 2]>,
     /// Until when a process does not reach a server.
     pub(crate) severed_until: BTreeMap<(usize, NodeId), Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
@@ -111,12 +114,14 @@ impl Network {
             |(address, server)| NetworkNode { address, server: Some(server), stalled_until: 0 };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
+            now: 0,
             nodes: servers.into_iter().map(node).collect(),
             links: BTreeMap::new(),
             clock_error: 0,
             clock_set_at: 0,
             last_time: 0,
             cut_off_until: BTreeMap::new(),
+            cuts: BTreeMap::new(),
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
@@ -132,6 +137,7 @@ impl Network {
 
     pub(crate) fn set_now(&self, now: Millis) {
         self.0.now.store(now, Ordering::Relaxed);
+        self.with(|state| state.now = now);
     }
 
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut NetworkState) -> T) -> T {
@@ -328,11 +334,21 @@ impl NetworkState {
     /// Ends a link.
     pub(crate) fn cut(&mut self, client: LinkId) {
         if let Some(link) = self.links.remove(&client) {
+            if link.fate.is_some() {
+                let cuts = self.cuts.entry(link.process).or_default();
+                *cuts = [Some(self.now), cuts[0]];
+            }
             link.tasks.iter().for_each(AbortHandle::abort);
             if let Some(server) = &mut self.nodes[client.0].server {
                 server.disconnect(client.1);
             }
         }
+    }
+
+    /// Whether faults have ended two links of a process since a time.
+    pub(crate) fn was_cut_twice(&self, process: usize, since: Millis) -> bool {
+        let before = self.cuts.get(&process).and_then(|cuts| cuts[1]);
+        before.is_some_and(|at| at >= since)
     }
 
     /// Changes a server that is not down, and sends what it says then.
