@@ -1,6 +1,6 @@
 //! The network: links between processes and servers, and what befalls them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,6 +55,8 @@ pub(crate) struct NetworkState {
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
     /// When faults have last ended links of each process: the last one, and the one before.
     cuts: BTreeMap<usize, [Option<Millis>; 2]>,
+    /// Links that processes have gone on to use, although nothing arrives.
+    pub(crate) silent: BTreeSet<(usize, LinkId)>,
     /// Until when a process does not reach a server.
     pub(crate) severed_until: BTreeMap<(usize, NodeId), Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
@@ -93,6 +95,8 @@ struct Link {
     ended: Arc<Notify>,
     is_slow: bool,
     fate: Option<Fate>,
+    /// When its process has first and last sent what did not arrive, without a long pause between.
+    in_vain: Option<[Millis; 2]>,
 }
 
 /// What becomes of a link with the next bytes.
@@ -122,6 +126,7 @@ impl Network {
             last_time: 0,
             cut_off_until: BTreeMap::new(),
             cuts: BTreeMap::new(),
+            silent: BTreeSet::new(),
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
@@ -165,7 +170,7 @@ impl Network {
             self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
         ];
         let is_slow = state.random.random();
-        let link = Link { process, replies, tasks, ended, is_slow, fate: None };
+        let link = Link { process, replies, tasks, ended, is_slow, fate: None, in_vain: None };
         state.links.insert(client, link);
         Ok(ours)
     }
@@ -180,12 +185,17 @@ impl Network {
             };
             let Ok(length @ 1..) = read else { break };
             self.pass(client, true).await;
+            if self.with(|state| state.loses(client)) {
+                continue;
+            }
             if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
                 break;
             }
         }
         self.pass(client, true).await;
-        self.with(|state| state.cut(client));
+        if !self.with(|state| state.is_half_open(client)) {
+            self.with(|state| state.cut(client));
+        }
     }
 
     async fn send_down(
@@ -257,9 +267,29 @@ impl NetworkState {
     fn blocked(&self, client: LinkId, is_up: bool, now: Millis) -> Option<Duration> {
         let link = self.links.get(&client)?;
         if link.fate == Some(Fate::HalfOpen) {
-            return Some(FOR_EVER);
+            return (!is_up).then_some(FOR_EVER);
         }
         self.held_up(link.process, client.0, now, Some(is_up))
+    }
+
+    fn is_half_open(&self, client: LinkId) -> bool {
+        self.links.get(&client).is_some_and(|link| link.fate == Some(Fate::HalfOpen))
+    }
+
+    /// Whether what a process sends does not arrive. It notices that by a reply that is late.
+    fn loses(&mut self, client: LinkId) -> bool {
+        if !self.is_half_open(client) {
+            return false;
+        }
+        let (now, process) = (self.now, self.links[&client].process);
+        let in_vain = self.links.get_mut(&client).map(|link| &mut link.in_vain);
+        // A process that has stood still has noticed nothing.
+        let begin = |[first, last]: [Millis; 2]| if last + PAUSE < now { now } else { first };
+        let first = in_vain.map(|it| it.insert([it.map_or(now, begin), now])[0]);
+        if first.is_some_and(|first| first + LONGEST_SILENCE < now) {
+            self.silent.insert((process, client));
+        }
+        true
     }
 
     fn is_doomed(&self, client: LinkId, fate: Fate) -> bool {
@@ -455,5 +485,11 @@ const BUFFER: usize = 64 * 1024;
 
 /// How long a load and its commit take at most, where the network delays nothing.
 const LONGEST_COMMIT: Millis = 500;
+
+/// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
+const LONGEST_SILENCE: Millis = 2_000;
+
+/// If it has sent nothing for so long, it may have stood still.
+const PAUSE: Millis = 1_500;
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);

@@ -345,6 +345,9 @@ impl World {
                 ));
             }
         }
+        for (process, (node, _)) in shared.network.with(|state| state.silent.clone()) {
+            shared.violation(format_args!("{process} uses a link to {node} that loses all"));
+        }
         let primaries = shared.network.with(|state| state.primaries());
         primaries.iter().for_each(|node| self.find_leases(*node));
         let open = shared.network.with(|state| state.connections());
