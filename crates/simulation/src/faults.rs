@@ -53,12 +53,14 @@ pub(crate) enum FaultKind {
     MoveSlots,
     /// The names of some slots go to another node, one by one.
     MigrateSlots,
+    /// The same, so fast that requests wait for it.
+    MigrateFast,
 }
 
 use FaultKind::{
     ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Demote, Evict, Failover,
-    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause,
-    RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
+    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateFast, MigrateSlots, MoveSlots,
+    Pause, RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
@@ -83,6 +85,10 @@ impl FaultKind {
             Evict,
             Demote,
         ];
+        // Where single links end and no more, no request fails.
+        if random.random_ratio(1, 8) {
+            return vec![CutRequest, LoseReply, CutReply];
+        }
         let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
         // Much that goes wrong needs a message that is late.
@@ -108,7 +114,7 @@ impl FaultKind {
         menu.retain(|it| !matches!(it, ClockJump | Demote));
         // Where slots move and no more, no request fails.
         if topology.is_cluster() && random.random_ratio(1, 4) {
-            return vec![MoveSlots, MigrateSlots];
+            return vec![MoveSlots, MigrateFast];
         }
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu
@@ -121,7 +127,7 @@ impl FaultKind {
 
     /// Whether no request fails by it, unless two links end.
     pub(crate) fn fails_no_request(self) -> bool {
-        self.ends_links_only() || matches!(self, MoveSlots | MigrateSlots)
+        self.ends_links_only() || matches!(self, MoveSlots | MigrateFast)
     }
 
     /// Whether a server that is the only one may lose what it has acknowledged.
@@ -154,6 +160,7 @@ impl FaultKind {
             StaleSentinel => "stale sentinel",
             MoveSlots => "moved slots",
             MigrateSlots => "slots that move name by name",
+            MigrateFast => "slots that move name by name, fast",
         }
     }
 
@@ -205,7 +212,9 @@ impl FaultKind {
                 }
             }
             RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
-            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => return false,
+            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots | MigrateFast => {
+                return false;
+            }
         }
         true
     }

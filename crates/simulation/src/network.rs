@@ -94,6 +94,7 @@ struct Link {
     /// Its process has been killed.
     ended: Arc<Notify>,
     is_slow: bool,
+    opened_at: Millis,
     fate: Option<Fate>,
     /// When its process has first and last sent what did not arrive, without a long pause between.
     in_vain: Option<[Millis; 2]>,
@@ -170,7 +171,16 @@ impl Network {
             self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
         ];
         let is_slow = state.random.random();
-        let link = Link { process, replies, tasks, ended, is_slow, fate: None, in_vain: None };
+        let link = Link {
+            process,
+            replies,
+            tasks,
+            ended,
+            is_slow,
+            opened_at: state.now,
+            fate: None,
+            in_vain: None,
+        };
         state.links.insert(client, link);
         Ok(ours)
     }
@@ -366,7 +376,9 @@ impl NetworkState {
         if let Some(link) = self.links.remove(&client) {
             if link.fate.is_some() {
                 let cuts = self.cuts.entry(link.process).or_default();
-                *cuts = [Some(self.now), cuts[0]];
+                // An attempt to connect is not repeated, and a request that waits for it fails.
+                let is_new = link.opened_at + HANDSHAKE > self.now;
+                *cuts = [Some(self.now), if is_new { Some(self.now) } else { cuts[0] }];
             }
             link.tasks.iter().for_each(AbortHandle::abort);
             if let Some(server) = &mut self.nodes[client.0].server {
@@ -485,6 +497,9 @@ const BUFFER: usize = 64 * 1024;
 
 /// How long a load and its commit take at most, where the network delays nothing.
 const LONGEST_COMMIT: Millis = 500;
+
+/// How long a process takes at most to use a new link, where the network delays nothing.
+const HANDSHAKE: Millis = 20;
 
 /// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
 const LONGEST_SILENCE: Millis = 2_000;
