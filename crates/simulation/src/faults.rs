@@ -53,14 +53,12 @@ pub(crate) enum FaultKind {
     MoveSlots,
     /// The names of some slots go to another node, one by one.
     MigrateSlots,
-    /// The same, so fast that requests wait for it.
-    MigrateFast,
 }
 
 use FaultKind::{
     ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Demote, Evict, Failover,
-    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateFast, MigrateSlots, MoveSlots,
-    Pause, RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
+    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause,
+    RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
@@ -112,10 +110,6 @@ impl FaultKind {
         menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
         // The address of a primary is its own there.
         menu.retain(|it| !matches!(it, ClockJump | Demote));
-        // Where slots move and no more, no request fails.
-        if topology.is_cluster() && random.random_ratio(1, 4) {
-            return vec![MoveSlots, MigrateFast];
-        }
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu
     }
@@ -123,11 +117,6 @@ impl FaultKind {
     /// Whether it ends links, and does no more than cost a retry.
     pub(crate) fn ends_links_only(self) -> bool {
         matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
-    }
-
-    /// Whether no request fails by it, unless two links end.
-    pub(crate) fn fails_no_request(self) -> bool {
-        self.ends_links_only() || matches!(self, MoveSlots | MigrateFast)
     }
 
     /// Whether a server that is the only one may lose what it has acknowledged.
@@ -160,7 +149,6 @@ impl FaultKind {
             StaleSentinel => "stale sentinel",
             MoveSlots => "moved slots",
             MigrateSlots => "slots that move name by name",
-            MigrateFast => "slots that move name by name, fast",
         }
     }
 
@@ -212,7 +200,7 @@ impl FaultKind {
                 }
             }
             RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
-            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots | MigrateFast => {
+            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => {
                 return false;
             }
         }

@@ -202,7 +202,6 @@ impl ServerFleet {
             FaultKind::Failover => self.fail_over(shard, shared, random, now),
             FaultKind::SplitBrain => self.split(shard, shared, random, processes, now),
             FaultKind::MoveSlots => self.move_slots(shard, 0, random, now),
-            FaultKind::MigrateFast => self.move_slots(shard, 1, random, now),
             FaultKind::MigrateSlots => {
                 let pause = random.random_range(1..40);
                 self.move_slots(shard, pause, random, now);

@@ -508,3 +508,51 @@ const LONGEST_SILENCE: Millis = 2_000;
 const PAUSE: Millis = 1_500;
 
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// A link of the process 0, and the network.
+    async fn linked() -> (Network, DuplexStream) {
+        let servers = vec![("10.0.0.1:6379".to_owned(), ModelServer::new([].into()))];
+        let network = Network::new(1, Handle::current(), servers);
+        let link = network.clone().connect(0, "10.0.0.1:6379".to_owned()).await;
+        (network, link.expect("a link"))
+    }
+
+    /// Sends a command at each of these times. Returns whether the process counts as one that uses a link that
+    /// loses all.
+    async fn uses_lost_link(times: &[Millis]) -> bool {
+        let (network, mut link) = linked().await;
+        network.with(|state| state.doom((0, 1), Fate::HalfOpen));
+        for time in times {
+            network.set_now(*time);
+            link.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("it takes bytes");
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        }
+        network.with(|state| !state.silent.is_empty())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_may_not_go_on_to_use_a_link_that_loses_all() {
+        assert!(uses_lost_link(&[10, 900, 1_800, 2_700]).await);
+        assert!(!uses_lost_link(&[10, 900, 1_800]).await);
+        assert!(!uses_lost_link(&[10, 3_000]).await, "it has stood still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_ends_while_it_is_new_counts_twice() {
+        for (cut_at, is_twice) in [(10, true), (100, false)] {
+            let (network, _link) = linked().await;
+            network.set_now(cut_at);
+            network.with(|state| state.doom((0, 1), Fate::CutReply));
+            network.with(|state| state.cut((0, 1)));
+            assert_eq!(network.with(|state| state.was_cut_twice(0, 0)), is_twice);
+        }
+    }
+}

@@ -158,7 +158,7 @@ impl World {
             near: is_near.then_some(OLDEST_COPY),
             never_fails: self.plan.failures.is_none(),
             loads_alone_after: self.plan.loads_alone_after(),
-            outlives_faults: self.plan.faults.iter().all(|it| it.fails_no_request()),
+            outlives_faults: self.plan.faults.iter().all(|it| it.ends_links_only()),
             bounds: self.plan.bounds(),
         };
         Process { host, caller, store, paused_until: 0 }
