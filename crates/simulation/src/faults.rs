@@ -119,9 +119,10 @@ impl FaultKind {
         matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
     }
 
-    /// Whether a server that is the only one may lose what it has acknowledged.
-    pub(crate) fn loses_data(self) -> bool {
-        matches!(self, RestartEmpty | RestartOld)
+    /// Whether it needs more than one invalidation that is kept: a restart loses several, and those that were
+    /// dropped are told apart from later ones by the clock of the server.
+    pub(crate) fn needs_kept(self) -> bool {
+        matches!(self, RestartEmpty | RestartOld | ClockJump)
     }
 
     pub(crate) fn name(self) -> &'static str {

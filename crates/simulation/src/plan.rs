@@ -73,9 +73,10 @@ impl RunPlan {
             faults: FaultKind::menu(random, topology),
             pause: *[20, 100, 500].choose(random).expect("one"),
         };
-        // As many as are kept are asserted again, so where a server loses what it has acknowledged, that is all.
-        let loses = topology != Topology::Single || plan.faults.iter().any(|it| it.loses_data());
-        let plan = if loses { Self { kept: MOST_KEPT as usize, ..plan } } else { plan };
+        // As many as are kept are asserted again after a loss.
+        let is_single = topology == Topology::Single;
+        let needs_all = !is_single || plan.faults.iter().any(|it| it.needs_kept());
+        let plan = if needs_all { Self { kept: MOST_KEPT as usize, ..plan } } else { plan };
         // A late message matters where the next lease of its key is taken before it arrives.
         match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
             true => Self { keys: 1, ttl: 20_000, rate: 500, changes: 40, longest_load: 60, ..plan },
