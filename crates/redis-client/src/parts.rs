@@ -1,18 +1,19 @@
 //! What all parts of a client share, and what they do about the events of its servers and about
 //! failovers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::breaker::Outages;
 use super::events::{ServerEvent, ServerObserver, Tracking};
 use super::names::{Names, SlotOwners};
 use super::options::RedisClientOptions;
-use bellwether::adapter::LogThrottle;
+use bellwether::adapter::locked;
 use bellwether::store::{Digest, Watchers};
 use bellwether::warn_throttled;
 
@@ -121,20 +122,14 @@ impl ClientParts {
 
 /// Counts how often the server was found to be a replica. After a failover its address may lead to
 /// another server, so all older connections are given up.
+#[derive(Default)]
 pub(super) struct Failovers {
     count: AtomicU64,
     /// Notified when another server is the primary. Then the connections to the former one end,
     /// because it may still accept writes, which are lost.
     pub(super) switched: Notify,
-    /// If the address still leads to a replica, a reconnect for each write would only add load.
-    throttle: LogThrottle,
-}
-
-impl Default for Failovers {
-    fn default() -> Self {
-        let throttle = LogThrottle::once_per(Duration::from_secs(1));
-        Self { count: AtomicU64::new(0), switched: Notify::new(), throttle }
-    }
+    /// Before that, a replica gives up no more connections. Never held across an `.await`.
+    next_at: Mutex<Option<Instant>>,
 }
 
 impl Failovers {
@@ -151,12 +146,19 @@ impl Failovers {
 
     /// The server is a replica.
     pub(super) fn note(&self) {
-        if self.throttle.admit().is_some() {
+        let now = Instant::now();
+        let mut next_at = locked(&self.next_at);
+        if next_at.is_none_or(|next_at| next_at <= now) {
+            *next_at = Some(now + RECONNECT);
             self.count.fetch_add(1, Ordering::Relaxed);
             warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
         }
     }
 }
+
+/// The pause between reconnects because of a replica. If the address still leads to one, a reconnect for each
+/// write would only add load.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

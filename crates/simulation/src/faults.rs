@@ -39,6 +39,9 @@ pub(crate) enum FaultKind {
     ForgetScripts,
     /// The server forgets entries, leases, failures and tags.
     Evict,
+    /// A replica becomes the primary behind the address, and open connections are to the former one, which
+    /// refuses writes.
+    Demote,
     /// A primary is killed, and its replica takes over.
     Failover,
     /// A replica takes over while the old primary goes on.
@@ -53,9 +56,9 @@ pub(crate) enum FaultKind {
 }
 
 use FaultKind::{
-    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Evict, Failover, ForgetScripts,
-    Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause, RestartEmpty,
-    RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
+    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Demote, Evict, Failover,
+    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause,
+    RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
 };
 
 impl FaultKind {
@@ -65,7 +68,7 @@ impl FaultKind {
         topology: Topology,
         tags_of_answers: bool,
     ) -> Vec<Self> {
-        const ALL: [FaultKind; 16] = [
+        const ALL: [FaultKind; 17] = [
             Delay,
             DelayMessages,
             CutRequest,
@@ -82,7 +85,12 @@ impl FaultKind {
             Full,
             ForgetScripts,
             Evict,
+            Demote,
         ];
+        // Where single links end and no more, no request fails.
+        if random.random_ratio(1, 8) {
+            return vec![CutRequest, LoseReply, CutReply];
+        }
         let count = *[0, 1, 2, 3, 4, 8].choose(random).expect("one");
         let mut menu: Vec<_> = ALL.choose_multiple(random, count).copied().collect();
         // Much that goes wrong needs a message that is late.
@@ -107,7 +115,8 @@ impl FaultKind {
         // With sentinels, another server takes over instead. The clocks of servers are those of the others.
         let restarts = topology.is_cluster();
         menu.retain(|it| !matches!(it, RestartEmpty | RestartOld) || restarts);
-        menu.retain(|it| *it != ClockJump);
+        // The address of a primary is its own there.
+        menu.retain(|it| !matches!(it, ClockJump | Demote));
         menu.extend(own.choose_multiple(random, count.min(4)).copied());
         menu.retain(|it| !tags_of_answers || !it.loses_tags());
         menu
@@ -122,6 +131,12 @@ impl FaultKind {
     /// Whether it ends links, and does no more than cost a retry.
     pub(crate) fn ends_links_only(self) -> bool {
         matches!(self, CutRequest | LoseReply | CutReply | ForgetScripts | Evict)
+    }
+
+    /// Whether it needs more than one invalidation that is kept: a restart loses several, and those that were
+    /// dropped are told apart from later ones by the clock of the server.
+    pub(crate) fn needs_kept(self) -> bool {
+        matches!(self, RestartEmpty | RestartOld | ClockJump)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -142,6 +157,7 @@ impl FaultKind {
             Full => "full server",
             ForgetScripts => "forgotten scripts",
             Evict => "eviction",
+            Demote => "demoted primary",
             Failover => "failover",
             SplitBrain => "failover with a split brain",
             SentinelDown => "stopped sentinel",
@@ -178,6 +194,11 @@ impl FaultKind {
                 let is_full = random.random();
                 primary.iter().for_each(|it| state.change(*it, |server| server.set_full(is_full)));
             }
+            Demote => {
+                let leads_there = random.random();
+                let demote = |server: &mut ModelServer| server.replace_primary(leads_there);
+                primary.iter().for_each(|it| state.change(*it, demote));
+            }
             ForgetScripts => {
                 primary.iter().for_each(|it| state.change(*it, ModelServer::forget_scripts));
             }
@@ -194,7 +215,9 @@ impl FaultKind {
                 }
             }
             RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
-            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => return false,
+            | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => {
+                return false;
+            }
         }
         true
     }

@@ -1,6 +1,6 @@
 //! The network: links between processes and servers, and what befalls them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,6 +43,7 @@ struct NetworkParts {
 #[derive(Debug)]
 pub(crate) struct NetworkState {
     random: SmallRng,
+    now: Millis,
     pub(crate) nodes: Vec<NetworkNode>,
     links: BTreeMap<LinkId, Link>,
     /// One for each shard: a replica has that of its primary.
@@ -50,6 +51,10 @@ pub(crate) struct NetworkState {
     clock_set_at: Millis,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
+    /// When faults have last ended links of each process: the last one, and the one before.
+    cuts: BTreeMap<usize, [Option<Millis>; 2]>,
+    /// Links that processes have gone on to use, although nothing arrives.
+    pub(crate) silent: BTreeSet<(usize, LinkId)>,
     /// Until when a process does not reach a server.
     pub(crate) severed_until: BTreeMap<(usize, NodeId), Millis>,
     /// One transmission of so many is delayed, by so many milliseconds at most.
@@ -96,7 +101,10 @@ struct Link {
     /// Its process has been killed.
     ended: Arc<Notify>,
     is_slow: bool,
+    opened_at: Millis,
     fate: Option<Fate>,
+    /// When its process has first and last sent what did not arrive, without a long pause between.
+    in_vain: Option<[Millis; 2]>,
 }
 
 /// What becomes of a link with the next bytes.
@@ -125,6 +133,7 @@ impl Network {
             |(address, server)| NetworkNode { address, server: Some(server), stalled_until: 0 };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
+            now: 0,
             nodes: servers.into_iter().map(node).collect(),
             links: BTreeMap::new(),
             clocks: clock_errors
@@ -133,6 +142,8 @@ impl Network {
                 .collect(),
             clock_set_at: 0,
             cut_off_until: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            silent: BTreeSet::new(),
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
@@ -148,6 +159,7 @@ impl Network {
 
     pub(crate) fn set_now(&self, now: Millis) {
         self.0.now.store(now, Ordering::Relaxed);
+        self.with(|state| state.now = now);
     }
 
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut NetworkState) -> T) -> T {
@@ -175,7 +187,16 @@ impl Network {
             self.0.runtime.spawn(self.clone().send_down(client, queue, writer)).abort_handle(),
         ];
         let is_slow = state.random.random();
-        let link = Link { process, replies, tasks, ended, is_slow, fate: None };
+        let link = Link {
+            process,
+            replies,
+            tasks,
+            ended,
+            is_slow,
+            opened_at: state.now,
+            fate: None,
+            in_vain: None,
+        };
         state.links.insert(client, link);
         Ok(ours)
     }
@@ -190,12 +211,17 @@ impl Network {
             };
             let Ok(length @ 1..) = read else { break };
             self.pass(client, true).await;
+            if self.with(|state| state.loses(client)) {
+                continue;
+            }
             if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
                 break;
             }
         }
         self.pass(client, true).await;
-        self.with(|state| state.cut(client));
+        if !self.with(|state| state.is_half_open(client)) {
+            self.with(|state| state.cut(client));
+        }
     }
 
     async fn send_down(
@@ -267,9 +293,29 @@ impl NetworkState {
     fn blocked(&self, client: LinkId, is_up: bool, now: Millis) -> Option<Duration> {
         let link = self.links.get(&client)?;
         if link.fate == Some(Fate::HalfOpen) {
-            return Some(FOR_EVER);
+            return (!is_up).then_some(FOR_EVER);
         }
         self.held_up(link.process, client.0, now, Some(is_up))
+    }
+
+    fn is_half_open(&self, client: LinkId) -> bool {
+        self.links.get(&client).is_some_and(|link| link.fate == Some(Fate::HalfOpen))
+    }
+
+    /// Whether what a process sends does not arrive. It notices that by a reply that is late.
+    fn loses(&mut self, client: LinkId) -> bool {
+        if !self.is_half_open(client) {
+            return false;
+        }
+        let (now, process) = (self.now, self.links[&client].process);
+        let in_vain = self.links.get_mut(&client).map(|link| &mut link.in_vain);
+        // A process that has stood still has noticed nothing.
+        let begin = |[first, last]: [Millis; 2]| if last + PAUSE < now { now } else { first };
+        let first = in_vain.map(|it| it.insert([it.map_or(now, begin), now])[0]);
+        if first.is_some_and(|first| first + LONGEST_SILENCE < now) {
+            self.silent.insert((process, client));
+        }
+        true
     }
 
     fn is_doomed(&self, client: LinkId, fate: Fate) -> bool {
@@ -345,11 +391,23 @@ impl NetworkState {
     /// Ends a link.
     pub(crate) fn cut(&mut self, client: LinkId) {
         if let Some(link) = self.links.remove(&client) {
+            if link.fate.is_some() {
+                let cuts = self.cuts.entry(link.process).or_default();
+                // An attempt to connect is not repeated, and a request that waits for it fails.
+                let is_new = link.opened_at + HANDSHAKE > self.now;
+                *cuts = [Some(self.now), if is_new { Some(self.now) } else { cuts[0] }];
+            }
             link.tasks.iter().for_each(AbortHandle::abort);
             if let Some(server) = &mut self.nodes[client.0].server {
                 server.disconnect(client.1);
             }
         }
+    }
+
+    /// Whether faults have ended two links of a process since a time.
+    pub(crate) fn was_cut_twice(&self, process: usize, since: Millis) -> bool {
+        let before = self.cuts.get(&process).and_then(|cuts| cuts[1]);
+        before.is_some_and(|at| at >= since)
     }
 
     /// Changes a server that is not down, and sends what it says then.
@@ -436,7 +494,10 @@ impl NetworkState {
         self.delays = (u32::MAX, 1);
         for node in &mut self.nodes {
             node.stalled_until = 0;
-            node.server.iter_mut().for_each(|server| server.set_full(false));
+            node.server.iter_mut().for_each(|server| {
+                server.set_full(false);
+                server.lead_to_primary();
+            });
         }
         self.cut_off_until.clear();
         self.severed_until.clear();
@@ -454,4 +515,63 @@ const BUFFER: usize = 64 * 1024;
 /// How long a load and its commit take at most, where the network delays nothing.
 const LONGEST_COMMIT: Millis = 500;
 
+/// How long a process takes at most to use a new link, where the network delays nothing.
+const HANDSHAKE: Millis = 20;
+
+/// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
+const LONGEST_SILENCE: Millis = 2_000;
+
+/// If it has sent nothing for so long, it may have stood still.
+const PAUSE: Millis = 1_500;
+
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::server::ServerVersion;
+
+    /// A link of the process 0, and the network.
+    async fn linked() -> (Network, DuplexStream) {
+        let servers =
+            vec![("10.0.0.1:6379".to_owned(), ModelServer::new(ServerVersion::V7, [].into()))];
+        let network = Network::new(1, Handle::current(), servers, &[0]);
+        let link = network.clone().connect(0, "10.0.0.1:6379".to_owned()).await;
+        (network, link.expect("a link"))
+    }
+
+    /// Sends a command at each of these times. Returns whether the process counts as one that uses a link that
+    /// loses all.
+    async fn uses_lost_link(times: &[Millis]) -> bool {
+        let (network, mut link) = linked().await;
+        network.with(|state| state.doom((0, 1), Fate::HalfOpen));
+        for time in times {
+            network.set_now(*time);
+            link.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("it takes bytes");
+            for _ in 0..10 {
+                yield_now().await;
+            }
+        }
+        network.with(|state| !state.silent.is_empty())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_may_not_go_on_to_use_a_link_that_loses_all() {
+        assert!(uses_lost_link(&[10, 900, 1_800, 2_700]).await);
+        assert!(!uses_lost_link(&[10, 900, 1_800]).await);
+        assert!(!uses_lost_link(&[10, 3_000]).await, "it has stood still");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_ends_while_it_is_new_counts_twice() {
+        for (cut_at, is_twice) in [(10, true), (100, false)] {
+            let (network, _link) = linked().await;
+            network.set_now(cut_at);
+            network.with(|state| state.doom((0, 1), Fate::CutReply));
+            network.with(|state| state.cut((0, 1)));
+            assert_eq!(network.with(|state| state.was_cut_twice(0, 0)), is_twice);
+        }
+    }
+}

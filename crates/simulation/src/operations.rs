@@ -1,5 +1,6 @@
 //! The callers: what they do with a cache, and when they leave.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) struct Caller {
     pub(crate) never_fails: bool,
     /// After how long a caller loads without a lease. None if it does not.
     pub(crate) loads_alone_after: Option<Millis>,
+    /// Whether only a second link that ends makes a request fail.
+    pub(crate) outlives_faults: bool,
     /// How long a caller waits at most, without a fault and with faults.
     pub(crate) bounds: [Millis; 2],
 }
@@ -160,6 +163,9 @@ impl Caller {
             let hit = CacheStatus::Hit { fresh_for: None };
             self.shared.check(&asked, self.process, self.near, loaded, &hit);
         }
+        if let Some(Err(error)) = &found {
+            self.check_error(&asked, format_args!("a lookup: {error}"));
+        }
         if found.is_some() {
             self.check_wait(&asked, None);
         }
@@ -188,8 +194,8 @@ impl Caller {
         let promise =
             (is_ok || is_kept).then_some((version, how == Telling::Expire, self.process, is_ok));
         self.shared.end_change(subject, promise);
-        if let (true, Some(Err(error))) = (asked.is_calm, &done) {
-            self.shared.violation(format_args!("without a fault, {how:?} of {what:?}: {error}"));
+        if let Some(Err(error)) = &done {
+            self.check_error(&asked, format_args!("{how:?} of {what:?}: {error}"));
         }
         let done = done.map(|it| it.map_err(|error| error.kind()));
         self.check_wait(&asked, None);
@@ -210,6 +216,15 @@ impl Caller {
                 handle.expire_tag(&tag(number), Duration::ZERO).await
             }
             (ChangeOf::Tag(number), _) => handle.invalidate_tag(&tag(number)).await,
+        }
+    }
+
+    /// Checks whether a request to the store may fail. One that is lost with its link is sent again.
+    fn check_error(&self, asked: &Asked, error: fmt::Arguments<'_>) {
+        let since = asked.at.saturating_sub(LATEST_FAILURE);
+        let was_cut_twice = self.shared.network.with(|it| it.was_cut_twice(self.process.0, since));
+        if asked.is_calm || self.outlives_faults && !was_cut_twice {
+            self.shared.violation(format_args!("without a fault that excuses it, {error}"));
         }
     }
 
@@ -266,6 +281,9 @@ async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Opti
     })
     .await
 }
+
+/// How long requests may fail after links have ended: until the pause of the circuit breaker is over.
+const LATEST_FAILURE: Millis = 2_000;
 
 /// For how many keys one call asks.
 const MOST_AT_ONCE: usize = 4;

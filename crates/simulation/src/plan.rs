@@ -45,6 +45,8 @@ pub(crate) struct RunPlan {
     pub(crate) failures: Option<u32>,
     /// One caller of so many leaves.
     pub(crate) leaving: u32,
+    /// How many invalidations a process keeps at most.
+    pub(crate) kept: usize,
     pub(crate) faults: Vec<FaultKind>,
     /// The milliseconds between two faults, on average.
     pub(crate) pause: u32,
@@ -93,9 +95,14 @@ impl RunPlan {
             longest_load: pick(&[0, 5, 60]).into(),
             failures: Some(pick(&[0, 20, 1_000])).filter(|one_of| *one_of > 0),
             leaving: pick(&[4, 30, NONE]),
+            kept: pick(&[1, MOST_KEPT, MOST_KEPT]) as usize,
             faults: FaultKind::menu(random, topology, tags_of_answers),
             pause: *[20, 100, 500].choose(random).expect("one"),
         };
+        // As many as are kept are asserted again after a loss.
+        let is_single = topology == Topology::Single;
+        let needs_all = !is_single || plan.faults.iter().any(|it| it.needs_kept());
+        let plan = if needs_all { Self { kept: MOST_KEPT as usize, ..plan } } else { plan };
         // A late message matters where the next lease of its key is taken before it arrives.
         match plan.faults.contains(&FaultKind::DelayMessages) && random.random() {
             true => Self { keys: 1, ttl: 20_000, rate: 500, changes: 40, longest_load: 60, ..plan },
@@ -154,6 +161,9 @@ impl RunPlan {
 
 /// One of so many: none.
 const NONE: u32 = 1_000_000;
+
+/// How many invalidations are kept by default.
+const MOST_KEPT: u32 = 10_000;
 
 /// When the outbox has sent a release at the latest, where the server answers.
 const LATEST_RELEASE: Millis = 110;

@@ -148,7 +148,8 @@ impl World {
         let url = self.plan.topology.url();
         let options = RedisClientOptions::new(&url, "sim").expect("an address");
         let options = options.connections(self.plan.connections);
-        let options = RedisOptions::from(options.network(Arc::new(connect)));
+        let options = RedisOptions::from(options.network(Arc::new(connect)))
+            .kept_invalidations(self.plan.kept);
         let is_near = self.plan.near[place];
         let options = if is_near { options.near(1 << 20) } else { options };
         let store = host.enter(|| options.connect_lazily().expect("options"));
@@ -160,6 +161,7 @@ impl World {
             tags_of_answers: self.plan.tags_of_answers,
             never_fails: self.plan.failures.is_none(),
             loads_alone_after: self.plan.loads_alone_after(),
+            outlives_faults: self.plan.faults.iter().all(|it| it.ends_links_only()),
             bounds: self.plan.bounds(),
         };
         Process { host, caller, store, paused_until: 0 }
@@ -349,6 +351,9 @@ impl World {
                     caller.process
                 ));
             }
+        }
+        for (process, (node, _)) in shared.network.with(|state| state.silent.clone()) {
+            shared.violation(format_args!("{process} uses a link to {node} that loses all"));
         }
         let primaries = shared.network.with(|state| state.primaries());
         primaries.iter().for_each(|node| self.find_leases(*node));

@@ -26,7 +26,7 @@ use self::keyspace::{Keyspace, StoredName};
 use self::resp::{RespValue, read_request};
 use self::scripts::{FULL, Scripts};
 use self::shown::shown;
-use self::state::ServerState;
+use self::state::{ClientRecord, ServerState};
 use crate::locked;
 
 /// A server. Its caller gives it commands and the time, and takes the bytes that it sends.
@@ -113,6 +113,20 @@ impl ModelServer {
         locked(&self.state).is_full = is_full;
     }
 
+    /// Becomes the primary behind its address, in place of another server. Open connections are to that one,
+    /// which is its replica now and lags behind by nothing. So are new ones, as long as the address
+    /// `leads_to_replica`.
+    pub(crate) fn replace_primary(&self, leads_to_replica: bool) {
+        let mut state = locked(&self.state);
+        state.leads_to_replica = leads_to_replica;
+        state.clients.values_mut().for_each(|client| client.is_of_replica = true);
+    }
+
+    /// From now on, its address leads to it.
+    pub(crate) fn lead_to_primary(&self) {
+        locked(&self.state).leads_to_replica = false;
+    }
+
     /// What it is beside others.
     pub fn role(&self) -> ServerRole {
         locked(&self.state).role.clone()
@@ -143,7 +157,10 @@ impl ModelServer {
     pub fn connect(&mut self) -> ClientId {
         self.last_client += 1;
         let mut state = locked(&self.state);
-        state.clients.insert(self.last_client, Default::default());
+        let is_of_replica = state.leads_to_replica;
+        state
+            .clients
+            .insert(self.last_client, ClientRecord { is_of_replica, ..Default::default() });
         self.last_client
     }
 
@@ -418,3 +435,29 @@ const SWITCHED: &[u8] = b"+switch-master";
 /// What a connection may still do.
 const SUBSCRIBED: &str =
     "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_refused(server: &mut ModelServer, client: ClientId) -> bool {
+        server.receive(client, b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n", 1);
+        let output = server.take_output().into_iter().find(|(to, _)| *to == client);
+        output.expect("a reply").1.starts_with(b"-READONLY")
+    }
+
+    #[test]
+    fn connections_of_before_a_failover_behind_the_address_are_to_a_replica() {
+        let mut server = ModelServer::new(ServerVersion::V7, [].into());
+        let before = server.connect();
+        assert!(!is_refused(&mut server, before));
+        server.replace_primary(true);
+        let meanwhile = server.connect();
+        server.lead_to_primary();
+        let after = server.connect();
+        assert_eq!(
+            [before, meanwhile, after].map(|it| is_refused(&mut server, it)),
+            [true, true, false]
+        );
+    }
+}

@@ -32,6 +32,8 @@ pub(crate) struct ServerState {
     pub(crate) has_written: bool,
     /// Whether writes that need memory are refused.
     pub(crate) is_full: bool,
+    /// Whether new connections are to a replica, too.
+    pub(crate) leads_to_replica: bool,
     /// What a node of a cluster has published.
     pub(crate) published: Vec<[Vec<u8>; 2]>,
     /// Clients with output that was not taken.
@@ -44,6 +46,8 @@ pub(crate) struct ClientRecord {
     pub(crate) is_tracked: bool,
     /// Whether it has sent `ASKING` before its next command.
     pub(crate) asks: bool,
+    /// Whether the server at its other end is a replica of this one.
+    pub(crate) is_of_replica: bool,
     pub(crate) subscriptions: BTreeSet<Vec<u8>>,
     /// The begin of a command.
     pub(crate) input: Vec<u8>,
@@ -57,7 +61,8 @@ impl ServerState {
 
     /// The error of a write, if the server takes none.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
-        let is_replica = matches!(self.role, ServerRole::Replica(_));
+        let is_of_replica = self.clients.get(&self.current).is_some_and(|it| it.is_of_replica);
+        let is_replica = is_of_replica || matches!(self.role, ServerRole::Replica(_));
         is_replica.then_some(READONLY)
     }
 
