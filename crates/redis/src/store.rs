@@ -384,6 +384,6 @@ const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sen
 const LOOKING_UP: &str = "reading the entry";
 const TAKING: &str = "taking the lease";
 
-/// How often a request is sent while servers are replaced, while their clocks are being set, while an
-/// entry is in its way, or until the life of one is known.
-const TRIES: u32 = 4;
+/// How often a request is sent while servers are replaced (as when slots of a cluster move one by one), while
+/// their clocks are being set, while an entry is in its way, or until the life of one is known.
+const TRIES: u32 = 16;
