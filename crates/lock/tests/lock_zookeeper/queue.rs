@@ -262,13 +262,14 @@ async fn foreign_node_names_are_ignored_and_negative_numbers_come_first() {
     let lock = board.lock().await;
     let mine = claim();
     take(&lock, &mine).await;
-    free(&lock, mine.clone()).await;
     let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     let negative = format!("_c_{}-lock--000000005", "ab".repeat(16));
     for name in ["x", "lock-0000000000", "_c_ab-lock-0000000000", "_c_-lock-", &negative] {
         let path = format!("{}/{name}", parent(&key()));
         board.client.create(&path, b"", &options).await.unwrap();
     }
+    // Not before: the server removes the parent soon after its last child.
+    free(&lock, mine).await;
     let waiting = claim();
     assert_eq!(busy(&lock, &waiting, SHORT).await.ahead, Some(1));
     board.client.delete(&format!("{}/{negative}", parent(&key())), None).await.unwrap();
