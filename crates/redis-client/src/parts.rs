@@ -128,7 +128,7 @@ pub(super) struct Failovers {
     /// Notified when another server is the primary. Then the connections to the former one end,
     /// because it may still accept writes, which are lost.
     pub(super) switched: Notify,
-    /// Before that, a replica gives up no more connections. Never held across an `.await`.
+    /// Before that, a replica gives up no more connections. Held for an instruction or two.
     next_at: Mutex<Option<Instant>>,
 }
 
@@ -148,11 +148,14 @@ impl Failovers {
     pub(super) fn note(&self) {
         let now = Instant::now();
         let mut next_at = locked(&self.next_at);
-        if next_at.is_none_or(|next_at| next_at <= now) {
-            *next_at = Some(now + RECONNECT);
-            self.count.fetch_add(1, Ordering::Relaxed);
-            warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
+        if next_at.is_some_and(|next_at| now < next_at) {
+            return;
         }
+        *next_at = Some(now + RECONNECT);
+        // The warning runs code of a subscriber.
+        drop(next_at);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
     }
 }
 
