@@ -229,23 +229,25 @@ impl Ledger {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// Whether the floor has to be [raised](Self::raise_floor) before a read.
-    pub(super) fn is_floor_due(&self) -> bool {
+    /// Whether the floor has to be [raised](Self::raise_floor).
+    pub(crate) fn is_floor_due(&self) -> bool {
         self.floor() == UNKNOWN
     }
 
-    /// Raises the floor to a time of the server that is not before now. Returns whether that time is
-    /// known.
-    pub(super) fn raise_floor(&self, now: impl FnOnce() -> Option<u64>) -> bool {
+    /// Raises the floor, if that is due, to a time of the server that is not before now. If that time is
+    /// not known, nothing is read until a later call: no fence is as high as the floor.
+    pub(super) fn raise_floor(&self, now: impl FnOnce() -> Option<u64>) {
+        if !self.is_floor_due() {
+            return;
+        }
         let dropped = locked(&self.table).stats.dropped;
-        let Some(now) = now() else { return false };
+        let Some(now) = now() else { return };
         self.change(|table| {
             // Another one may have been dropped after the time was read.
             if table.stats.dropped == dropped {
                 self.floor.store(now, Ordering::Release);
             }
         });
-        true
     }
 
     /// Files what may have to be sent, and starts the task that sends it. Says what became of an

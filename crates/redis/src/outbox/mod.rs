@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep};
 use self::ledger::{ChangedDigest, Keeping, KeptChange, Ledger, OutboxItem, merged};
 use crate::scripts::{self, LONGEST_MS, any, is_done, number};
 use bellwether::adapter::millis;
+use bellwether::store::Digest;
 use bellwether::store::{Change, Claim};
-use bellwether::store::{Digest, StoreErrorKind};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{InSlot, RedisClient, RedisRequest};
 
@@ -151,9 +151,7 @@ impl Outbox {
         let targets: Vec<_> = key.into_iter().chain(tags).collect();
         // The task may not have been started where there was no runtime.
         self.ledger.task.start();
-        if self.ledger.is_floor_due() && !self.ledger.raise_floor(|| self.client.latest_time()) {
-            return Err(StoreError::new(StoreErrorKind::NotReady, UNREADABLE));
-        }
+        self.ledger.raise_floor(|| self.client.latest_time());
         for target in targets {
             if let Some(kept) = self.ledger.change_of(&target) {
                 // Boxed, so that operations need no memory for it as long as nothing is kept.
@@ -240,6 +238,3 @@ const CLAIMS_AT_ONCE: usize = 256;
 /// for a lease that no flight holds. That of invalidations doubles while none succeeds: there may be many.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-const UNREADABLE: &str = "redis: invalidations have failed that were too many to be kept, and the \
-     time of the server is not known: nothing is read until it is";

@@ -1,8 +1,12 @@
 //! More invalidations fail than can be kept.
 
+use std::time::Duration;
+
 use bellwether::store::{Accept, Acquire, Claim, Peek, Settled, Store};
 use bellwether_redis::RedisStore;
 use bellwether_test::StoreExt as _;
+use futures_util::FutureExt;
+use tokio::time::{advance, pause, resume};
 
 use super::{MINUTE, Site, commit, found, is_back, is_replayed, lease, put};
 use crate::catalog::key;
@@ -83,4 +87,23 @@ async fn a_load_that_began_before_too_many_failed_is_not_stored() {
     is_replayed(&store).await;
     is_back(&store).await;
     assert_eq!(commit(&store, old, "old").await, Settled::Superseded);
+}
+
+#[tokio::test]
+async fn when_too_many_were_dropped_and_the_machine_was_suspended_entries_are_stored_again() {
+    let site = Site::start().await;
+    let store = site.options().kept_invalidations(1).connect().await.expect("a store");
+    put(&store, 1, "old").await;
+    for sku in [2, 3] {
+        assert!(store.invalidate(key(sku)).now_or_never().is_none(), "it is sent, and dropped");
+    }
+    assert_eq!(store.stats().replay.dropped, 1);
+    // The clock of this runtime is ahead of that of the machine, as after a suspension.
+    pause();
+    advance(Duration::from_secs(1)).await;
+    resume();
+    assert_eq!(found(&store, 1).await, None, "it is from before");
+    let lease = lease(&store, 1).await;
+    assert_eq!(commit(&store, lease, "new").await, Settled::Done);
+    assert_eq!(found(&store, 1).await.as_deref(), Some("new"));
 }
