@@ -51,8 +51,10 @@ pub(crate) struct NetworkState {
     clock_set_at: Millis,
     /// Until when each process is cut off.
     pub(crate) cut_off_until: BTreeMap<usize, Millis>,
-    /// When faults have last ended links of each process: the last one, and the one before.
-    cuts: BTreeMap<usize, [Option<Millis>; 2]>,
+    /// When faults have last ended a link of each process.
+    cuts: BTreeMap<usize, Millis>,
+    /// Since when each process has had its requests executed, after faults that may make some fail.
+    well_since: BTreeMap<usize, Millis>,
     /// Links that processes have gone on to use, although nothing arrives.
     pub(crate) silent: BTreeSet<(usize, LinkId)>,
     /// Until when a process does not reach a server.
@@ -143,6 +145,7 @@ impl Network {
             clock_set_at: 0,
             cut_off_until: BTreeMap::new(),
             cuts: BTreeMap::new(),
+            well_since: BTreeMap::new(),
             silent: BTreeSet::new(),
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
@@ -211,7 +214,7 @@ impl Network {
             };
             let Ok(length @ 1..) = read else { break };
             self.pass(client, true).await;
-            if self.with(|state| state.loses(client)) {
+            if self.with(|state| state.loses(client, &buffer[..length])) {
                 continue;
             }
             if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
@@ -302,12 +305,20 @@ impl NetworkState {
         self.links.get(&client).is_some_and(|link| link.fate == Some(Fate::HalfOpen))
     }
 
-    /// Whether what a process sends does not arrive. It notices that by a reply that is late.
-    fn loses(&mut self, client: LinkId) -> bool {
+    /// Whether what a process sends does not arrive. It notices that by a reply that is late, but does not wait
+    /// for one that another node can give.
+    fn loses(&mut self, client: LinkId, bytes: &[u8]) -> bool {
         if !self.is_half_open(client) {
             return false;
         }
         let (now, process) = (self.now, self.links[&client].process);
+        if self.journal.lines.is_some() {
+            let lost = format!("loses by link {}: {}", client.1, bytes.escape_ascii());
+            self.journal.list(now, process, client.0, vec![lost]);
+        }
+        if bytes.windows(SLOTS.len()).any(|it| it == SLOTS) {
+            return true;
+        }
         let in_vain = self.links.get_mut(&client).map(|link| &mut link.in_vain);
         // A process that has stood still has noticed nothing.
         let begin = |[first, last]: [Millis; 2]| if last + PAUSE < now { now } else { first };
@@ -332,8 +343,14 @@ impl NetworkState {
         let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
         server.log = self.journal.lines.as_ref().map(|_| Vec::new());
         self.commands += server.receive(number, &bytes[..length], time);
-        if let (Some(link), Some(log)) = (self.links.get(&client), server.log.take()) {
-            self.journal.list(now, link.process, node, log);
+        if let Some(link) = self.links.get(&client) {
+            // Those that name keys: neither handshakes nor subscriptions.
+            if bytes.contains(&b'{') {
+                self.well_since.entry(link.process).or_insert(now);
+            }
+            if let Some(log) = server.log.take() {
+                self.journal.list(now, link.process, node, log);
+            }
         }
         if is_cut || is_lost {
             self.cut(client);
@@ -392,10 +409,12 @@ impl NetworkState {
     pub(crate) fn cut(&mut self, client: LinkId) {
         if let Some(link) = self.links.remove(&client) {
             if link.fate.is_some() {
-                let cuts = self.cuts.entry(link.process).or_default();
+                let before = self.cuts.insert(link.process, self.now);
                 // An attempt to connect is not repeated, and a request that waits for it fails.
                 let is_new = link.opened_at + HANDSHAKE > self.now;
-                *cuts = [Some(self.now), if is_new { Some(self.now) } else { cuts[0] }];
+                if is_new || before.is_some_and(|at| at + LATEST_FAILURE >= self.now) {
+                    self.well_since.remove(&link.process);
+                }
             }
             link.tasks.iter().for_each(AbortHandle::abort);
             if let Some(server) = &mut self.nodes[client.0].server {
@@ -404,10 +423,10 @@ impl NetworkState {
         }
     }
 
-    /// Whether faults have ended two links of a process since a time.
-    pub(crate) fn was_cut_twice(&self, process: usize, since: Millis) -> bool {
-        let before = self.cuts.get(&process).and_then(|cuts| cuts[1]);
-        before.is_some_and(|at| at >= since)
+    /// Whether a process may still have failures of which faults that have ended two of its links are the reason.
+    pub(crate) fn may_fail(&self, process: usize) -> bool {
+        let well_since = self.well_since.get(&process);
+        well_since.is_none_or(|since| since + LATEST_FAILURE >= self.now)
     }
 
     /// Changes a server that is not down, and sends what it says then.
@@ -518,8 +537,14 @@ const LONGEST_COMMIT: Millis = 500;
 /// How long a process takes at most to use a new link, where the network delays nothing.
 const HANDSHAKE: Millis = 20;
 
+/// How long requests may fail after links have ended, and one is executed: until the pause of the circuit breaker
+/// is over.
+const LATEST_FAILURE: Millis = 2_000;
+
 /// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
 const LONGEST_SILENCE: Millis = 2_000;
+
+const SLOTS: &[u8] = b"CLUSTER\r\n$5\r\nSLOTS";
 
 /// If it has sent nothing for so long, it may have stood still.
 const PAUSE: Millis = 1_500;
@@ -568,10 +593,12 @@ mod tests {
     async fn a_link_that_ends_while_it_is_new_counts_twice() {
         for (cut_at, is_twice) in [(10, true), (100, false)] {
             let (network, _link) = linked().await;
+            network.with(|state| state.well_since.insert(0, 0));
             network.set_now(cut_at);
             network.with(|state| state.doom((0, 1), Fate::CutReply));
             network.with(|state| state.cut((0, 1)));
-            assert_eq!(network.with(|state| state.was_cut_twice(0, 0)), is_twice);
+            network.set_now(cut_at + LATEST_FAILURE);
+            assert_eq!(network.with(|state| state.may_fail(0)), is_twice);
         }
     }
 }

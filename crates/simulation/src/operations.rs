@@ -221,9 +221,8 @@ impl Caller {
 
     /// Checks whether a request to the store may fail. One that is lost with its link is sent again.
     fn check_error(&self, asked: &Asked, error: fmt::Arguments<'_>) {
-        let since = asked.at.saturating_sub(LATEST_FAILURE);
-        let was_cut_twice = self.shared.network.with(|it| it.was_cut_twice(self.process.0, since));
-        if asked.is_calm || self.outlives_faults && !was_cut_twice {
+        let may_fail = self.shared.network.with(|it| it.may_fail(self.process.0));
+        if !may_fail && (asked.is_calm || self.outlives_faults) {
             self.shared.violation(format_args!("without a fault that excuses it, {error}"));
         }
     }
@@ -281,9 +280,6 @@ async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Opti
     })
     .await
 }
-
-/// How long requests may fail after links have ended: until the pause of the circuit breaker is over.
-const LATEST_FAILURE: Millis = 2_000;
 
 /// For how many keys one call asks.
 const MOST_AT_ONCE: usize = 4;
