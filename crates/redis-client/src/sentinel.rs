@@ -24,11 +24,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{PushInfo, Value, from_redis_value};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::{ServerAddress, ServersKind, list};
 use super::dial::{DialStep, Dialer};
+use super::one_task::OneTask;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
@@ -38,8 +38,8 @@ use bellwether::store::StoreErrorKind;
 /// Asks the sentinels of a service for its primary, and follows it.
 pub(super) struct Sentinels {
     service: Arc<SentinelService>,
-    /// The task that follows the primary. Held to start it, never across an `.await`.
-    following: Mutex<JoinSet<()>>,
+    /// The task that follows the primary.
+    following: OneTask,
 }
 
 /// A service, and how to connect to its sentinels.
@@ -69,7 +69,7 @@ impl Sentinels {
         (dialer.login, dialer.database) = (login, 0);
         let (name, parts, known) = (service.clone(), Arc::clone(parts), Mutex::default());
         let service = Arc::new(SentinelService { name, parts, dialer, known });
-        Some(Self { service, following: Mutex::default() })
+        Some(Self { service, following: OneTask::default() })
     }
 
     /// The address of the primary. If it is another one than before, all connections to the former
@@ -78,18 +78,8 @@ impl Sentinels {
     /// # Errors
     /// If no sentinel answers in time, or none knows the service.
     pub(super) async fn primary(&self) -> Result<ServerAddress, ServerError> {
-        self.follow();
+        self.following.start(|| Arc::clone(&self.service).follow());
         self.service.primary().await
-    }
-
-    /// Starts the task that follows the primary: at the first question, and again if the runtime that
-    /// ran it has ended.
-    fn follow(&self) {
-        let mut following = locked(&self.following);
-        following.try_join_next();
-        if following.is_empty() {
-            following.spawn(Arc::clone(&self.service).follow());
-        }
     }
 }
 

@@ -13,26 +13,24 @@
 //! be taken for the reply to one. In a cluster it leads to any node, because the nodes pass messages
 //! on to each other.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::Msg;
 use redis::aio::PubSubStream;
-use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::dial::DialStep;
+use super::one_task::OneTask;
 use super::parts::ClientParts;
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
 use super::server_group::ServerGroup;
-use bellwether::adapter::locked;
 use bellwether::warn_throttled;
 
 /// The subscription of a client. It ends when this is dropped.
@@ -40,8 +38,7 @@ pub(super) struct Subscriber {
     /// It is left at leases and locks that the client waits for.
     mark: String,
     task: SubscriberTask,
-    /// The running task, if it was started. Held to start it, never across an `.await`.
-    running: Mutex<JoinSet<()>>,
+    running: OneTask,
 }
 
 /// Keeps the subscription.
@@ -62,7 +59,7 @@ impl Subscriber {
         let channel = parts.names.waiter_channel(&mark);
         let state = Arc::new(watch::Sender::new(None));
         let task = SubscriberTask { parts: Arc::clone(parts), servers, channel, state };
-        Self { mark, task, running: Mutex::default() }
+        Self { mark, task, running: OneTask::default() }
     }
 
     /// The mark to leave. Empty without a subscription, which is begun then.
@@ -87,14 +84,8 @@ impl Subscriber {
         settled.is_ok_and(|state| state.is_ok_and(|state| *state == Some(true)))
     }
 
-    /// Starts the task, unless it runs already or there is no runtime. It ends with its runtime.
     fn start(&self) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let mut running = locked(&self.running);
-        running.try_join_next();
-        if running.is_empty() {
-            running.spawn_on(self.task.clone().run(), &runtime);
-        }
+        self.running.start(|| self.task.clone().run());
     }
 }
 

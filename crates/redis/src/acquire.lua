@@ -7,8 +7,7 @@
 --            fence of the one entry that is not acceptable, as bytes
 --        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
 --            caller does not know that clock
---        5 tokens whose leases this caller may take over, 16 bytes each
---        6 the mark to leave at a lease or a failure that the caller waits for, or ''
+--        5 the mark to leave at a lease or a failure that the caller waits for, or ''
 -- gives  {1, now, entry}                                                found
 --        {2, now, other entry or false, what is left of the lease in
 --            ms, its fence, and the trace of the load if it has one}    busy
@@ -43,8 +42,7 @@ local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 local lease, busy, marks = peek(KEYS[2]), false, ''
 local held, first = lease_fence(lease)
 local holder = held and string.sub(lease, 1, 16)
--- No other flight can hold a lease under a token of these.
-if held and (holder == token or string.find(ARGV[5], holder, 1, true)) then
+if held and holder == token then
   marks = string.sub(lease, first)
 elseif held then
   local left = lease_left(KEYS[2], lease)
@@ -52,7 +50,7 @@ elseif held then
   if left >= 0 then
     busy = left
     -- A full server refuses the mark, and then the process polls.
-    if adds_mark(lease, first, ARGV[6]) then try('SETRANGE', KEYS[2], #lease, ARGV[6]) end
+    if adds_mark(lease, first, ARGV[5]) then try('SETRANGE', KEYS[2], #lease, ARGV[5]) end
   end
 end
 local failed, waiting = split_failure(peek(KEYS[4]))
@@ -65,8 +63,8 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
     -- A full server refuses the mark, and then the process asks again after a second at most.
-    if not busy and adds_mark(waiting, 1, ARGV[6]) then
-      local mark = waiting == '' and '\0' .. ARGV[6] or ARGV[6]
+    if not busy and adds_mark(waiting, 1, ARGV[5]) then
+      local mark = waiting == '' and '\0' .. ARGV[5] or ARGV[5]
       try('SETRANGE', KEYS[4], #failed + (waiting == '' and 0 or 1 + #waiting), mark)
     end
     return {4, now, entry, failed, held_up}

@@ -39,7 +39,6 @@ mod stats;
 mod store;
 mod tag_value;
 mod tags;
-mod task;
 
 use std::fmt;
 use std::sync::Arc;
@@ -114,9 +113,8 @@ use bellwether::{Key, StoreError};
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
 /// claims, and releases their leases as soon as the server answers again. A task does this; it runs
-/// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
-/// this process may take such a lease over. A command that arrives when its caller has stopped
-/// waiting, by the server's clock, takes no lease.
+/// while there are such claims, at most until their leases have lapsed. A command that arrives when its
+/// caller has stopped waiting, by the server's clock, takes no lease.
 ///
 /// # Invalidations that fail
 /// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this

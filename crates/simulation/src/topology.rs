@@ -55,7 +55,7 @@ impl Topology {
     /// How many tasks an idle process has at most: those of its connections, of which it has so many to each
     /// server for requests.
     pub(crate) fn tasks(self, each: usize) -> usize {
-        7 + each + self.sentinels().len() + (1 + each) * (self.shards() - 1)
+        8 + each + self.sentinels().len() + (1 + each) * (self.shards() - 1)
     }
 
     /// How many connections an idle process has to a server at most: so many for requests and one for messages.

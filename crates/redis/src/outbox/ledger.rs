@@ -42,20 +42,20 @@
 //! a watch gives no entry after another change. One that has failed and is kept needs no more. The acquire
 //! that was told of the lease has repeated it before, if it had failed by then.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::envelope;
 use crate::near::Near;
 use crate::stats::ReplayStats;
-use crate::task::OnDemandTask;
 use bellwether::adapter::{locked, millis, warn_throttled};
-use bellwether::store::{Change, Claim, Digest, Entry, Remaining, Watchers};
+use bellwether::store::{Change, Claim, Digest, Entry, Remaining, Token, Watchers};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
@@ -129,8 +129,7 @@ struct LedgerTable {
     changes: HashMap<ChangedDigest, KeptChange>,
     /// The last invalidations that were acknowledged, in the order of that.
     recent: VecDeque<(ChangedDigest, KeptChange)>,
-    /// By key and token.
-    claims: BTreeMap<([u8; Digest::BYTES], [u8; 16]), KeptClaim>,
+    claims: HashMap<Token, KeptClaim>,
     /// How often servers may have lost something.
     losses: u64,
     stats: ReplayStats,
@@ -146,8 +145,8 @@ pub(crate) struct Ledger {
     near: Option<Arc<Near>>,
     /// Told when invalidations are re-asserted.
     watchers: Watchers,
-    /// Sends what is in the ledger.
-    pub(super) task: OnDemandTask,
+    /// Notified when something is to be sent.
+    pub(super) filed: Notify,
     /// Whether nothing is to be sent. Then operations take no lock.
     is_quiet: AtomicBool,
     reassertions: AtomicU64,
@@ -202,7 +201,7 @@ impl Ledger {
             store,
             near,
             watchers,
-            task: OnDemandTask::default(),
+            filed: Notify::new(),
             is_quiet: AtomicBool::new(true),
             reassertions,
             floor,
@@ -250,7 +249,7 @@ impl Ledger {
         });
     }
 
-    /// Files what may have to be sent, and starts the task that sends it. Says what became of an
+    /// Files what may have to be sent, and tells the task that sends it. Says what became of an
     /// invalidation.
     pub(super) fn file(&self, item: OutboxItem<'_>) -> Keeping {
         let now = Instant::now();
@@ -261,21 +260,21 @@ impl Ledger {
             }
             OutboxItem::Change(target, change) => self.keep_change(target, change, now),
         };
-        self.task.start();
+        self.filed.notify_one();
         keeping
     }
 
     fn keep_claim(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
-        let id = claim_id(&claim);
+        let token = claim.token();
         self.change(|table| {
             if table.claims.len() >= MOST_CLAIMS {
                 table.claims.retain(|_, kept| now < kept.lapsed_at);
             }
-            if table.claims.len() < MOST_CLAIMS || table.claims.contains_key(&id) {
+            if table.claims.len() < MOST_CLAIMS || table.claims.contains_key(&token) {
                 let lapsed_at = settled_at + term;
-                table.claims.insert(id, KeptClaim { claim, settled_at, lapsed_at });
+                table.claims.insert(token, KeptClaim { claim, settled_at, lapsed_at });
             }
         });
     }
@@ -371,7 +370,7 @@ impl Ledger {
     pub(crate) fn takes(&self, claim: &Claim, term: Duration) {
         self.note_term(term);
         if !self.is_quiet() {
-            self.change(|table| _ = table.claims.remove(&claim_id(claim)));
+            self.change(|table| _ = table.claims.remove(&claim.token()));
         }
     }
 
@@ -383,25 +382,13 @@ impl Ledger {
         }
     }
 
-    /// The concatenated tokens of the claims of a key. Another claim of this process may take over
-    /// a lease under one of them.
-    pub(crate) fn tokens(&self, digest: &Digest) -> Vec<u8> {
-        if self.is_quiet() {
-            return Vec::new();
-        }
-        let key = *digest.as_bytes();
-        let table = locked(&self.table);
-        let of_key = table.claims.range((key, [0; 16])..=(key, [u8::MAX; 16]));
-        of_key.flat_map(|((_, token), _)| *token).collect()
-    }
-
     /// Removes claims that were released by a command that was sent at this moment. They stay if their
     /// own command may be executed after that.
     pub(super) fn released(&self, claims: &[Claim], sent_at: Instant) {
         self.change(|table| {
-            for id in claims.iter().map(claim_id) {
-                if table.claims.get(&id).is_some_and(|kept| sent_at >= kept.settled_at) {
-                    table.claims.remove(&id);
+            for token in claims.iter().map(Claim::token) {
+                if table.claims.get(&token).is_some_and(|kept| sent_at >= kept.settled_at) {
+                    table.claims.remove(&token);
                 }
             }
         });
@@ -434,7 +421,7 @@ impl Ledger {
         self.reassertions.fetch_add(1, Ordering::Release);
         self.watchers.tell_all();
         tracing::info!(store = %self.store, count = lost.len(), "the server may have lost the last invalidations: they are repeated");
-        self.task.start();
+        self.filed.notify_one();
     }
 
     /// Notes that an invalidation does not fit. Called with the table locked.
@@ -511,10 +498,6 @@ impl ServerObserver for Ledger {
         let left = opened.life_left(now.latest)?;
         Some(opened.entry.with_remaining(Remaining::Known(left)))
     }
-}
-
-fn claim_id(claim: &Claim) -> ([u8; Digest::BYTES], [u8; 16]) {
-    (*claim.key().digest().as_bytes(), *claim.token().as_bytes())
 }
 
 /// The floor while the server's time is not known.

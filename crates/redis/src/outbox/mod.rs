@@ -5,11 +5,11 @@ pub(crate) mod ledger;
 
 use std::future::ready;
 use std::slice;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use tokio::select;
 use tokio::time::{Instant, sleep};
 
@@ -19,13 +19,14 @@ use bellwether::adapter::millis;
 use bellwether::store::Digest;
 use bellwether::store::{Change, Claim};
 use bellwether::{Key, StoreError};
-use bellwether_redis_client::{InSlot, RedisClient, RedisRequest};
+use bellwether_redis_client::{InSlot, OneTask, RedisClient, RedisRequest};
 
 /// Sends what is in the ledger.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     client: RedisClient,
     pub(crate) ledger: Arc<Ledger>,
+    task: OneTask,
 }
 
 /// A command that is under way. What its server may not have executed is filed when this is dropped,
@@ -42,19 +43,26 @@ impl Drop for Unsettled<'_> {
 }
 
 impl Outbox {
-    pub(crate) fn new(client: RedisClient, ledger: Arc<Ledger>) -> Arc<Self> {
-        let outbox = Arc::new(Self { client, ledger });
-        let weak = Arc::downgrade(&outbox);
-        outbox.ledger.task.set(move || {
-            let is_due = weak.upgrade()?.ledger.is_due(Instant::now());
-            is_due.then(|| empty(Weak::clone(&weak)).boxed())
+    pub(crate) fn new(client: RedisClient, ledger: Arc<Ledger>) -> Self {
+        Self { client, ledger, task: OneTask::default() }
+    }
+
+    /// Starts the task. It goes on from outbox to outbox of the same ledger, so this one can be dropped.
+    fn start(&self) {
+        let (client, ledger) = (self.client.clone(), Arc::clone(&self.ledger));
+        self.task.start(|| async {
+            let outbox = Self::new(client, ledger);
+            loop {
+                outbox.empty().await;
+                outbox.ledger.filed.notified().await;
+            }
         });
-        outbox
     }
 
     /// A command is sent next that ends the lease of a claim. One that was refused or not sent has not
     /// ended it.
     pub(crate) fn unsettled<'a>(&'a self, claim: Option<&'a Claim>) -> Unsettled<'a> {
+        self.start();
         Unsettled { ledger: &self.ledger, item: claim.map(OutboxItem::Release) }
     }
 
@@ -78,7 +86,8 @@ impl Outbox {
         let kept = self.ledger.change_of(&changed);
         let merged = kept.map_or(change, |kept| merged(kept.change(), change));
         let item = OutboxItem::Change(changed, change);
-        let mut unsettled = Unsettled { ledger: &self.ledger, item: Some(item) };
+        let mut unsettled = self.unsettled(None);
+        unsettled.item = Some(item);
         let executed = self.execute(changed, merged, kept, key).await;
         let item = unsettled.item.take();
         executed.map_err(|error| match item.map(|item| self.ledger.file(item)) {
@@ -149,8 +158,8 @@ impl Outbox {
         let key = key.copied().map(ChangedDigest::Key);
         let tags = tags.copied().map(ChangedDigest::Tag);
         let targets: Vec<_> = key.into_iter().chain(tags).collect();
-        // The task may not have been started where there was no runtime.
-        self.ledger.task.start();
+        // The runtime of the task may have ended.
+        self.start();
         self.ledger.raise_floor(|| self.client.latest_time());
         for target in targets {
             if let Some(kept) = self.ledger.change_of(&target) {
@@ -194,35 +203,34 @@ impl Outbox {
         let names = names.collect::<Vec<_>>();
         RedisRequest::script(&scripts::ABANDON, names, [tokens.collect()], doing)
     }
-}
 
-/// The work of the task: sends all that is in the ledger, until nothing is.
-async fn empty(outbox: Weak<Outbox>) {
-    let before = outbox.upgrade().map(|outbox| outbox.ledger.stats().replayed);
-    let (mut pause, mut repeat_at) = (PAUSE / 2, Instant::now());
-    while let Some(outbox) = outbox.upgrade() {
-        if repeat_at <= Instant::now() {
-            let executed = outbox.repeat_all().await;
-            pause = if executed > 0 { PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
-            repeat_at = Instant::now() + pause;
-        }
-        // Without other requests, this one detects that the server is back.
-        if let Err(error) = outbox.release_all().await {
-            tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
-        }
-        if !outbox.ledger.is_due(Instant::now()) {
-            let replayed = outbox.ledger.stats().replayed - before.unwrap_or_default();
-            if replayed > 0 {
-                tracing::info!(store = %outbox.ledger.store, replayed, "all kept invalidations were repeated");
+    /// Sends all that is in the ledger, until nothing is.
+    async fn empty(&self) {
+        let before = self.ledger.stats().replayed;
+        let (mut pause, mut repeat_at) = (PAUSE / 2, Instant::now());
+        loop {
+            if repeat_at <= Instant::now() {
+                let executed = self.repeat_all().await;
+                pause = if executed > 0 { PAUSE } else { LONGEST_PAUSE.min(pause * 2) };
+                repeat_at = Instant::now() + pause;
             }
-            return;
+            // Without other requests, this one detects that the server is back.
+            if let Err(error) = self.release_all().await {
+                tracing::debug!(target: "bellwether::store", %error, "leases that no flight holds are not given up yet");
+            }
+            if !self.ledger.is_due(Instant::now()) {
+                break;
+            }
+            let is_back = self.client.is_back();
+            select! {
+                biased;
+                () = is_back.notified() => repeat_at = Instant::now(),
+                () = sleep(PAUSE) => {}
+            }
         }
-        let is_back = outbox.client.is_back();
-        drop(outbox);
-        select! {
-            biased;
-            () = is_back.notified() => repeat_at = Instant::now(),
-            () = sleep(PAUSE) => {}
+        let replayed = self.ledger.stats().replayed - before;
+        if replayed > 0 {
+            tracing::info!(store = %self.ledger.store, replayed, "all kept invalidations were repeated");
         }
     }
 }

@@ -148,12 +148,10 @@ impl Program {
                 let accept = [text("1"), text("0"), self.fences[0].to_be_bytes().to_vec()];
                 let until =
                     if random.random_ratio(1, 4) { self.now.to_string() } else { String::new() };
-                let mine =
-                    if random.random_ratio(1, 4) { self.tokens[0].to_vec() } else { Vec::new() };
                 let accept = accept.choose(random).expect("one").clone();
                 self.fences.push(self.now);
                 let first = [token, trace].concat();
-                (all.into(), vec![first, term, accept, text(&until), mine, text(mark)])
+                (all.into(), vec![first, term, accept, text(&until), text(mark)])
             }
             2 => {
                 let how = if random.random() { "hard" } else { "soft" };

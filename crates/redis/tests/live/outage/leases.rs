@@ -172,7 +172,7 @@ async fn a_lease_that_a_dropped_call_has_taken_is_given_up_before_a_kept_invalid
 }
 
 #[tokio::test]
-async fn another_claim_of_a_process_takes_over_what_it_was_granted_without_hearing_of_it() {
+async fn another_claim_of_a_process_leads_soon_after_one_that_was_granted_without_hearing_of_it() {
     let site = Site::start().await;
     let store = site.store().await;
     site.proxy.silence();
@@ -180,8 +180,10 @@ async fn another_claim_of_a_process_takes_over_what_it_was_granted_without_heari
     within(SOON, || site.lease_left(&key(1)) > 0).await;
     site.proxy.cut();
     site.proxy.pass();
-    let acquired = asks_again(&store, key(1)).await;
-    assert!(matches!(acquired, Acquire::Lead { .. }), "{acquired:?} instead of a lease");
+    let began = Instant::now();
+    while !matches!(asks_again(&store, key(1)).await, Acquire::Lead { .. }) {
+        assert!(began.elapsed() < SOON, "the lease of the lost claim is not given up");
+    }
 }
 
 #[tokio::test]
