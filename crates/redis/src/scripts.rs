@@ -2,28 +2,23 @@
 //! replies.
 
 use std::sync::LazyLock;
-use std::time::Duration;
 use std::vec;
 
 use super::tag_value;
 use bellwether::adapter::jitter;
 use bellwether::store::{Digest, TagState};
-use bellwether::trace::TraceParent;
 use bellwether_redis_client::{RedisClient, RedisScript, RedisValue as Value, ServerTime};
 
-pub(super) type StoreScript = LazyLock<RedisScript>;
+pub(super) type Script = LazyLock<RedisScript>;
 
-pub(super) static ABANDON: StoreScript = LazyLock::new(|| linked(include_str!("abandon.lua")));
-pub(super) static ACQUIRE: StoreScript = LazyLock::new(|| linked(include_str!("acquire.lua")));
-pub(super) static CHANGE_TAG: StoreScript =
-    LazyLock::new(|| linked(include_str!("change_tag.lua")));
-pub(super) static COMMIT: StoreScript = LazyLock::new(|| linked(include_str!("commit.lua")));
-pub(super) static FAIL: StoreScript = LazyLock::new(|| linked(include_str!("fail.lua")));
-pub(super) static INVALIDATE: StoreScript =
-    LazyLock::new(|| linked(include_str!("invalidate.lua")));
-pub(super) static RENEW: StoreScript = LazyLock::new(|| linked(include_str!("renew.lua")));
-pub(super) static TOUCH_TAGS: StoreScript =
-    LazyLock::new(|| linked(include_str!("touch_tags.lua")));
+pub(super) static ABANDON: Script = LazyLock::new(|| linked(include_str!("abandon.lua")));
+pub(super) static ACQUIRE: Script = LazyLock::new(|| linked(include_str!("acquire.lua")));
+pub(super) static CHANGE_TAG: Script = LazyLock::new(|| linked(include_str!("change_tag.lua")));
+pub(super) static COMMIT: Script = LazyLock::new(|| linked(include_str!("commit.lua")));
+pub(super) static FAIL: Script = LazyLock::new(|| linked(include_str!("fail.lua")));
+pub(super) static INVALIDATE: Script = LazyLock::new(|| linked(include_str!("invalidate.lua")));
+pub(super) static RENEW: Script = LazyLock::new(|| linked(include_str!("renew.lua")));
+pub(super) static TOUCH_TAGS: Script = LazyLock::new(|| linked(include_str!("touch_tags.lua")));
 
 /// A script with the functions of the store that it uses.
 pub(super) fn linked(text: &str) -> RedisScript {
@@ -74,25 +69,22 @@ pub(super) enum SeenAt {
 }
 
 /// The reply of `acquire.lua`.
-#[derive(Debug, PartialEq)]
 pub(super) struct AcquireReply {
+    /// Which of the replies it is.
+    pub(super) kind: u64,
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
     /// The entry that was found, or is not acceptable.
     pub(super) entry: Option<Seen>,
-    pub(super) outcome: Acquired,
+    /// What follows, by its kind.
+    pub(super) rest: ReplyFields,
 }
 
-/// The outcome of an acquire. Late if the command arrived after its sender stopped waiting, by the
-/// server's clock. Then it did nothing.
-#[derive(Debug, PartialEq)]
-pub(super) enum Acquired {
-    Found,
-    Busy { remaining: Duration, fence: u64, trace: Option<TraceParent> },
-    Failed { record: Vec<u8>, remaining: Duration },
-    Lead { fence: u64, failures: u32, probe: Option<Vec<u8>> },
-    Late,
-}
+/// The [kind](AcquireReply::kind) with an acceptable entry.
+pub(super) const FOUND: u64 = 1;
+
+/// That of a command that arrived after its sender stopped waiting, by the server's clock. It did nothing.
+pub(super) const LATE: u64 = 5;
 
 /// The fields of a reply, in their order.
 pub(super) struct ReplyFields(vec::IntoIter<Value>);
@@ -170,50 +162,36 @@ pub(super) fn touched(reply: Value) -> Option<(u64, Vec<TagState>)> {
 
 impl AcquireReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
-        let mut fields = ReplyFields::of(reply)?;
-        let (kind, now) = (fields.whole()?, fields.whole()?);
-        if kind == 5 {
-            return Some(Self { now, entry: None, outcome: Acquired::Late });
-        }
-        let entry = fields.bytes()?.map(|sealed| Seen { sealed, at: SeenAt::Time(now) });
-        let outcome = match kind {
-            1 if entry.is_some() => Acquired::Found,
-            2 => Acquired::Busy {
-                remaining: Duration::from_millis(fields.left()?),
-                fence: fields.whole()?,
-                // The script gives what another process has written there.
-                trace: match fields.0.next() {
-                    Some(Value::Bytes(trace)) => {
-                        str::from_utf8(&trace).ok().and_then(TraceParent::parse)
-                    }
-                    _ => None,
-                },
-            },
-            3 => Acquired::Lead {
-                fence: fields.whole()?,
-                failures: u32::try_from(fields.whole()?).ok()?,
-                probe: fields.bytes()?,
-            },
-            4 => Acquired::Failed {
-                record: fields.bytes()??,
-                remaining: Duration::from_millis(fields.left()?),
-            },
-            _ => return None,
-        };
-        Some(Self { now, entry, outcome })
+        let mut rest = ReplyFields::of(reply)?;
+        let (kind, now) = (rest.whole()?, rest.whole()?);
+        let entry = if kind == LATE { None } else { rest.bytes()? };
+        let entry = entry.map(|sealed| Seen { sealed, at: SeenAt::Time(now) });
+        Some(Self { kind, now, entry, rest })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::envelope::DRIFT;
+    use super::super::store::answer;
     use super::super::tags::TAG_LIFE;
     use super::*;
+    use bellwether::Key;
     use bellwether::adapter::millis;
-    use bellwether::store::WATERMARK_TTL;
+    use bellwether::store::{Acquire, Claim, WATERMARK_TTL};
+    use bellwether::trace::TraceParent;
 
     fn bytes(text: &str) -> Value {
         Value::Bytes(text.as_bytes().to_vec())
+    }
+
+    /// The answer to a claim, if the entry in the reply is none.
+    fn acquired(reply: Value) -> Option<Acquire> {
+        let AcquireReply { kind, now, rest, .. } = AcquireReply::read(reply)?;
+        let claim = Claim::new(Key::of("item").with(1u64));
+        answer(kind, rest, None, &claim, (Duration::from_secs(1), now), Vec::new())
     }
 
     fn timed(reply: Value) -> Option<(Option<u64>, Vec<Option<Seen>>)> {
@@ -253,8 +231,8 @@ mod tests {
             let head = [Value::Int(2), Value::Int(1), Value::Nil];
             let fields = head.into_iter().chain([7, 9].map(Value::Int));
             let reply = fields.chain(trace).collect();
-            match AcquireReply::read(Value::Array(reply)).map(|reply| reply.outcome) {
-                Some(Acquired::Busy { trace, .. }) => trace,
+            match acquired(Value::Array(reply)) {
+                Some(Acquire::Busy { trace, .. }) => trace,
                 other => panic!("{other:?}"),
             }
         };
@@ -291,7 +269,7 @@ mod tests {
             Value::Array(vec![int(3), int(1), Value::Nil]),
         ];
         for reply in nonsense {
-            assert_eq!(AcquireReply::read(reply.clone()), None, "{reply:?}");
+            assert!(acquired(reply.clone()).is_none(), "{reply:?}");
         }
     }
 

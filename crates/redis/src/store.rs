@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::envelope;
-use super::heartbeat::Heartbeat;
+use super::heartbeat::beat;
 use super::lookups::{Lookups, NeedsTime};
 use super::near::{self, Near, ReadStart, Version};
 use super::outbox::Outbox;
 use super::outbox::ledger::{ChangedDigest, KeepingRules, Ledger, OutboxItem};
 use super::record;
-use super::scripts::{self, AcquireReply, Acquired, Seen, any, is_done, number};
+use super::scripts::{self, AcquireReply, FOUND, ReplyFields, Seen, any, is_done, number};
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
@@ -27,7 +27,8 @@ use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
 use bellwether::{ConfigError, Key, StoreError};
 use bellwether_redis_client::{
-    ClientSetup, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners, Tracking,
+    ClientSetup, OneTask, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners,
+    Tracking,
 };
 
 /// The parts of a store, which the clones of its handle share.
@@ -42,7 +43,7 @@ pub(super) struct StoreParts {
     pub(super) near: Option<Arc<Near>>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) tags: TagReader,
-    heartbeat: Option<Arc<Heartbeat>>,
+    heartbeat: OneTask,
     pub(super) operations: OperationCounters,
 }
 
@@ -71,7 +72,7 @@ impl StoreParts {
             owners: Some(owners),
         };
         let client = RedisClient::new(options, setup)?;
-        let outbox = Outbox::new(client.clone(), ledger);
+        let outbox = Arc::new(Outbox::new(client.clone(), ledger));
         let tags = TagReader {
             client: client.clone(),
             near: near.clone(),
@@ -79,9 +80,8 @@ impl StoreParts {
             outbox: Arc::clone(&outbox),
             last_seen: LastSeen::default(),
         };
-        let heartbeat = near.clone().map(|near| Heartbeat::new(client.clone(), near));
         let operations = OperationCounters::default();
-        Ok(Self { name, client, near, outbox, tags, heartbeat, operations })
+        Ok(Self { name, client, near, outbox, tags, heartbeat: OneTask::default(), operations })
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -164,30 +164,28 @@ impl StoreParts {
             if is_first && !replied.as_ref().err().is_none_or(may_have_run) {
                 unsettled.item = None;
             }
-            let AcquireReply { now, entry, outcome } = replied?;
+            let AcquireReply { kind, now, entry, rest } = replied?;
             self.client.with_clock(&digest, |clock| clock.note(asked_at, now));
             let fence = entry.as_ref().map(|seen| envelope::fence(&seen.sealed));
-            let found = self.judge(entry, claim, &mut tags, outcome == Acquired::Found).await?;
+            let found = self.judge(entry, claim, &mut tags, kind == FOUND).await?;
             // If the next try fails, the lease of this one has no holder. The server's time is known now.
             if ledger.reassertions() != reassertions || ledger.is_floor_due() {
                 continue;
             }
+            let Some(acquired) = answer(kind, rest, found, claim, (term, now), tags.epochs())
+            else {
+                missing = if kind == scripts::LATE { LATE } else { UNREADABLE };
+                accept = fence.map_or(accept, |than| Accept::Other { than });
+                continue;
+            };
             unsettled.item = None;
-            match answer(outcome, found, claim, (term, now), tags.epochs()) {
-                Ok(acquired) => {
-                    // The tags of an entry were not read with it.
-                    if let Acquire::Found(entry) = &acquired
-                        && entry.epochs().is_empty()
-                    {
-                        self.keep(start, Some(Vec::new()), key, Some(entry));
-                    }
-                    return Ok(acquired);
-                }
-                Err(why) => {
-                    missing = why;
-                    accept = fence.map_or(accept, |than| Accept::Other { than });
-                }
+            // The tags of an entry were not read with it.
+            if let Acquire::Found(entry) = &acquired
+                && entry.epochs().is_empty()
+            {
+                self.keep(start, Some(Vec::new()), key, Some(entry));
             }
+            return Ok(acquired);
         }
         Err(unanswered(missing, TAKING, key))
     }
@@ -212,7 +210,6 @@ impl StoreParts {
                 Accept::Other { than } => than.to_be_bytes().to_vec(),
             },
             now.map(|now| number(now.latest + timeout)).unwrap_or_default(),
-            self.outbox.ledger.tokens(digest),
             self.client.mark(),
         ];
         let names = scripts::names(&self.client, digest);
@@ -327,39 +324,43 @@ impl StoreParts {
         if let (Some(near), Some(start), Some(tags), Some(entry)) = (&self.near, start, tags, entry)
             && near.keep(start, tags, key, entry)
         {
-            self.heartbeat.as_ref().inspect(|heartbeat| heartbeat.task.start());
+            self.heartbeat.start(|| beat(self.client.clone(), Arc::clone(near)));
         }
     }
 }
 
-/// The answer to a claim that requested this term, at this time of the server, under these epochs; or why
-/// there is none.
-fn answer(
-    outcome: Acquired,
+/// The answer to a claim that requested this term, at this time of the server, under these epochs. None if
+/// the command was late, if the entry that was found cannot be used, and if the reply makes no sense.
+pub(super) fn answer(
+    kind: u64,
+    mut rest: ReplyFields,
     entry: Option<Entry>,
     claim: &Claim,
     (term, now): (Duration, u64),
     epochs: Vec<TagEpoch>,
-) -> Result<Acquire, NoAnswer> {
-    Ok(match outcome {
-        Acquired::Late => return Err(LATE),
-        Acquired::Found => match entry.filter(Entry::is_fresh) {
-            Some(entry) => Acquire::Found(entry),
-            None => return Err(UNREADABLE),
-        },
-        Acquired::Busy { remaining, fence, trace } => {
-            let other = OtherLease::new(fence).seen_under(epochs);
+) -> Option<Acquire> {
+    Some(match kind {
+        FOUND => Acquire::Found(entry.filter(Entry::is_fresh)?),
+        2 => {
+            let remaining = Duration::from_millis(rest.left()?);
+            let other = OtherLease::new(rest.whole()?).seen_under(epochs);
+            // The script gives what another process has written there.
+            let trace = rest.bytes().flatten();
+            let trace = trace.and_then(|trace| TraceParent::parse(str::from_utf8(&trace).ok()?));
             Acquire::Busy { other, remaining, stale: entry, trace }
         }
-        Acquired::Failed { record, remaining } => {
-            let failure = record::read(&record).ok_or(UNREADABLE)?;
-            Acquire::Failed { failure, remaining, stale: entry }
-        }
-        Acquired::Lead { fence, failures, probe } => {
-            let lease = Lease::granted(claim.clone(), term, fence, now).under(epochs);
-            let probe = probe.as_deref().and_then(record::read);
+        3 => {
+            let lease = Lease::granted(claim.clone(), term, rest.whole()?, now).under(epochs);
+            let failures = u32::try_from(rest.whole()?).ok()?;
+            let probe = rest.bytes()?.as_deref().and_then(record::read);
             Acquire::Lead { lease, stale: entry, failures, probe }
         }
+        4 => {
+            let failure = record::read(&rest.bytes()??)?;
+            let remaining = Duration::from_millis(rest.left()?);
+            Acquire::Failed { failure, remaining, stale: entry }
+        }
+        _ => return None,
     })
 }
 

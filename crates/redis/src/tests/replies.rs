@@ -8,9 +8,10 @@ use super::at_rest::{SealedParts, digest};
 use crate::by_digest;
 use crate::envelope;
 use crate::record;
-use crate::scripts::{self, AcquireReply, Acquired, Seen, SeenAt};
-use bellwether::FailureCause;
-use bellwether::store::Failure;
+use crate::scripts::{self, AcquireReply, Seen, SeenAt};
+use crate::store::answer;
+use bellwether::store::{Acquire, Claim, Failure};
+use bellwether::{FailureCause, Key};
 use bellwether_redis_client::RedisValue as Reply;
 use bellwether_testkit::fuzz::{Choices, fuzz};
 
@@ -112,11 +113,11 @@ fn fuzzed_replies_to_lookups_give_no_key_the_entry_of_another() {
     });
 }
 
-/// The bytes that are anywhere in a reply.
-fn has_bytes(reply: &Reply, wanted: &[u8]) -> bool {
+/// Whether there are such bytes anywhere in a reply.
+fn has_bytes(reply: &Reply, are_wanted: &dyn Fn(&[u8]) -> bool) -> bool {
     match reply {
-        Reply::Bytes(bytes) => bytes == wanted,
-        Reply::Array(fields) => fields.iter().any(|field| has_bytes(field, wanted)),
+        Reply::Bytes(bytes) => are_wanted(bytes),
+        Reply::Array(fields) => fields.iter().any(|field| has_bytes(field, are_wanted)),
         _ => false,
     }
 }
@@ -151,19 +152,25 @@ fn fuzzed_replies_to_claims_are_none_or_have_what_is_read_of_them() {
         assert!(AcquireReply::read(valid.clone()).is_some(), "{valid:?}");
         let reply = changed(choices, valid);
         let Some(read) = AcquireReply::read(reply.clone()) else { return };
-        let AcquireReply { now, entry, outcome } = read;
+        let AcquireReply { kind, now, entry, rest } = read;
+        let claim = Claim::new(Key::of("item").with(1u8));
+        let acquired = answer(kind, rest, None, &claim, (Duration::from_secs(1), now), Vec::new());
         if let Some(Seen { sealed, at }) = entry {
-            assert!(has_bytes(&reply, &sealed) && at == SeenAt::Time(now));
+            assert!(has_bytes(&reply, &|bytes| bytes == sealed) && at == SeenAt::Time(now));
             assert_eq!(value_for(2, sealed.clone()), None, "the key of another item");
             let value = value_for(1, sealed);
             assert!(value.is_none_or(|value| value == [1; 3]), "{reply:?}");
-        } else {
-            assert!(outcome != Acquired::Found, "{reply:?}");
         }
-        if let Acquired::Failed { record, .. } | Acquired::Lead { probe: Some(record), .. } =
-            outcome
+        if let Some(Acquire::Found(found)) = &acquired {
+            panic!("{found:?} of {reply:?}");
+        }
+        if let Some(Acquire::Failed { failure, .. } | Acquire::Lead { probe: Some(failure), .. }) =
+            acquired
         {
-            assert!(has_bytes(&reply, &record), "{reply:?}");
+            assert!(
+                has_bytes(&reply, &|bytes| record::read(bytes).as_ref() == Some(&failure)),
+                "{reply:?}"
+            );
         }
     });
 }
