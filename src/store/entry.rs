@@ -183,7 +183,7 @@ impl Entry {
 
     /// Whether it has all these tags.
     #[inline]
-    pub(crate) fn has_tags(&self, tags: &Tags) -> bool {
+    pub fn has_tags(&self, tags: &Tags) -> bool {
         tags.iter().all(|tag| self.has_tag(tag))
     }
 

@@ -9,8 +9,7 @@ use bytes::Bytes;
 
 use super::envelope::{self, Opened};
 pub use super::outbox::ledger::ChangedDigest;
-use super::scripts::{self, ReplyFields, StoreScript, linked};
-use super::tags::tags_of;
+use super::scripts::{self, ReplyFields, Script, linked};
 use super::{RedisStore, record};
 use bellwether::StoreError;
 use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing};
@@ -76,7 +75,7 @@ pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, Store
     if let Some(Ok(entry)) = &state.entry
         && !entry.epochs().is_empty()
     {
-        let tags = store.0.tags.read(&tags_of(entry)).await?;
+        let tags = store.0.tags.read(&entry.tags()).await?;
         state.tags = tags.standings(entry, key, || state.now).collect();
     }
     Ok(state)
@@ -138,6 +137,6 @@ fn whole(opened: Opened, now: u64) -> Entry {
 }
 
 /// Not among the scripts that every process loads on connecting.
-static INSPECT: StoreScript = LazyLock::new(|| linked(include_str!("inspect.lua")));
+static INSPECT: Script = LazyLock::new(|| linked(include_str!("inspect.lua")));
 
 const INSPECTING: &str = "inspecting a key";

@@ -108,16 +108,10 @@ impl Lookups {
         {
             return result;
         }
-        let (mut result, names) = (Ok((None, Vec::new())), slice::from_ref(&names));
-        let answer = |_, read| result = read;
+        let mut result = Ok((None, Vec::new()));
         // Boxed, so that callers that share a command need no memory for it.
-        if reader.client.is_cluster() {
-            Box::pin(reader.read(names, is_timed, answer)).await;
-        } else {
-            let (mut open, names) = OpenLookups::of(names);
-            let seen = Box::pin(reader.read_some(&names, is_timed)).await;
-            open.note(names, seen, &mut { answer });
-        }
+        let read = reader.read(slice::from_ref(&names), is_timed, |_, read| result = read);
+        Box::pin(read).await;
         result
     }
 

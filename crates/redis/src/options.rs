@@ -206,11 +206,6 @@ impl RedisOptions {
     pub fn address(&self) -> String {
         self.client.address()
     }
-
-    /// Whether the address is that of a cluster.
-    pub fn is_cluster(&self) -> bool {
-        self.client.is_cluster()
-    }
 }
 
 const LEAST_NEAR: usize = 64 * 1024;

@@ -177,7 +177,7 @@ impl TagReader {
     ) -> Result<Option<Entry>, StoreError> {
         let epochs = entry.epochs();
         let is_dropped = entry.fence() < self.outbox.ledger.floor();
-        if is_dropped || !requested.iter().all(|tag| entry.has_tag(tag)) {
+        if is_dropped || !entry.has_tags(requested) {
             return Ok(None);
         }
         let missing = epochs.iter().filter(|epoch| known.of(epoch).is_none());
@@ -186,7 +186,7 @@ impl TagReader {
             known.0.append(&mut self.read(&missing).await?.0);
         }
         if !missing.is_empty() || known.0.len() > epochs.len() {
-            self.last_seen.note(key, tags_of(&entry));
+            self.last_seen.note(key, entry.tags());
         }
         let now =
             || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| now.latest);
@@ -255,11 +255,6 @@ impl ReadTag {
     fn epoch(&self) -> Option<TagEpoch> {
         self.state.map(|state| TagEpoch { tag: self.digest, hard: state.hard, soft: state.soft })
     }
-}
-
-/// The tags of an entry.
-pub(super) fn tags_of(entry: &Entry) -> Tags {
-    Tags::of_entry(entry.epochs().iter().map(|seen| seen.tag))
 }
 
 /// How long a tag is kept in addition to the life of its longest entry. The scripts have the same
