@@ -27,8 +27,8 @@ impl ServerNode<'_> {
         command: &'static str,
         args: &[&str],
     ) -> Result<RedisValue, StoreError> {
-        let args = args.iter().map(|arg| arg.as_bytes().to_vec());
-        let request = RedisRequest::command(command, [], command).with_args(args);
+        let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let request = RedisRequest::command(command, [], args, command);
         self.client.run(&request.in_slot(self.slot), Some).await
     }
 

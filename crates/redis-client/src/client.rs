@@ -153,7 +153,7 @@ impl RedisClient {
     /// name that writes.
     pub fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
         if !self.is_cluster() {
-            return vec![RedisRequest::command("PING", [], doing)];
+            return vec![RedisRequest::command("PING", [], [], doing)];
         }
         let names = self.names_on_nodes("heartbeat").into_iter();
         names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
@@ -232,7 +232,7 @@ impl RedisClient {
     }
 
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
-    /// of its own. Meanwhile the slot table is locked, so `then` must not use the client.
+    /// of its own.
     pub fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
         self.0.servers.with_owner(name, |node| match node {
             Some(node) => then(&node.state.clock),

@@ -13,6 +13,7 @@ use bellwether::StoreError;
 ///
 /// A request declares all names that its script touches. Some servers require that, and the slot
 /// that the names share determines the node of a cluster.
+#[derive(Default)]
 pub struct RedisRequest<'a> {
     command: &'static str,
     script: Option<&'a RedisScript>,
@@ -37,25 +38,6 @@ pub(super) struct Replied {
 }
 
 impl<'a> RedisRequest<'a> {
-    fn new(
-        (command, script): (&'static str, Option<&'a RedisScript>),
-        names: impl Into<Vec<Vec<u8>>>,
-        args: impl Into<Vec<Vec<u8>>>,
-        doing: &'static str,
-    ) -> Self {
-        Self {
-            command,
-            script,
-            names: names.into(),
-            args: args.into(),
-            doing,
-            label: None,
-            is_timed: false,
-            is_once: false,
-            slot: 0,
-        }
-    }
-
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
     /// "taking the lock".
     pub fn script(
@@ -64,22 +46,17 @@ impl<'a> RedisRequest<'a> {
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        Self::new(("EVALSHA", Some(script)), names, args, doing)
+        Self { script: Some(script), ..Self::command("EVALSHA", names, args, doing) }
     }
 
     /// A request that runs a command on these names.
     pub fn command(
         command: &'static str,
         names: impl Into<Vec<Vec<u8>>>,
+        args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        Self::new((command, None), names, [], doing)
-    }
-
-    /// Adds arguments.
-    pub fn with_args(mut self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        self.args.extend(more);
-        self
+        Self { command, names: names.into(), args: args.into(), doing, ..Self::default() }
     }
 
     /// Sets what the request is for. Error messages show it.
@@ -240,7 +217,7 @@ mod tests {
         let request = RedisRequest::script(&script, names.clone(), [b"x".to_vec()], "testing");
         assert_eq!(words(&request, true), ["EVAL", "return 1", "2", "a", "b", "x"]);
         assert_eq!(words(&request, false), ["EVALSHA", script.hash(), "2", "a", "b", "x"]);
-        let request = RedisRequest::command("MGET", names, "testing");
+        let request = RedisRequest::command("MGET", names, [], "testing");
         assert_eq!(words(&request, true), ["MGET", "a", "b"]);
     }
 

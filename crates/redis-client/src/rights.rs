@@ -15,8 +15,8 @@ use bellwether::store::StoreErrorKind;
 pub(super) fn checks(name: &[u8], commands: &[&str]) -> [RedisRequest<'static>; 2] {
     let (name, commands) = (name.to_vec(), commands.join(" ").into_bytes());
     let text = RIGHTS.text().as_bytes().to_vec();
-    let by_text = RedisRequest::command("EVAL", [], CHECKING).in_slot(name.slot());
-    let by_text = by_text.with_args([text, b"1".to_vec(), name.clone(), commands.clone()]);
+    let args = [text, b"1".to_vec(), name.clone(), commands.clone()];
+    let by_text = RedisRequest::command("EVAL", [], args, CHECKING).in_slot(name.slot());
     [by_text, RedisRequest::script(&RIGHTS, [name], [commands], CHECKING)]
 }
 

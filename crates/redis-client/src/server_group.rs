@@ -40,8 +40,7 @@ impl ServerGroup {
         }
     }
 
-    /// Calls `then` with the server that owns a name, as far as it is known. Meanwhile the slot table
-    /// is locked, so `then` takes a few steps and must not use the client.
+    /// Calls `then` with the server that owns a name, as far as it is known.
     pub(super) fn with_owner<T>(
         &self,
         #[cfg_attr(not(feature = "cluster"), expect(unused_variables))] name: &impl InSlot,
@@ -50,7 +49,7 @@ impl ServerGroup {
         match self {
             Self::Single(node) => then(Some(node)),
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.table.with_owner(name.slot(), then),
+            Self::Cluster(cluster) => then(cluster.table.owner(name.slot()).as_ref()),
         }
     }
 

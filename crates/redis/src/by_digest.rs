@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::envelope::{self, Opened};
 pub use super::outbox::ledger::ChangedDigest;
-use super::scripts::{self, ReplyFields, Script, linked};
+use super::scripts::{self, LuaScript, ReplyFields, linked};
 use super::{RedisStore, record};
 use bellwether::StoreError;
 use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing};
@@ -137,6 +137,6 @@ fn whole(opened: Opened, now: u64) -> Entry {
 }
 
 /// Not among the scripts that every process loads on connecting.
-static INSPECT: Script = LazyLock::new(|| linked(include_str!("inspect.lua")));
+static INSPECT: LuaScript = LazyLock::new(|| linked(include_str!("inspect.lua")));
 
 const INSPECTING: &str = "inspecting a key";

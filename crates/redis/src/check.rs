@@ -15,7 +15,7 @@ pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), 
             // Two names in two slots: a node of a cluster refuses that.
             names.push(client.name(&Key::of("bellwether.check").digest(), ""));
         }
-        client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
+        client.run(&RedisRequest::command("MGET", names, [], CONNECTING), Some).await?;
     }
     client.check_scripts(&COMMANDS).await?;
     for probe in client.probes(CONNECTING) {
@@ -30,8 +30,8 @@ pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), 
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server
 /// without tracking is no error: the near cache then keeps no copies.
 async fn explain_untracked(client: &RedisClient) -> Result<(), StoreError> {
-    let request = RedisRequest::command("CLIENT", [], CONNECTING)
-        .with_args([b"TRACKING".to_vec(), b"ON".to_vec()]);
+    let args = [b"TRACKING".to_vec(), b"ON".to_vec()];
+    let request = RedisRequest::command("CLIENT", [], args, CONNECTING);
     match client.run(&request, Some).await {
         Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
             let message = format!("{error}: a near cache needs `+client|tracking`");

@@ -211,7 +211,7 @@ impl NameReader {
             ReadName::Tag(tag) => self.client.unwatched_name("tag", tag),
         };
         let names: Vec<_> = names.iter().map(name).collect();
-        let request = RedisRequest::command("MGET", names, READING);
+        let request = RedisRequest::command("MGET", names, [], READING);
         if is_timed { request.timed() } else { request }
     }
 }

@@ -9,16 +9,16 @@ use bellwether::adapter::jitter;
 use bellwether::store::{Digest, TagState};
 use bellwether_redis_client::{RedisClient, RedisScript, RedisValue as Value, ServerTime};
 
-pub(super) type Script = LazyLock<RedisScript>;
+pub(super) type LuaScript = LazyLock<RedisScript>;
 
-pub(super) static ABANDON: Script = LazyLock::new(|| linked(include_str!("abandon.lua")));
-pub(super) static ACQUIRE: Script = LazyLock::new(|| linked(include_str!("acquire.lua")));
-pub(super) static CHANGE_TAG: Script = LazyLock::new(|| linked(include_str!("change_tag.lua")));
-pub(super) static COMMIT: Script = LazyLock::new(|| linked(include_str!("commit.lua")));
-pub(super) static FAIL: Script = LazyLock::new(|| linked(include_str!("fail.lua")));
-pub(super) static INVALIDATE: Script = LazyLock::new(|| linked(include_str!("invalidate.lua")));
-pub(super) static RENEW: Script = LazyLock::new(|| linked(include_str!("renew.lua")));
-pub(super) static TOUCH_TAGS: Script = LazyLock::new(|| linked(include_str!("touch_tags.lua")));
+pub(super) static ABANDON: LuaScript = LazyLock::new(|| linked(include_str!("abandon.lua")));
+pub(super) static ACQUIRE: LuaScript = LazyLock::new(|| linked(include_str!("acquire.lua")));
+pub(super) static CHANGE_TAG: LuaScript = LazyLock::new(|| linked(include_str!("change_tag.lua")));
+pub(super) static COMMIT: LuaScript = LazyLock::new(|| linked(include_str!("commit.lua")));
+pub(super) static FAIL: LuaScript = LazyLock::new(|| linked(include_str!("fail.lua")));
+pub(super) static INVALIDATE: LuaScript = LazyLock::new(|| linked(include_str!("invalidate.lua")));
+pub(super) static RENEW: LuaScript = LazyLock::new(|| linked(include_str!("renew.lua")));
+pub(super) static TOUCH_TAGS: LuaScript = LazyLock::new(|| linked(include_str!("touch_tags.lua")));
 
 /// A script with the functions of the store that it uses.
 pub(super) fn linked(text: &str) -> RedisScript {

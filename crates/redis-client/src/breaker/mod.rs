@@ -1,8 +1,5 @@
 //! The circuit breaker: stops requests to a server that does not answer, and says so.
 
-#[cfg(test)]
-mod model;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -237,6 +234,8 @@ const DOWN: &str =
 
 #[cfg(test)]
 mod tests {
+    mod model;
+
     use tokio::time::advance;
 
     use super::*;

@@ -42,8 +42,7 @@ pub(super) async fn discover(
 }
 
 async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
-    let request = RedisRequest::command("CLUSTER", [], ASKING_FOR_SLOTS);
-    let request = request.with_args([b"SLOTS".to_vec()]);
+    let request = RedisRequest::command("CLUSTER", [], [b"SLOTS".to_vec()], ASKING_FOR_SLOTS);
     let replied = node.send(&request, false, deadline).await.map_err(|error| error.said)?;
     let malformed = || request.error(&ServerError::malformed());
     SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)

@@ -37,24 +37,9 @@ impl SlotTable {
     }
 
     /// The owner of a slot.
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
-        self.with_owner(slot, |node| node.cloned())
-    }
-
-    /// Calls `then` with the owner of a slot. Meanwhile the nodes are locked, so `then` takes a few
-    /// steps and must not use the table.
-    pub(crate) fn with_owner<T>(
-        &self,
-        slot: u16,
-        then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
-    ) -> T {
+    pub(crate) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
         let nodes = locked(&self.nodes);
-        then(
-            nodes
-                .places
-                .get(usize::from(self.parts.owners.of(slot).node()))
-                .and_then(Option::as_ref),
-        )
+        nodes.places.get(usize::from(self.parts.owners.of(slot).node()))?.clone()
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.

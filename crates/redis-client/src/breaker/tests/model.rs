@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{BreakerRules, Machine, State, Ticket};
+use super::super::{BreakerRules, Machine, State, Ticket};
 
 const TICK: Duration = Duration::from_millis(500);
 const RULES: BreakerRules =
