@@ -313,7 +313,7 @@ impl Drop for WatchedLoad {
 const PUT: SourceVersion = 1 << 62;
 
 /// How long after its lease was granted a load begins, where the tags of an entry have to be read first.
-const ROUND_TRIPS: Millis = 4;
+const ROUND_TRIPS: Millis = 6;
 
 /// How long after a change was dropped, or has failed, it is executed at the latest. Then it ends the lease of
 /// its key.
