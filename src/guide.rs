@@ -25,78 +25,29 @@
 //! Other crates have guides of their own: `bellwether_redis::guide`, `bellwether_http::guide`,
 //! `bellwether_grpc::guide` and `bellwether_lock::guide`.
 
+/// Documents each of these modules with its page of `guide`, below a picture if one is named. The
+/// folder is the one beside the source that calls this.
+//
 // Links of pages below `guide/links.md` work here and on code hosts: of two definitions of a link, the first
 // one counts here, and hosts see the one at the end of the page.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! guide_pages {
+    ($($page:ident $(($picture:literal))?)*) => {$(
+        #[doc = include_str!("guide/links.md")]
+        $(#[doc = include_str!(concat!("guide/pictures/", $picture, ".md"))])?
+        #[doc = include_str!(concat!("guide/", stringify!($page), ".md"))]
+        pub mod $page {}
+    )*};
+}
 
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/alternatives.md")]
-pub mod alternatives {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/answers.md")]
-pub mod answers {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/pictures/cooldown.md")]
-#[doc = include_str!("guide/cooldown.md")]
-pub mod cooldown {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/pictures/outage.md")]
-#[doc = include_str!("guide/failures.md")]
-pub mod failures {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/fault_table.md")]
-pub mod fault_table {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/getting_started.md")]
-pub mod getting_started {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/guarantees.md")]
-pub mod guarantees {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/how_it_works.md")]
-pub mod how_it_works {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/invalidation.md")]
-pub mod invalidation {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/pictures/entry.md")]
-#[doc = include_str!("guide/lifetimes.md")]
-pub mod lifetimes {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/log_messages.md")]
-pub mod log_messages {}
+guide_pages! {
+    alternatives answers cooldown("cooldown") failures("outage") fault_table getting_started
+    guarantees how_it_works invalidation lifetimes("entry") log_messages operations options
+    performance tags("tags") testing
+}
 
 #[doc = include_str!("guide/links.md")]
 // `crates/readme` compiles the example, whose dependencies are not those of this crate.
 #[cfg_attr(not(doctest), doc = include_str!("guide/observability.md"))]
 pub mod observability {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/operations.md")]
-pub mod operations {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/options.md")]
-pub mod options {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/performance.md")]
-pub mod performance {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/pictures/tags.md")]
-#[doc = include_str!("guide/tags.md")]
-pub mod tags {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/testing.md")]
-pub mod testing {}

@@ -9,26 +9,4 @@
 //! | [`failover`] | know what an outage or a failover can lose |
 //! | [`servers`] | see which servers work: Redis, Valkey, Amazon ElastiCache |
 
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/connect.md")]
-pub mod connect {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/failover.md")]
-pub mod failover {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/near_copies.md")]
-pub mod near_copies {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/permissions.md")]
-pub mod permissions {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/servers.md")]
-pub mod servers {}
-
-#[doc = include_str!("guide/links.md")]
-#[doc = include_str!("guide/sizing.md")]
-pub mod sizing {}
+bellwether::guide_pages! { connect failover near_copies permissions servers sizing }
