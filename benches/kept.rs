@@ -60,7 +60,7 @@ pub(crate) fn measure(entries: &str) {
         ask_for(server, 0..entries / 100).await;
         let before = resident_bytes();
         ask_for(server, entries..3 * entries).await;
-        println!("{} {}", resident_bytes().saturating_sub(before), store.bytes());
+        println!("{} {}", resident_bytes().saturating_sub(before), store.stats().bytes);
     });
 }
 

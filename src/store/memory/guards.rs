@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::tags::MemoryTag;
 use crate::key::Key;
 use crate::store::clock::{Moment, later};
-use crate::store::{Claim, Failure, Token};
+use crate::store::{Claim, Failure, Settled, Token};
 use crate::trace::TraceParent;
 
 /// The guards of a shard, bounded by count.
@@ -61,10 +61,7 @@ impl Guards {
     /// The watermark of a key: a lapsed lease up to this fence must not store.
     pub(super) fn watermark(&self, key: &Key, now: Moment) -> u64 {
         let own = self.of_keys.get(key).and_then(|guard| guard.watermark);
-        let live = [own, self.merged]
-            .into_iter()
-            .flatten()
-            .filter(|watermark| watermark.until > now.instant);
+        let live = own.into_iter().chain(self.merged).filter(|mark| mark.until > now.instant);
         live.map(|watermark| watermark.fence).max().unwrap_or(0)
     }
 
@@ -79,14 +76,9 @@ impl Guards {
     }
 
     /// The lease that a claim was granted with this fence.
-    pub(super) fn held(
-        &mut self,
-        claim: &Claim,
-        fence: u64,
-        now: Moment,
-    ) -> Option<&mut ActiveLease> {
-        let lease = self.of_keys.get_mut(claim.key())?.lease.as_mut();
-        let is_same = |held: &ActiveLease| held.token == claim.token() && held.fence == fence;
+    pub(super) fn held(&mut self, by: &Claim, fence: u64, now: Moment) -> Option<&mut ActiveLease> {
+        let lease = self.of_keys.get_mut(by.key())?.lease.as_mut();
+        let is_same = |held: &ActiveLease| held.token == by.token() && held.fence == fence;
         lease.filter(|held| held.until > now.instant && is_same(held))
     }
 
@@ -96,14 +88,14 @@ impl Guards {
         }
     }
 
-    /// Ends the lease of a claim, even if it has lapsed. Returns whether it was there.
-    pub(super) fn end_lease(&mut self, claim: &Claim) -> bool {
-        let Some(guard) = self.of_keys.get_mut(claim.key()) else { return false };
+    /// Ends the lease of a claim, even if it has lapsed, which settles it in any case.
+    pub(super) fn end_lease(&mut self, claim: &Claim) -> Settled {
+        let Some(guard) = self.of_keys.get_mut(claim.key()) else { return Settled::Done };
         let ended = guard.lease.take_if(|granted| granted.token == claim.token()).is_some();
         if ended && guard.watermark.is_none() && guard.failed.is_none() {
             self.of_keys.remove(claim.key());
         }
-        ended
+        Settled::Done
     }
 
     /// The guard of a key, to be changed.

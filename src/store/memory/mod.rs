@@ -7,7 +7,7 @@ mod tags;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use self::options::MemoryOptions;
@@ -72,8 +72,8 @@ impl MemoryStore {
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let sequence = Arc::new(Sequence::default());
         let shard = |of| {
-            let limits = MemoryOptions::new(share(max_entries, of)).max_bytes(share(max_bytes, of));
-            Mutex::new(MemoryShard::new(limits, Arc::clone(&sequence)))
+            let (entries, bytes) = (share(max_entries, of), share(max_bytes, of));
+            Mutex::new(MemoryShard::new(entries, bytes, Arc::clone(&sequence)))
         };
         let shards = (0..count).map(shard).collect();
         Self(Arc::new(Inner {
@@ -90,7 +90,7 @@ impl MemoryStore {
     /// How full it is, and what it has done since it was made.
     pub fn stats(&self) -> MemoryStats {
         let mut stats = MemoryStats::default();
-        for shard in self.shards() {
+        for shard in self.0.shards.iter().map(locked) {
             stats.entries += shard.kept.len() as u64;
             stats.bytes += shard.bytes as u64;
             stats.evictions += shard.evictions;
@@ -100,21 +100,12 @@ impl MemoryStore {
 
     /// How many entries are kept, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
-        self.shards().map(|shard| shard.kept.len()).sum()
+        self.stats().entries as usize
     }
 
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// How many bytes are kept, counted as [`MemoryOptions::max_bytes`] says.
-    pub fn bytes(&self) -> usize {
-        self.shards().map(|shard| shard.bytes).sum()
-    }
-
-    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {
-        self.0.shards.iter().map(locked)
     }
 
     /// Runs a function on the shard of a key.
@@ -164,15 +155,13 @@ impl MemoryStore {
 
     fn commit(&self, lease: &Lease, draft: Draft, now: Moment) -> Settled {
         let tags = self.tags_of(lease, &draft, now);
-        let settled = self.shard(lease.key(), |shard| match tags {
+        self.shard(lease.key(), |shard| match tags {
             Some(tags) => shard.commit(lease, draft, tags, now),
             None => {
-                shard.abandon(lease.claim());
+                shard.guards.end_lease(lease.claim());
                 Settled::Superseded
             }
-        });
-        self.tell(lease.key());
-        settled
+        })
     }
 
     fn tell(&self, key: &Key) {
@@ -228,20 +217,15 @@ impl Store for MemoryStore {
     }
 
     fn settle(&self, end: End) -> StoreFuture<Settled> {
-        self.answer(move |store, now| match end {
-            End::Commit(lease, draft) => store.commit(&lease, draft, now),
-            End::Fail(lease, failure) => {
-                if store.shard(lease.key(), |shard| shard.fail(&lease, failure, now)) {
-                    store.tell(lease.key());
-                }
-                Settled::Done
-            }
-            End::Abandon(claim) => {
-                if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
-                    store.tell(claim.key());
-                }
-                Settled::Done
-            }
+        self.answer(move |store, now| {
+            let key = end.claim().key().clone();
+            let settled = match end {
+                End::Commit(lease, draft) => store.commit(&lease, draft, now),
+                End::Fail(lease, why) => store.shard(&key, |shard| shard.fail(&lease, why, now)),
+                End::Abandon(claim) => store.shard(&key, |shard| shard.guards.end_lease(&claim)),
+            };
+            store.tell(&key);
+            settled
         })
     }
 
@@ -262,9 +246,6 @@ impl Store for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("entries", &self.len())
-            .field("options", &self.0.options)
-            .finish()
+        f.debug_tuple("MemoryStore").field(&self.0.options).finish()
     }
 }

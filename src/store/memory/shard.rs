@@ -7,7 +7,6 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
-use super::MemoryOptions;
 use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use super::tags::{MemoryTag, Sequence, TagView};
 use crate::duration::micros;
@@ -20,15 +19,17 @@ use crate::store::{
 };
 use crate::tag::Tags;
 
+#[derive(Default)]
 pub(super) struct MemoryShard {
-    limits: MemoryOptions,
+    max_entries: usize,
+    max_bytes: usize,
     pub(super) bytes: usize,
     pub(super) evictions: u64,
     slots: HashMap<Key, usize>,
     pub(super) kept: Slab<CachedEntry>,
     /// The hand of the second-chance clock: the next slot to be considered for eviction.
     hand: usize,
-    guards: Guards,
+    pub(super) guards: Guards,
     /// Removed entries. The caller drops them after the lock, because the drop of a value runs a
     /// user's code.
     pub(super) removed: Vec<CachedEntry>,
@@ -48,33 +49,19 @@ pub(super) struct CachedEntry {
 }
 
 impl MemoryShard {
-    pub(super) fn new(limits: MemoryOptions, fences: Arc<Sequence>) -> Self {
-        Self {
-            limits,
-            bytes: 0,
-            evictions: 0,
-            slots: HashMap::new(),
-            kept: Slab::new(),
-            hand: 0,
-            guards: Guards::default(),
-            removed: Vec::new(),
-            fences,
-        }
+    pub(super) fn new(max_entries: usize, max_bytes: usize, fences: Arc<Sequence>) -> Self {
+        Self { max_entries, max_bytes, fences, ..Self::default() }
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
         let slot = *self.slots.get(key)?;
         let kept = &mut self.kept[slot];
         let remaining = now.until(kept.expires_at);
-        if remaining.is_zero() {
-            self.remove(slot);
-            return None;
-        }
         kept.read = true;
         let entry = kept.entry.clone().with_remaining(Remaining::Known(remaining));
-        let found = kept.standing().apply(entry, now.micros);
+        let found = kept.standing().apply(entry, now.micros).filter(|_| !remaining.is_zero());
         if found.is_none() {
-            self.remove(slot);
+            self.remove(key);
         }
         found
     }
@@ -138,13 +125,9 @@ impl MemoryShard {
         term: Duration,
         now: Moment,
     ) -> Renew {
-        match self.guards.held(claim, fence, now) {
-            Some(held) => {
-                held.until = now.after(term);
-                Renew::Held
-            }
-            None => Renew::Lost,
-        }
+        let Some(held) = self.guards.held(claim, fence, now) else { return Renew::Lost };
+        held.until = now.after(term);
+        Renew::Held
     }
 
     pub(super) fn commit(
@@ -156,7 +139,7 @@ impl MemoryShard {
     ) -> Settled {
         let key = lease.key();
         let holds = self.guards.held(lease.claim(), lease.fence(), now).is_some();
-        self.abandon(lease.claim());
+        self.guards.end_lease(lease.claim());
         if !holds && !self.may_still_store(lease, now) {
             return Settled::Superseded;
         }
@@ -167,24 +150,19 @@ impl MemoryShard {
         }
         if !draft.lifetimes.life().is_zero() {
             self.insert(lease, draft, tags, now);
-        } else if let Some(slot) = self.slots.get(key).copied() {
-            self.remove(slot);
+        } else {
+            self.remove(key);
         }
         Settled::Done
     }
 
-    /// As [`abandon`](Self::abandon), and remembers why the load failed.
-    pub(super) fn fail(&mut self, lease: &Lease, failure: Failure, now: Moment) -> bool {
+    /// Ends a lease, and remembers why the load failed.
+    pub(super) fn fail(&mut self, lease: &Lease, failure: Failure, now: Moment) -> Settled {
         if self.guards.held(lease.claim(), lease.fence(), now).is_some() {
             let failed = RecentFailure { failure, at: now.instant };
             self.guards.at(lease.key(), now).failed = Some(failed);
         }
-        self.abandon(lease.claim())
-    }
-
-    /// Ends the lease that was granted to a claim. Returns whether there was one.
-    pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
-        self.guards.end_lease(claim)
+        self.guards.end_lease(lease.claim())
     }
 
     /// Returns whether there was an entry.
@@ -194,15 +172,12 @@ impl MemoryShard {
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
         *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
         let was_there = self.find(key, now).is_some();
-        if let Some(slot) = self.slots.get(key).copied() {
-            match change {
-                Change::Invalidate => self.remove(slot),
-                Change::Expire { .. } => {
-                    let kept = &mut self.kept[slot];
-                    let stale = now.after(kept.entry.lifetimes().stale());
-                    kept.expires_at = kept.expires_at.min(stale);
-                }
-            }
+        if change == Change::Invalidate {
+            self.remove(key);
+        } else if let Some(slot) = self.slots.get(key) {
+            let kept = &mut self.kept[*slot];
+            let stale = now.after(kept.entry.lifetimes().stale());
+            kept.expires_at = kept.expires_at.min(stale);
         }
         was_there
     }
@@ -217,9 +192,7 @@ impl MemoryShard {
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
         let key = lease.key().clone();
-        if let Some(slot) = self.slots.get(&key).copied() {
-            self.remove(slot);
-        }
+        self.remove(&key);
         let life = draft.lifetimes.life();
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
@@ -227,14 +200,14 @@ impl MemoryShard {
         let entry = draft.into_entry(lease.fence(), now.micros, remaining, epochs);
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
-        if kept.weight() > self.limits.max_bytes || self.limits.max_entries == 0 {
+        if kept.weight() > self.max_bytes || self.max_entries == 0 {
             // It is too large even for an empty store, so nothing is evicted for it.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();
         let slot = self.kept.insert(kept);
         self.slots.insert(key, slot);
-        while self.kept.len() > self.limits.max_entries || self.bytes > self.limits.max_bytes {
+        while self.kept.len() > self.max_entries || self.bytes > self.max_bytes {
             self.evict(slot, now);
         }
     }
@@ -252,14 +225,15 @@ impl MemoryShard {
                 continue;
             }
             self.evictions += u64::from(is_live);
-            return self.remove(slot);
+            let key = kept.key.clone();
+            return self.remove(&key);
         }
     }
 
-    fn remove(&mut self, slot: usize) {
+    fn remove(&mut self, key: &Key) {
+        let Some(slot) = self.slots.remove(key) else { return };
         let kept = self.kept.remove(slot);
         self.bytes -= kept.weight();
-        self.slots.remove(&kept.key);
         self.removed.push(kept);
     }
 }

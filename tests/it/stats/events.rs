@@ -160,7 +160,7 @@ async fn a_memory_store_counts_its_entries_and_evictions() {
     }
     let stats = store.stats();
     assert_eq!((stats.entries, stats.evictions), (2, 3));
-    assert_eq!(stats.bytes, store.bytes() as u64);
+    assert!((2 * 640..2 * 1_000).contains(&stats.bytes), "{}", stats.bytes);
     sleep(MINUTE * 2).await;
     for item in 5..7 {
         answer(&cached, item).await;

@@ -45,7 +45,7 @@ fn taken(content: usize) -> (usize, usize) {
         });
     });
     assert!(store.len() > MOST * 9 / 10);
-    (usize::try_from(used.bytes_current).unwrap_or(0), store.bytes())
+    (usize::try_from(used.bytes_current).unwrap_or(0), store.stats().bytes as usize)
 }
 
 #[test]
