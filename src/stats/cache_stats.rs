@@ -45,7 +45,7 @@ pub struct CacheStats {
 impl CacheStats {
     /// Calls of the loader that have started and not ended yet.
     pub fn running_loads(&self) -> u64 {
-        self.loads.total().saturating_sub(self.load_times.count())
+        self.loads.total().saturating_sub(self.load_times.total())
     }
 }
 
@@ -115,7 +115,7 @@ metric_table! { CacheStats, "cache":
 
 counters! {
     /// How requests ended: each one counts once, in one of these.
-    pub struct RequestStats counts pub(crate) RequestEvent {
+    pub struct RequestStats by pub(crate) RequestEvent of u64 {
         /// Answered at once by a fresh entry of this process: of a `MemoryStore`, or a near copy.
         hit_local: HitLocal,
         /// Answered by a fresh entry that the store gave when it was asked.
@@ -219,7 +219,7 @@ impl RequestStats {
 counters! {
     /// Calls of the loader, by why they started. Requests of a batch count one each, though one call loads
     /// them.
-    pub struct LoadStats counts pub(crate) LoadReason {
+    pub struct LoadStats by pub(crate) LoadReason of u64 {
         /// Nothing usable was stored.
         miss: Miss,
         /// A stale answer is replaced in the background.
@@ -253,7 +253,7 @@ impl LoadStats {
 
 counters! {
     /// How long loads took, by their result.
-    pub struct LoadTimeStats times pub(crate) LoadResult {
+    pub struct LoadTimeStats by pub(crate) LoadResult of HistogramStats {
         /// With an answer that can be shared.
         succeeded: Succeeded,
         /// With the answer that there is none.
@@ -286,7 +286,7 @@ counters! {
     /// What ended waits for the load of another process. A load ends one wait of each waiting process
     /// by a push, and a load of more than 0.2 s about five per second by a pause. If many are missed
     /// pushes, push messages do not arrive: waiters poll.
-    pub struct WakeStats counts pub(crate) WakeEvent {
+    pub struct WakeStats by pub(crate) WakeEvent of u64 {
         /// The store reported a change.
         push: Push,
         /// A pause was over, and that was no fault: the load went on, its lease was free, or the store
@@ -302,7 +302,7 @@ counters! {
 
 counters! {
     /// Leases that flights of this process asked for.
-    pub struct LeaseStats counts pub(crate) LeaseEvent {
+    pub struct LeaseStats by pub(crate) LeaseEvent of u64 {
         /// Granted.
         granted: Granted,
         /// Not granted, because another process has it.
@@ -316,7 +316,7 @@ counters! {
 
 counters! {
     /// What became of loaded answers that were to be stored.
-    pub struct CommitStats counts pub(crate) CommitEvent {
+    pub struct CommitStats by pub(crate) CommitEvent of u64 {
         /// Stored.
         stored: Stored,
         /// Refused as outdated: an invalidation or a newer answer came in between.
@@ -328,7 +328,7 @@ counters! {
 
 counters! {
     /// Loads in the background, for which no caller waits.
-    pub struct RefreshStats counts pub(crate) RefreshEvent {
+    pub struct RefreshStats by pub(crate) RefreshEvent of u64 {
         /// Those that loaded an answer.
         succeeded: Succeeded,
         /// Those that failed. Their callers got a stale or a fresh answer, and no error.
@@ -338,7 +338,7 @@ counters! {
 
 counters! {
     /// Requests that a limit refused. Each of them failed, or got a stale answer.
-    pub struct LimitStats counts pub(crate) LimitEvent {
+    pub struct LimitStats by pub(crate) LimitEvent of u64 {
         /// [`max_waiters`](crate::service::ReadThroughLayerBuilder::max_waiters).
         waiters: Waiters,
         /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights).
@@ -350,7 +350,7 @@ counters! {
 
 counters! {
     /// Changes through handles.
-    pub struct InvalidationStats counts pub(crate) InvalidationEvent {
+    pub struct InvalidationStats by pub(crate) InvalidationEvent of u64 {
         /// Keys that were invalidated.
         invalidated: Invalidated,
         /// Keys that were expired.

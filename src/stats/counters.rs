@@ -31,57 +31,20 @@ impl<const N: usize> Default for Counters<N> {
 macro_rules! counters {
     (
         $(#[$of_stats:meta])*
-        pub struct $Stats:ident counts $vis:vis $Event:ident {
+        pub struct $Stats:ident by $vis:vis $Event:ident of $Value:ty {
             $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
         }
     ) => {
         $crate::stats::counters::by_event! {
             $(#[$of_stats])*
-            #[derive(Eq)]
-            pub struct $Stats by $Event of u64 { $( $(#[$of_field])* $field: $Variant, )+ }
+            pub struct $Stats by $Event of $Value { $( $(#[$of_field])* $field: $Variant, )+ }
         }
 
-        impl $Stats {
-            /// The sum of all counters.
-            pub fn total(&self) -> u64 {
-                0 $( + self.$field )+
-            }
-        }
-
-        $crate::stats::counters::counters! {
-            enum $Stats of $vis $Event { $( $(#[$of_field])* $Variant, )+ }
-        }
-    };
-    (
-        $(#[$of_stats:meta])*
-        pub struct $Stats:ident times $vis:vis $Event:ident {
-            $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
-        }
-    ) => {
-        $crate::stats::counters::by_event! {
-            $(#[$of_stats])*
-            pub struct $Stats by $Event of HistogramStats { $( $(#[$of_field])* $field: $Variant, )+ }
-        }
-
-        impl $Stats {
-            /// How many events there were, of all kinds.
-            pub fn count(&self) -> u64 {
-                0 $( + self.$field.count() )+
-            }
-        }
-
-        $crate::stats::counters::counters! {
-            enum $Stats of $vis $Event { $( $(#[$of_field])* $Variant, )+ }
-        }
-    };
-    (
-        enum $Stats:ident of $vis:vis $Event:ident { $( $(#[$of_variant:meta])* $Variant:ident, )+ }
-    ) => {
         #[doc = concat!("What [`", stringify!($Stats), "`] has.")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::exhaustive_enums, reason = "a recorder names each of them")]
         $vis enum $Event {
-            $( $(#[$of_variant])* $Variant, )+
+            $( $(#[$of_field])* $Variant, )+
         }
     };
 }
@@ -104,6 +67,11 @@ macro_rules! by_event {
         impl $Stats {
             pub(crate) const COUNT: usize = [$( stringify!($field), )+].len();
             pub(crate) const FIELDS: [&'static str; Self::COUNT] = [$( stringify!($field), )+];
+
+            /// How many events there were, of all kinds.
+            pub fn total(&self) -> u64 {
+                0 $( + $crate::stats::MetricValue::from(self.$field).count() )+
+            }
 
             pub(crate) fn read(value: impl Fn(usize) -> $Value) -> Self {
                 Self { $( $field: value($Event::$Variant as usize), )+ }

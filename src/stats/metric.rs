@@ -95,6 +95,16 @@ pub enum MetricValue {
     Histogram(HistogramStats),
 }
 
+impl MetricValue {
+    /// How many events it counts.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Histogram(histogram) => histogram.count(),
+        }
+    }
+}
+
 impl From<u64> for MetricValue {
     fn from(number: u64) -> Self {
         Self::Number(number)

@@ -30,7 +30,7 @@ metric_table! { MemoryStats, "store":
 
 counters! {
     /// How long operations of a store took, successful or not, with all their requests.
-    pub struct OperationTimeStats times pub StoreOperation {
+    pub struct OperationTimeStats by pub StoreOperation of HistogramStats {
         /// Reads of an entry. Copies of the near tier are not counted.
         lookup: Lookup,
         /// Requests for a lease.
@@ -74,13 +74,6 @@ by_event! {
         unsupported: Unsupported,
         /// The server could not be reached, or the connection broke.
         unreachable: Unreachable,
-    }
-}
-
-impl StoreErrorStats {
-    /// The sum of all counters.
-    pub fn total(&self) -> u64 {
-        self.by_name().map(|(_, count)| count).sum()
     }
 }
 

@@ -128,7 +128,7 @@ async fn requests_are_callers_and_loads_are_calls_whatever_happens() {
             assert_eq!(stats.loads.total(), loader.loads() as u64, "seed {seed}");
             assert_eq!(stats.running_loads(), 0, "seed {seed}");
             assert_eq!(stats.load_times.cancelled.count(), loader.dropped() as u64, "seed {seed}");
-            assert_eq!(stats.load_times.count(), loader.loads() as u64, "seed {seed}");
+            assert_eq!(stats.load_times.total(), loader.loads() as u64, "seed {seed}");
             let waits = [stats.wait_times.here, stats.wait_times.elsewhere].map(|it| it.count());
             let collapsed = [requests.collapsed_local, requests.collapsed_remote];
             assert_eq!(waits, collapsed, "seed {seed}");

@@ -116,7 +116,7 @@ impl Scrape {
             requests: stats.requests.total(),
             outcomes: Outcomes::counted(&stats.requests),
             loads_started: stats.loads.total(),
-            loads_ended: stats.load_times.count(),
+            loads_ended: stats.load_times.total(),
             flights,
             waiters,
             queued_loads,
