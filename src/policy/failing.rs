@@ -58,18 +58,6 @@ impl Doubling {
     }
 }
 
-impl Default for FailureWindows {
-    fn default() -> Self {
-        Self {
-            windows: Doubling { first: Duration::from_secs(1), longest: Duration::from_secs(30) },
-            cooldowns: Doubling {
-                first: Duration::from_millis(100),
-                longest: Duration::from_secs(1),
-            },
-        }
-    }
-}
-
 /// Within this time failures count as failures in a row, if no window is set.
 const IN_A_ROW: Duration = Duration::from_secs(1);
 
@@ -89,6 +77,7 @@ pub enum WhenStoreFails {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     #[test]
     fn windows_double_up_to_the_longest() {
@@ -107,7 +96,7 @@ mod tests {
     fn no_cooldown_is_longer_than_its_window() {
         let second = Duration::from_secs(1);
         let windows = Doubling { first: second / 100, longest: second / 50 };
-        let windows = FailureWindows { windows, ..FailureWindows::default() };
+        let windows = FailureWindows { windows, ..Policy::default().failures };
         assert_eq!(windows.confirmed(9, second).cooldown, second / 50);
     }
 
@@ -120,12 +109,12 @@ mod tests {
     #[test]
     fn without_a_first_window_there_is_none() {
         let windows = Doubling { first: Duration::ZERO, longest: Duration::from_secs(1) };
-        let windows = FailureWindows { windows, ..FailureWindows::default() };
+        let windows = FailureWindows { windows, ..Policy::default().failures };
         assert_eq!(windows.confirmed(9, Duration::ZERO), windows.unconfirmed());
         assert_eq!(windows.unconfirmed().window, Duration::ZERO);
     }
 
     fn after(before: u32) -> FailureWindow {
-        FailureWindows::default().confirmed(before, Duration::from_secs(30))
+        Policy::default().failures.confirmed(before, Duration::from_secs(30))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::lifetimes::Lifetimes;
 
 /// How long answers are stored and served.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Freshness {
     /// How long an answer is fresh. Zero: waiters share it, and it is not stored.
     pub(crate) ttl: Duration,
@@ -81,29 +81,15 @@ impl Freshness {
     }
 }
 
-impl Default for Freshness {
-    fn default() -> Self {
-        Self {
-            ttl: Duration::ZERO,
-            coalesce_only: false,
-            not_found_ttl: Duration::ZERO,
-            stale_while_revalidate: Duration::ZERO,
-            stale_if_error: Duration::ZERO,
-            jitter: 0.1,
-            early: None,
-            marker_ttl: Duration::from_secs(10),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn of(ttl: Duration) -> Freshness {
-        Freshness { ttl, ..Freshness::default() }
+        Freshness { ttl, ..Policy::default().freshness }
     }
 
     #[test]

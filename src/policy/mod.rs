@@ -38,38 +38,21 @@ pub(crate) struct Policy {
     pub(crate) when_abandoned: WhenAbandoned,
     /// The largest encoded answer that is stored, in bytes.
     pub(crate) max_entry_bytes: usize,
-    pub(crate) bounds: ConcurrencyBounds,
-}
-
-/// How much may be under way at once in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ConcurrencyBounds {
-    /// Callers that wait for one key.
-    pub(crate) waiters: usize,
-    /// Keys that are looked up or loaded.
-    pub(crate) flights: usize,
-    /// Loads without a lease: while the store fails, or after waits that ran out.
-    pub(crate) uncached_loads: usize,
-    /// Loads that all callers have left.
-    pub(crate) abandoned_loads: usize,
+    /// How many callers wait for one key at once in one process.
+    pub(crate) max_waiters: usize,
+    /// How many keys are looked up or loaded.
+    pub(crate) max_flights: usize,
+    /// How many loads have no lease: while the store fails, or after waits that ran out.
+    pub(crate) max_uncached_loads: usize,
+    /// How many loads go on that all callers have left.
+    pub(crate) max_abandoned_loads: usize,
 }
 
 impl Policy {
-    pub(crate) const LEASES: [Duration; 2] =
-        [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-    pub(crate) const LOAD_TIMEOUTS: [Duration; 2] =
-        [Duration::from_millis(1), Duration::from_secs(24 * 60 * 60)];
-
     /// The first term of a lease. The first renewal extends it to the whole lease. So a lease whose
     /// grant was not acknowledged blocks its key for this long at most.
     pub(crate) fn first_term(&self) -> Duration {
         self.lease.min(FIRST_TERM)
-    }
-
-    /// When a running load renews its lease, counted from the begin of a term. The lease survives
-    /// two failed renewals.
-    pub(crate) fn renewal(term: Duration) -> Duration {
-        term / 3
     }
 
     /// How long a caller waits for the load of another caller.
@@ -93,8 +76,21 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            freshness: Freshness::default(),
-            failures: FailureWindows::default(),
+            freshness: Freshness {
+                jitter: 0.1,
+                marker_ttl: Duration::from_secs(10),
+                ..Freshness::default()
+            },
+            failures: FailureWindows {
+                windows: Doubling {
+                    first: Duration::from_secs(1),
+                    longest: Duration::from_secs(30),
+                },
+                cooldowns: Doubling {
+                    first: Duration::from_millis(100),
+                    longest: Duration::from_secs(1),
+                },
+            },
             when_store_fails: WhenStoreFails::default(),
             lease: Duration::from_secs(3),
             load_timeout: Duration::from_secs(30),
@@ -103,12 +99,10 @@ impl Default for Policy {
             wait: Wait::default(),
             when_abandoned: WhenAbandoned::default(),
             max_entry_bytes: 1024 * 1024,
-            bounds: ConcurrencyBounds {
-                waiters: 10_000,
-                flights: 10_000,
-                uncached_loads: 64,
-                abandoned_loads: 64,
-            },
+            max_waiters: 10_000,
+            max_flights: 10_000,
+            max_uncached_loads: 64,
+            max_abandoned_loads: 64,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::flight::{AbandonedLoads, Flights};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::locked::locked;
-use crate::policy::{ConcurrencyBounds, Policy};
+use crate::policy::Policy;
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Claim, End, Entry, Peek, Store};
@@ -72,15 +72,15 @@ pub(crate) struct Loads {
 
 impl Loads {
     /// None yet. These statistics show what is under way.
-    pub(crate) fn shown_in(statistics: &Statistics, bounds: ConcurrencyBounds) -> Arc<Self> {
-        let abandoned = AbandonedLoads::new(bounds.abandoned_loads);
-        let ConcurrencyBounds { waiters, flights, .. } = bounds;
-        let flights = || Flights::new((flights, waiters), Arc::clone(&abandoned));
+    pub(crate) fn shown_in(statistics: &Statistics, policy: &Policy) -> Arc<Self> {
+        let abandoned = AbandonedLoads::new(policy.max_abandoned_loads);
+        let bounds = (policy.max_flights, policy.max_waiters);
+        let flights = || Flights::new(bounds, Arc::clone(&abandoned));
         let loads = Arc::new(Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Semaphore::new(bounds.uncached_loads),
+            uncached_permits: Semaphore::new(policy.max_uncached_loads),
             failures: FailureCache::default(),
             private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),

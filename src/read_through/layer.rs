@@ -248,7 +248,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 10,000, which take about 10 MB.
     pub fn max_waiters(mut self, most: usize) -> Self {
         let most = within("max waiters", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.bounds.waiters, most);
+        self.wrong.set(&mut self.policy.max_waiters, most);
         self
     }
 
@@ -260,7 +260,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
     pub fn max_flights(mut self, most: usize) -> Self {
         let most = within("max flights", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.bounds.flights, most);
+        self.wrong.set(&mut self.policy.max_flights, most);
         self
     }
 
@@ -272,7 +272,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 64. While the store is down, this protects the database from all processes.
     pub fn max_uncached_loads(mut self, most: usize) -> Self {
         let most = within("max uncached loads", most, 1, 1_000_000);
-        self.wrong.set(&mut self.policy.bounds.uncached_loads, most);
+        self.wrong.set(&mut self.policy.max_uncached_loads, most);
         self
     }
 
@@ -283,7 +283,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 64. So clients that ask and leave do not keep the database busy.
     pub fn max_abandoned_loads(mut self, most: usize) -> Self {
         let most = within("max abandoned loads", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.bounds.abandoned_loads, most);
+        self.wrong.set(&mut self.policy.max_abandoned_loads, most);
         self
     }
 
@@ -306,8 +306,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
     /// counts as dead, and its value is stored only if there is nothing newer.
     pub fn lease(mut self, lease: Duration) -> Self {
-        let [least, most] = Policy::LEASES;
-        self.wrong.set(&mut self.policy.lease, within("lease", lease, least, most));
+        let lease = within("lease", lease, Duration::from_millis(100), AN_HOUR);
+        self.wrong.set(&mut self.policy.lease, lease);
         self
     }
 
@@ -316,8 +316,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
     pub fn load_timeout(mut self, limit: Duration) -> Self {
-        let [least, most] = Policy::LOAD_TIMEOUTS;
-        self.wrong.set(&mut self.policy.load_timeout, within("load timeout", limit, least, most));
+        let limit = within("load timeout", limit, Duration::from_millis(1), AN_HOUR * 24);
+        self.wrong.set(&mut self.policy.load_timeout, limit);
         self
     }
 
@@ -572,7 +572,7 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
         self.wrong.result()?;
         let Self { key_of, codec, store, policy, errors, tags, .. } = self;
         let statistics = Statistics::new(self.name, self.trace_keys);
-        let loads = Loads::shown_in(&statistics, policy.bounds);
+        let loads = Loads::shown_in(&statistics, &policy);
         let codec = Arc::new(codec);
         let core = Core { store, policy, codec, errors, tags, loads, statistics };
         Ok(ReadThroughLayer { key_of, core: Arc::new(core) })

@@ -12,7 +12,7 @@ use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
 use crate::locked::locked;
-use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::policy::{FailureWindow, WhenAbandoned};
 use crate::read_through::core::Core;
 use crate::read_through::failure_cache::FailureKind;
 use crate::read_through::load::{Loader, LoaderAnswer, load};
@@ -101,7 +101,7 @@ where
             () = leader.abandoned() => return Err(None),
         };
         permit.map(Some).ok_or_else(|| {
-            let most = core.policy.bounds.uncached_loads;
+            let most = core.policy.max_uncached_loads;
             let error = Outcome::Failed(CacheError::full(leader.key(), most, CacheError::LOADS));
             let (began, share) = (leader.generation(), Share::All);
             Some(LoadAnswer { began, outcome: error, share, record: None, fallback: None })
@@ -240,7 +240,8 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
     let whole = policy.lease;
     let mut term = lease.term();
     loop {
-        sleep(Policy::renewal(term)).await;
+        // It survives two failed renewals.
+        sleep(term / 3).await;
         match store.renew(lease, whole).await {
             Ok(Renew::Held) => {
                 statistics.lease(LeaseEvent::Renewed);

@@ -300,11 +300,11 @@ where
 
     /// Ends because a bound is reached.
     fn refuse(&mut self, limit: LimitEvent) -> State<S, Req> {
-        let bounds = self.core.policy.bounds;
+        let policy = &self.core.policy;
         let (most, what) = match limit {
-            LimitEvent::Flights => (bounds.flights, "keys are being loaded"),
-            LimitEvent::Waiters => (bounds.waiters, "callers wait for it"),
-            LimitEvent::UncachedLoads => (bounds.uncached_loads, CacheError::LOADS),
+            LimitEvent::Flights => (policy.max_flights, "keys are being loaded"),
+            LimitEvent::Waiters => (policy.max_waiters, "callers wait for it"),
+            LimitEvent::UncachedLoads => (policy.max_uncached_loads, CacheError::LOADS),
         };
         self.core.statistics.refuse(limit);
         self.fail(CacheError::full(&self.key, most, what).into())
