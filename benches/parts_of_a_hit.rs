@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Remaining, Renew,
-    Settled, Store, StoreFuture, Tags, Value,
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, Renew, Settled, Store,
+    StoreFuture, Tags, Value,
 };
 use bellwether::{Key, Lifetimes, ReadThroughLayer};
 use bytes::Bytes;
@@ -120,7 +120,7 @@ impl Store for AtOnce {
     fn lookup(&self, _: Key, _: Tags) -> StoreFuture<Option<Entry>> {
         let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
-        ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh, Vec::new())))).boxed()
+        ready(Ok(Some(draft.into_entry(1, 1, None, Vec::new())))).boxed()
     }
 
     fn acquire(&self, _: Claim, _: Duration, _: Accept) -> StoreFuture<Acquire> {

@@ -82,13 +82,13 @@ impl Draft {
     }
 
     /// The entry that a store makes of it: with its fence, the time at which it was stored by the
-    /// store's clock (in microseconds since the Unix epoch), what is left of its life, and the epochs
-    /// under which it was loaded, in the order of its tags.
+    /// store's clock (in microseconds since the Unix epoch), what is [left](Entry::remaining) of its life,
+    /// and the epochs under which it was loaded, in the order of its tags.
     pub fn into_entry(
         self,
         fence: u64,
         stored_at: u64,
-        remaining: Remaining,
+        remaining: Option<Duration>,
         epochs: Vec<TagEpoch>,
     ) -> Entry {
         Entry { stored: Arc::new(Stored { draft: self, fence, stored_at, epochs }), remaining }
@@ -101,7 +101,7 @@ impl Draft {
 #[derive(Clone, Debug)]
 pub struct Entry {
     stored: Arc<Stored>,
-    remaining: Remaining,
+    remaining: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -128,16 +128,6 @@ pub enum Marker {
     /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each
     /// process loads without a lease.
     Uncacheable,
-}
-
-/// How much of an entry's life is left, in the store's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "stores make it, and there is no third way to know")]
-pub enum Remaining {
-    /// It is fresh. The lookup did not ask for how long, which saves a command.
-    Fresh,
-    /// This much, including its stale window.
-    Known(Duration),
 }
 
 impl Entry {
@@ -192,46 +182,35 @@ impl Entry {
         self.epochs().binary_search_by_key(tag, |epoch| epoch.tag).is_ok()
     }
 
-    /// What is left of its life.
-    pub fn remaining(&self) -> Remaining {
+    /// What is left of its life in the store's time, including its stale window. None: it is fresh,
+    /// and the lookup did not ask for how long, which saves a command.
+    pub fn remaining(&self) -> Option<Duration> {
         self.remaining
     }
 
     /// The same entry with this much of its life left.
     #[inline]
     #[must_use]
-    pub fn with_remaining(self, remaining: Remaining) -> Self {
+    pub fn with_remaining(self, remaining: Option<Duration>) -> Self {
         Self { remaining, ..self }
     }
 
     /// Whether it is fresh: more of its life is left than its stale window.
     #[inline]
     pub fn is_fresh(&self) -> bool {
-        match self.remaining {
-            Remaining::Fresh => true,
-            Remaining::Known(remaining) => remaining > self.stored.draft.lifetimes.stale(),
-        }
+        self.stale_for().is_none()
     }
 
     /// How much longer it is fresh, if that is known. Zero if it is stale.
     #[inline]
     pub fn fresh_for(&self) -> Option<Duration> {
-        match self.remaining {
-            Remaining::Fresh => None,
-            Remaining::Known(remaining) => {
-                Some(remaining.saturating_sub(self.stored.draft.lifetimes.stale()))
-            }
-        }
+        self.remaining.map(|left| left.saturating_sub(self.lifetimes().stale()))
     }
 
     /// How long it has been stale. None while it is fresh.
+    #[inline]
     pub fn stale_for(&self) -> Option<Duration> {
-        match self.remaining {
-            Remaining::Known(remaining) if !self.is_fresh() => {
-                Some(self.stored.draft.lifetimes.stale().saturating_sub(remaining))
-            }
-            _ => None,
-        }
+        self.lifetimes().stale().checked_sub(self.remaining?)
     }
 
     /// Whether it is stale and may be served while it is revalidated.

@@ -57,7 +57,7 @@ use std::time::Duration;
 use crate::box_future::BoxFuture;
 
 pub use change::{Change, ChangeTarget};
-pub use entry::{Draft, Entry, Marker, Remaining, TagEpoch};
+pub use entry::{Draft, Entry, Marker, TagEpoch};
 pub use failure::Failure;
 pub use lease::{Claim, Lease, OtherLease, Token};
 pub use value::Value;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::entry::{Entry, Remaining, TagEpoch};
+use super::entry::{Entry, TagEpoch};
 use crate::duration::micros;
 use crate::key::Digest;
 
@@ -74,13 +74,8 @@ impl Standing {
         };
         let end = from.saturating_add(micros(entry.lifetimes().stale()));
         let left = Duration::from_micros(end.saturating_sub(now));
-        match entry.remaining() {
-            _ if left.is_zero() => None,
-            Remaining::Fresh => Some(entry),
-            Remaining::Known(remaining) => {
-                Some(entry.with_remaining(Remaining::Known(remaining.min(left))))
-            }
-        }
+        let remaining = entry.remaining().map(|remaining| remaining.min(left));
+        (!left.is_zero()).then(|| entry.with_remaining(remaining))
     }
 }
 
@@ -106,7 +101,7 @@ mod tests {
 
     fn entry(lifetimes: Lifetimes) -> Entry {
         let draft = Draft::new(Value::new(vec![].into()), 1, lifetimes);
-        draft.into_entry(1, 0, Remaining::Known(lifetimes.life()), Vec::new())
+        draft.into_entry(1, 0, Some(lifetimes.life()), Vec::new())
     }
 
     fn seconds(seconds: u64) -> Duration {

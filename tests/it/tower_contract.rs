@@ -304,8 +304,7 @@ fn public_types_can_be_shared_and_shown() {
     is_public::<(Error<Refusal>, CacheError, CacheErrorKind, ConfigError)>();
     is_public::<(StoreError, StoreErrorKind)>();
     is_public::<(store::Claim, store::Lease, store::Token, store::Watch, store::Watchers)>();
-    is_public::<(store::Draft, store::Entry, store::Remaining, store::Value, bellwether::Lifetimes)>(
-    );
+    is_public::<(store::Draft, store::Entry, store::Value, bellwether::Lifetimes)>();
     is_public::<(store::Accept, store::Acquire, store::Settled, store::Peek, store::Renew)>();
     is_public::<bellwether_test::suite::Violation>();
 }

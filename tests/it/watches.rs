@@ -1,11 +1,11 @@
-use bellwether::store::{Draft, Entry, Remaining, Value, Watchers};
+use bellwether::store::{Draft, Entry, Value, Watchers};
 use bellwether::{Key, Lifetimes};
 use bellwether_testkit::caches::MINUTE;
 use futures_util::FutureExt;
 
 fn entry(fence: u64) -> Entry {
     let draft = Draft::new(Value::new(vec![].into()), 1, Lifetimes::fresh_for(MINUTE));
-    draft.into_entry(fence, 0, Remaining::Fresh, Vec::new())
+    draft.into_entry(fence, 0, None, Vec::new())
 }
 
 /// The other change may have been an invalidation, or one that is repeated.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Remaining, Standing};
+use bellwether::store::Standing;
 use bellwether_redis::by_digest::{self, ChangedDigest, KeyState};
 use serde_json::Value;
 
@@ -60,10 +60,10 @@ fn served(state: &KeyState) -> (&'static str, Duration, Duration) {
     };
     let fresh = entry.fresh_for().unwrap_or_default();
     match entry.remaining() {
-        Remaining::Known(Duration::ZERO) => ("over", fresh, fresh),
-        Remaining::Known(left) if fresh.is_zero() => ("stale", fresh, left),
-        Remaining::Known(left) => ("fresh", fresh, left - fresh),
-        Remaining::Fresh => ("fresh", fresh, fresh),
+        Some(Duration::ZERO) => ("over", fresh, fresh),
+        Some(left) if fresh.is_zero() => ("stale", fresh, left),
+        Some(left) => ("fresh", fresh, left - fresh),
+        None => ("fresh", fresh, fresh),
     }
 }
 

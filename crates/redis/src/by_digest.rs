@@ -12,7 +12,7 @@ pub use super::outbox::ledger::ChangedDigest;
 use super::scripts::{self, LuaScript, ReplyFields, linked};
 use super::{RedisStore, record};
 use bellwether::StoreError;
-use bellwether::store::{Change, Digest, Entry, Failure, Remaining, Standing};
+use bellwether::store::{Change, Digest, Entry, Failure, Standing};
 use bellwether_redis_client::{RedisRequest, RedisValue};
 
 /// What the server has of a key, at one moment.
@@ -133,7 +133,7 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
 /// An entry with what is left of its life at a time of the server, if only nothing.
 fn whole(opened: Opened, now: u64) -> Entry {
     let left = opened.life_left(now).unwrap_or_default();
-    opened.entry.with_remaining(Remaining::Known(left))
+    opened.entry.with_remaining(Some(left))
 }
 
 /// Not among the scripts that every process loads on connecting.

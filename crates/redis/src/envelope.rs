@@ -37,7 +37,7 @@ use bytes::{Buf, BufMut, Bytes};
 use bellwether::Lifetimes;
 use bellwether::adapter::{micros, millis};
 use bellwether::store::Digest;
-use bellwether::store::{Draft, Entry, Remaining, TagEpoch, Value};
+use bellwether::store::{Draft, Entry, TagEpoch, Value};
 use bellwether_redis_client::ServerTime;
 
 /// The contents of an envelope.
@@ -149,7 +149,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, &'static str> 
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    let entry = draft.into_entry(fence, stored_at, Remaining::Fresh, epochs);
+    let entry = draft.into_entry(fence, stored_at, None, epochs);
     Ok(Opened { entry, stale_at })
 }
 
@@ -380,7 +380,7 @@ mod tests {
             .stale_while_revalidate(Duration::from_secs(1));
         let stored_at = 1_000_000_000;
         let draft = Draft::new(Value::new(Bytes::new()), 1, lifetimes);
-        let entry = draft.into_entry(1, stored_at, Remaining::Fresh, Vec::new());
+        let entry = draft.into_entry(1, stored_at, None, Vec::new());
         let mut opened = Opened { entry, stale_at: 0 };
         let left = |now| opened.life_left(now).map(|left| left.as_micros());
         assert_eq!(left(stored_at), Some(3_000_000));

@@ -16,7 +16,7 @@ use super::envelope::{self, Opened};
 use super::scripts::{self, Seen, SeenAt};
 use super::tag_value;
 use bellwether::store::{Digest, Tags};
-use bellwether::store::{Entry, Remaining, TagState};
+use bellwether::store::{Entry, TagState};
 use bellwether::{Key, StoreError};
 use bellwether_redis_client::{
     BatchSender, BatchedRequest, Batcher, InSlot, RedisClient, RedisRequest, ServerClock,
@@ -134,13 +134,14 @@ impl Lookups {
             }
         };
         let remaining = match at {
-            SeenAt::Time(now) => opened.life_left(now).map(Remaining::Known),
+            SeenAt::Time(now) => opened.life_left(now).map(Some),
             SeenAt::Estimated(_) if opened.entry.lifetimes().need_the_remaining_life() => {
                 self.batcher.sender().with_time.store(true, Ordering::Relaxed);
                 return Err(NeedsTime);
             }
             SeenAt::Estimated(now) if opened.may_be_over(now) => return Err(NeedsTime),
-            SeenAt::Estimated(_) => Some(Remaining::Fresh),
+            // It is fresh, and nothing needs to know for how long.
+            SeenAt::Estimated(_) => Some(None),
         };
         Ok(remaining.map(|remaining| opened.entry.with_remaining(remaining)))
     }

@@ -23,8 +23,7 @@ use crate::read_through::step::{
 use crate::stats::{CommitEvent, LeaseEvent, LoadReason};
 use crate::status::{CacheStatus, LoadLocation, StaleReason};
 use crate::store::{
-    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Remaining,
-    Settled,
+    Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Settled,
 };
 use crate::trace::LoadTrace;
 
@@ -200,7 +199,7 @@ where
 
     /// Counts how long ago the load ended that this flight has waited for.
     fn note_lag(&self, entry: &Entry, waited: bool) {
-        if let (true, Remaining::Known(left)) = (waited, entry.remaining()) {
+        if let (true, Some(left)) = (waited, entry.remaining()) {
             self.core.statistics.noticed(entry.lifetimes().life().saturating_sub(left));
         }
     }

@@ -14,8 +14,8 @@ use crate::key::Key;
 use crate::store::clock::Moment;
 use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Remaining, Renew,
-    Settled, TagEpoch, WATERMARK_TTL,
+    Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
+    TagEpoch, WATERMARK_TTL,
 };
 use crate::tag::Tags;
 
@@ -58,7 +58,7 @@ impl MemoryShard {
         let kept = &mut self.kept[slot];
         let remaining = now.until(kept.expires_at);
         kept.read = true;
-        let entry = kept.entry.clone().with_remaining(Remaining::Known(remaining));
+        let entry = kept.entry.clone().with_remaining(Some(remaining));
         let found = kept.standing().apply(entry, now.micros).filter(|_| !remaining.is_zero());
         if found.is_none() {
             self.remove(key);
@@ -196,8 +196,7 @@ impl MemoryShard {
         let life = draft.lifetimes.life();
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
-        let remaining = Remaining::Known(life);
-        let entry = draft.into_entry(lease.fence(), now.micros, remaining, epochs);
+        let entry = draft.into_entry(lease.fence(), now.micros, Some(life), epochs);
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
         if kept.weight() > self.max_bytes || self.max_entries == 0 {

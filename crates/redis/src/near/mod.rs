@@ -65,7 +65,7 @@ use super::stats::NearStats;
 use bellwether::Key;
 use bellwether::stats::StripedCounter;
 use bellwether::store::Digest;
-use bellwether::store::{Entry, Remaining, TagEpoch};
+use bellwether::store::{Entry, TagEpoch};
 use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
 
 /// Copies of entries in this process.
@@ -128,9 +128,7 @@ impl Near {
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
         let NearCopy { entry, start, tags } = self.copies.get(key)?;
-        let Remaining::Known(life) = entry.remaining() else {
-            return None;
-        };
+        let life = entry.remaining()?;
         let now = self.epochs.now();
         let age = Duration::from_nanos(now.saturating_sub(start.at));
         let is_valid = |version: &Version| self.epochs.is_valid(version, now);
@@ -142,7 +140,7 @@ impl Near {
         }
         self.note_use();
         self.hits.add();
-        Some(entry.with_remaining(Remaining::Known(life - age)))
+        Some(entry.with_remaining(Some(life - age)))
     }
 
     /// Notes the version of a key, before a lookup is sent. None if its entry must not be copied.
@@ -160,9 +158,7 @@ impl Near {
         key: &Key,
         entry: &Entry,
     ) -> bool {
-        let Remaining::Known(life) = entry.remaining() else {
-            return false;
-        };
+        let Some(life) = entry.remaining() else { return false };
         let mut versions = iter::once(&start.version).chain(&tags);
         if life.is_zero() || !versions.all(|version| self.epochs.holds(version)) {
             return false;

@@ -56,7 +56,7 @@ fn key(number: u64) -> Key {
 
 fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
     let draft = Draft::new(Value::new(vec![0; bytes].into()), 1, Lifetimes::fresh_for(life));
-    draft.into_entry(version, 0, Remaining::Known(life), Vec::new())
+    draft.into_entry(version, 0, Some(life), Vec::new())
 }
 
 fn keep(near: &Near, number: u64, life: Duration) -> bool {
@@ -173,7 +173,7 @@ async fn a_copy_counts_down_and_ends_with_its_entry() {
     assert!(near.keep(start, vec![], &key(1), &entry(1, 10, 10 * SECOND)));
     advance(8 * SECOND).await;
     let left = near.find(&key(1)).map(|copy| copy.remaining());
-    assert_eq!(left, Some(Remaining::Known(SECOND)));
+    assert_eq!(left, Some(Some(SECOND)));
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none());
 }
@@ -184,7 +184,7 @@ async fn a_copy_is_asked_about_again_after_its_ttl() {
     assert!(keep(&near, 1, 100 * SECOND));
     advance(29 * SECOND).await;
     let left = near.find(&key(1)).map(|copy| copy.remaining());
-    assert_eq!(left, Some(Remaining::Known(71 * SECOND)));
+    assert_eq!(left, Some(Some(71 * SECOND)));
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none());
 }

@@ -55,7 +55,7 @@ use crate::envelope;
 use crate::near::Near;
 use crate::stats::ReplayStats;
 use bellwether::adapter::{locked, millis, warn_throttled};
-use bellwether::store::{Change, Claim, Digest, Entry, Remaining, Token, Watchers};
+use bellwether::store::{Change, Claim, Digest, Entry, Token, Watchers};
 use bellwether_redis_client::{ServerEvent, ServerObserver, ServerTime};
 
 /// A command that a server may not have executed.
@@ -496,7 +496,7 @@ impl ServerObserver for Ledger {
             return None;
         }
         let left = opened.life_left(now.latest)?;
-        Some(opened.entry.with_remaining(Remaining::Known(left)))
+        Some(opened.entry.with_remaining(Some(left)))
     }
 }
 

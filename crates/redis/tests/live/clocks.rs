@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Settled, Store,
-    Tags, Value,
+    Accept, Acquire, Claim, Draft, Entry, Failure, Lease, Peek, Renew, Settled, Store, Tags, Value,
 };
 use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, Tag};
 use bellwether_redis::RedisStore;
@@ -60,7 +59,7 @@ async fn asked(store: &RedisStore, sku: u64, term: Duration) -> Acquire {
 
 /// That an entry, if there is one, has no more life than it was given.
 fn is_within(entry: Option<&Entry>, life: Duration) {
-    if let Some(Remaining::Known(left)) = entry.map(Entry::remaining) {
+    if let Some(left) = entry.and_then(Entry::remaining) {
         assert!(left <= life, "{left:?} are left of {life:?}");
     }
 }

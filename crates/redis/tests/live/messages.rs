@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Remaining, Renew, Settled, Store,
-    Value,
+    Accept, Acquire, Claim, Draft, Entry, Lease, OtherLease, Renew, Settled, Store, Value,
 };
 use bellwether::store::{StoreErrorKind, Tags};
 use bellwether::{Lifetimes, Tag};
@@ -240,7 +239,7 @@ async fn an_entry_of_an_earlier_epoch_of_a_tag_is_none_to_those_that_ask_later()
     waiter.invalidate_tag(tag()).await.expect("invalidated");
     let after = other_lease(&waiter, &claim()).await;
     let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
-    let entry = draft.into_entry(fence, 0, Remaining::Known(MINUTE), epochs);
+    let entry = draft.into_entry(fence, 0, Some(MINUTE), epochs);
     assert!(before.has_stored(&entry));
     assert!(!after.has_stored(&entry) && !untagged.has_stored(&entry));
 }
