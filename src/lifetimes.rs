@@ -114,7 +114,7 @@ impl Lifetimes {
     }
 }
 
-fn whole_millis(duration: Duration) -> Duration {
+pub(crate) fn whole_millis(duration: Duration) -> Duration {
     let millis = duration.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }

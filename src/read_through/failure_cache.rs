@@ -79,7 +79,7 @@ impl FailureCache {
         let mut table = locked(&self.0);
         let mut removed: Vec<_> = table.remove(key, kind).into_iter().collect();
         if table.sweep_at.is_none_or(|at| at <= now) {
-            let is_over = |failed: &CachedFailure| failed.noted_at + failed.failure.life() <= now;
+            let is_over = |failed: &CachedFailure| failed.noted_at + failed.failure.life <= now;
             let expired = table.failed.extract_if(|_, failed| is_over(failed));
             let expired: Vec<_> = expired.map(|(_, failed)| failed).collect();
             table.bytes -= expired.iter().map(|failed| failed.bytes).sum::<usize>();
@@ -87,7 +87,7 @@ impl FailureCache {
             removed.extend(expired);
         }
         let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
-        let (kept, left_out) = match fits && !failure.window().is_zero() {
+        let (kept, left_out) = match fits && !failure.window.is_zero() {
             true => (Some(outcome), None),
             false => (None, Some(outcome)),
         };
@@ -121,11 +121,11 @@ impl FailureCache {
         let table = locked(&self.0);
         let failed = table.failed.get(&(key, kind))?;
         let (age, failure) = (failed.noted_at.elapsed(), &failed.failure);
-        (age < failure.life()).then(|| RememberedFailure {
+        (age < failure.life).then(|| RememberedFailure {
             outcome: failed.outcome.clone().filter(|_| failed.types == types),
-            times: if age < failure.counts_for() { failure.times() } else { 0 },
+            times: if age < failure.counts_for() { failure.times } else { 0 },
             is_reported: failed.is_reported,
-            cooldown: (age < failure.window()).then(|| failure.cooldown().saturating_sub(age)),
+            cooldown: (age < failure.window).then(|| failure.cooldown.saturating_sub(age)),
         })
     }
 
@@ -138,7 +138,7 @@ impl FailureCache {
 
     /// How many keys fail, as far as this process remembers.
     pub(crate) fn failing_keys(&self) -> u64 {
-        let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window();
+        let is_failing = |it: &&CachedFailure| it.noted_at.elapsed() < it.failure.window;
         locked(&self.0).failed.values().filter(is_failing).count() as u64
     }
 

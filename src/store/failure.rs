@@ -3,19 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::duration::millis;
 use crate::error::FailureCause;
+use crate::lifetimes::whole_millis;
 
 /// A failed load, as a store remembers it. Later callers are given the failure instead of loading
 /// again at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
-    cause: FailureCause,
-    message: Arc<str>,
-    times: u32,
-    window: Duration,
-    cooldown: Duration,
-    life: Duration,
+    /// Why the load failed.
+    pub cause: FailureCause,
+    /// The message for people. Empty by default.
+    pub message: Arc<str>,
+    /// How many loads in a row have failed, including this one.
+    pub times: u32,
+    /// For how long all callers except probes share it.
+    pub window: Duration,
+    /// How long until one caller is admitted as a probe. Another one is admitted if that probe ends
+    /// with neither an entry nor a failure.
+    pub cooldown: Duration,
+    /// For how long it is remembered. Callers share it for as long while a probe that began within
+    /// the window still runs.
+    pub life: Duration,
 }
 
 impl Failure {
@@ -24,7 +33,7 @@ impl Failure {
 
     /// A failure that later callers share for a window. `times` counts failures in a row, including
     /// this one. With a window of zero, no caller shares it, and it only counts as one in a row.
-    /// All times are cut to whole milliseconds.
+    /// All times are in whole milliseconds, rounded up.
     ///
     /// By default no probe is admitted within the window, and the failure is remembered for twice
     /// the window.
@@ -63,38 +72,6 @@ impl Failure {
         Self { message: Arc::from(&message[..end]), ..self }
     }
 
-    /// Why the load failed.
-    pub fn cause(&self) -> FailureCause {
-        self.cause
-    }
-
-    /// The message for people. Empty by default.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// How many loads in a row have failed, including this one.
-    pub fn times(&self) -> u32 {
-        self.times
-    }
-
-    /// For how long all callers except probes share it.
-    pub fn window(&self) -> Duration {
-        self.window
-    }
-
-    /// How long until one caller is admitted as a probe. Another one is admitted if that probe ends
-    /// with neither an entry nor a failure.
-    pub fn cooldown(&self) -> Duration {
-        self.cooldown
-    }
-
-    /// For how long it is remembered. Callers share it for as long while a probe that began within
-    /// the window still runs.
-    pub fn life(&self) -> Duration {
-        self.life
-    }
-
     /// For how long the next failure counts as one in a row: for twice the window, at most for its
     /// life. So failures of a rarely requested key add up, too.
     pub fn counts_for(&self) -> Duration {
@@ -103,8 +80,4 @@ impl Failure {
             false => self.window.saturating_mul(2).min(self.life),
         }
     }
-}
-
-fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(millis(duration))
 }

@@ -94,12 +94,12 @@ fn failure_fields(state: &KeyState) -> ResultFields {
     let Some((failure, left, remembered)) = &state.failure else {
         return vec![("cooldown", "none".into())];
     };
-    let message = Some(failure.message()).filter(|message| !message.is_empty());
+    let message = Some(&*failure.message).filter(|message| !message.is_empty());
     vec![
         ("cooldown", if left.is_zero() { "over" } else { "on" }.into()),
         ("cooldown_left_ms", millis(*left)),
-        ("failures_in_a_row", failure.times().into()),
-        ("failure", format!("{:?}", failure.cause()).into()),
+        ("failures_in_a_row", failure.times.into()),
+        ("failure", format!("{:?}", failure.cause).into()),
         ("failure_message", message.into()),
         ("failure_forgotten_in_ms", millis(*remembered)),
     ]

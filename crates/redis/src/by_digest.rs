@@ -122,8 +122,8 @@ pub(super) fn read(reply: RedisValue, key: &Digest) -> Option<KeyState> {
         tags: Vec::new(),
         watermark,
         failure: failed.map(|failure| {
-            let age = failure.life().saturating_sub(remembered);
-            let cooldown = failure.cooldown().saturating_sub(age);
+            let age = failure.life.saturating_sub(remembered);
+            let cooldown = failure.cooldown.saturating_sub(age);
             (failure, cooldown, remembered)
         }),
         lease,

@@ -18,19 +18,19 @@ use bellwether::adapter::millis;
 use bellwether::store::Failure;
 
 pub(super) fn write(failure: &Failure) -> Vec<u8> {
-    let cause = match failure.cause() {
+    let cause = match failure.cause {
         FailureCause::TimedOut => 2,
         FailureCause::Panicked => 3,
         _ => 1,
     };
-    let mut record = Vec::with_capacity(HEADER + failure.message().len());
+    let mut record = Vec::with_capacity(HEADER + failure.message.len());
     record.put_slice(MAGIC);
     record.put_u8(cause);
-    record.put_u32(failure.times());
-    for time in [failure.cooldown(), failure.window(), failure.life()] {
+    record.put_u32(failure.times);
+    for time in [failure.cooldown, failure.window, failure.life] {
         record.put_u64(millis(time).min(LONGEST_MS));
     }
-    record.put_slice(failure.message().as_bytes());
+    record.put_slice(failure.message.as_bytes());
     record
 }
 
@@ -88,6 +88,6 @@ mod tests {
     fn a_message_that_is_no_text_is_left_out() {
         let mut record = write(&Failure::new(FailureCause::Error, 1, Duration::from_secs(1)));
         record.extend([0xff, 0xfe]);
-        assert_eq!(read(&record).as_ref().map(Failure::message), Some(""));
+        assert_eq!(read(&record).as_ref().map(|failure| &*failure.message), Some(""));
     }
 }

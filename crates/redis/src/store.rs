@@ -298,7 +298,7 @@ impl StoreParts {
         let args = [
             lease.token().as_bytes().to_vec(),
             record::write(&failure),
-            number(millis(failure.life())),
+            number(millis(failure.life)),
             number(lease.fence()),
         ];
         let request = RedisRequest::script(&scripts::FAIL, names, args, "remembering a failure");

@@ -252,7 +252,7 @@ where
         let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
         memory.fallback = self.fallback(asked, stale);
         let fallback = memory.fallback.as_ref();
-        let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown()));
+        let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown));
         let meanwhile = match self.meanwhile(fallback) {
             // With a stale answer, no caller waits for a probe, not even its opener.
             Meanwhile::Nothing | Meanwhile::Fallback(..) if probe.is_some() => {
@@ -308,8 +308,8 @@ where
     /// The error itself if the load ran in this process, or else the text that the store has.
     fn failure_of(&self, failure: &Failure, left: Duration) -> Outcome {
         self.remembered().and_then(|it| it.outcome).unwrap_or_else(|| {
-            let (key, message) = (self.leader.key(), failure.message());
-            Outcome::Failed(CacheError::load_failed(key, failure.cause(), message, left))
+            let (key, message) = (self.leader.key(), &*failure.message);
+            Outcome::Failed(CacheError::load_failed(key, failure.cause, message, left))
         })
     }
 

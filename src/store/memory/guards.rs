@@ -141,28 +141,28 @@ impl Guard {
 
 impl RecentFailure {
     fn until(&self) -> Instant {
-        later(self.at, self.failure.life())
+        later(self.at, self.failure.life)
     }
 
     /// For how long callers are given this failure. `busy` is what is left of another caller's
     /// lease. None if this caller may load.
     pub(super) fn holds_up(&self, busy: Option<Duration>, now: Moment) -> Option<Duration> {
-        if self.failure.window().is_zero() {
+        if self.failure.window.is_zero() {
             return None;
         }
-        let cooldown = now.until(later(self.at, self.failure.cooldown()));
+        let cooldown = now.until(later(self.at, self.failure.cooldown));
         busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
     /// Whether its window still runs.
     pub(super) fn is_shared(&self, now: Moment) -> bool {
-        later(self.at, self.failure.window()) > now.instant
+        later(self.at, self.failure.window) > now.instant
     }
 
     /// How many failures in a row there are, if they still count.
     pub(super) fn times(&self, now: Moment) -> u32 {
         let counts = later(self.at, self.failure.counts_for()) > now.instant;
-        if counts { self.failure.times() } else { 0 }
+        if counts { self.failure.times } else { 0 }
     }
 }
 

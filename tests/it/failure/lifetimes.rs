@@ -118,7 +118,7 @@ async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
         assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.is_err());
     }
     idle().await;
-    assert_eq!(remembered(&long).await.expect("a failure").message().len(), 256);
+    assert_eq!(remembered(&long).await.expect("a failure").message.len(), 256);
     let broken = MemoryStore::new(10);
     let layer = remembering_layer(broken.clone())
         .describe_failures(|_: &Refusal| -> String { panic!("scripted") })
@@ -128,7 +128,7 @@ async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
         assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.unwrap_err().load().is_some());
     }
     idle().await;
-    assert_eq!(remembered(&broken).await.expect("a failure").message(), "");
+    assert_eq!(&*remembered(&broken).await.expect("a failure").message, "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +144,7 @@ async fn the_text_of_a_panic_is_never_stored() {
         let message = ask(&process(), 1).await.unwrap().0.unwrap_err().to_string();
         assert!(message.contains("panicked") && !message.contains("scripted"), "{message}");
     }
-    assert_eq!((loader.loads(), remembered(&memory).await.unwrap().message()), (2, ""));
+    assert_eq!((loader.loads(), &*remembered(&memory).await.unwrap().message), (2, ""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,8 +158,8 @@ async fn cooldowns_double_until_a_load_succeeds() {
         assert!(ask(&fleet[turn % 2], 1).await.unwrap().0.is_err());
         idle().await;
         let failure = remembered(&memory).await.expect("a failure");
-        assert_eq!((loader.loads(), failure.window()), (turn + 2, SECOND * seconds));
-        sleep(failure.window()).await;
+        assert_eq!((loader.loads(), failure.window), (turn + 2, SECOND * seconds));
+        sleep(failure.window).await;
     }
     loader.ends_by(End::Answer);
     answer(&fleet[1], 1).await;
@@ -169,7 +169,7 @@ async fn cooldowns_double_until_a_load_succeeds() {
         assert!(ask(process, 1).await.unwrap().0.is_err());
         idle().await;
     }
-    assert_eq!(remembered(&memory).await.expect("a failure").window(), SECOND);
+    assert_eq!(remembered(&memory).await.expect("a failure").window, SECOND);
 }
 
 #[tokio::test(start_paused = true)]

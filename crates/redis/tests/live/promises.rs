@@ -120,7 +120,7 @@ async fn the_end_of_a_cooldown_is_told_by_a_full_server() {
             let Acquire::Failed { failure, .. } = acquire(&there).await else {
                 panic!("no failure")
             };
-            assert_eq!(failure.message(), "out of order");
+            assert_eq!(&*failure.message, "out of order");
         }
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
         here.invalidate(key(1)).await.expect("an answer");
