@@ -342,7 +342,7 @@ impl<C: ?Sized> CacheClient<C> {
             return Ok(PutAttempt::Busy);
         };
         let Some(draft) = draft(stale.as_ref()) else {
-            self.0.abandon(lease.into_claim()).await;
+            self.0.abandon(lease.claim).await;
             return Ok(PutAttempt::Refused);
         };
         Ok(match store.settle(End::Commit(lease, draft)).await? {

@@ -93,7 +93,7 @@ impl fmt::Debug for Token {
 
 /// The right to load a key for a while.
 ///
-/// It is spent by [`End::Commit`](super::End::Commit) or, after [`into_claim`](Lease::into_claim), by
+/// It is spent by [`End::Commit`](super::End::Commit) or, with its [claim](Lease::claim), by
 /// [`End::Abandon`](super::End::Abandon), and cannot be spent twice:
 ///
 /// ```compile_fail,E0382
@@ -106,65 +106,36 @@ impl fmt::Debug for Token {
 /// ```
 #[derive(Debug)]
 #[must_use = "a lease that is dropped blocks its key until it lapses"]
+#[non_exhaustive]
 pub struct Lease {
-    claim: Claim,
-    term: Duration,
-    fence: u64,
-    granted_at: u64,
-    epochs: Vec<TagEpoch>,
+    /// The claim it was granted to. Its token proves the lease.
+    pub claim: Claim,
+    /// For how long it was granted. A [renewal](super::Store::renew) sets its own term.
+    pub term: Duration,
+    /// The fencing token. A later lease of the key has a larger one.
+    pub fence: u64,
+    /// When it was granted, by the store's clock, in microseconds since the Unix epoch.
+    pub granted_at: u64,
+    /// The epochs that the [tags of the claim](Claim::tags) had at the grant or before, in the order
+    /// of the tags. The load begins under them.
+    pub epochs: Vec<TagEpoch>,
 }
 
 impl Lease {
-    /// A lease as a store grants it: with its term, its fencing token, and the time of the grant by
-    /// the store's clock, in microseconds since the Unix epoch.
-    pub fn granted(claim: Claim, term: Duration, fence: u64, granted_at: u64) -> Self {
-        Self { claim, term, fence, granted_at, epochs: Vec::new() }
-    }
-
-    /// Sets the epochs that the [tags of the claim](Claim::tags) had at the grant or before, in the
-    /// order of the tags.
-    pub fn under(self, epochs: Vec<TagEpoch>) -> Self {
-        Self { epochs, ..self }
-    }
-
-    /// The claim it was granted to.
-    pub fn claim(&self) -> &Claim {
-        &self.claim
+    /// A lease as a store grants it.
+    pub fn granted(
+        claim: Claim,
+        term: Duration,
+        fence: u64,
+        granted_at: u64,
+        epochs: Vec<TagEpoch>,
+    ) -> Self {
+        Self { claim, term, fence, granted_at, epochs }
     }
 
     /// The key it is for.
     pub fn key(&self) -> &Key {
         self.claim.key()
-    }
-
-    /// The token that proves it.
-    pub fn token(&self) -> Token {
-        self.claim.token()
-    }
-
-    /// For how long it was granted. A [renewal](super::Store::renew) sets its own term.
-    pub fn term(&self) -> Duration {
-        self.term
-    }
-
-    /// The fencing token. A later lease of the key has a larger one.
-    pub fn fence(&self) -> u64 {
-        self.fence
-    }
-
-    /// When it was granted, by the store's clock, in microseconds since the Unix epoch.
-    pub fn granted_at(&self) -> u64 {
-        self.granted_at
-    }
-
-    /// The epochs of the tags of the claim, under which the load begins.
-    pub fn epochs(&self) -> &[TagEpoch] {
-        &self.epochs
-    }
-
-    /// Gives the claim back, to abandon it.
-    pub fn into_claim(self) -> Claim {
-        self.claim
     }
 }
 

@@ -182,7 +182,7 @@ impl End {
     /// The claim whose lease ends.
     pub fn claim(&self) -> &Claim {
         match self {
-            Self::Commit(lease, _) | Self::Fail(lease, _) => lease.claim(),
+            Self::Commit(lease, _) | Self::Fail(lease, _) => &lease.claim,
             Self::Abandon(claim) => claim,
         }
     }

@@ -46,14 +46,14 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
     let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     match operation {
         Operation::Lookup => kind(store.find(key(1))).await,
-        Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
-        Operation::Renew => kind(store.renew(&lease, lease.term())).await,
+        Operation::Acquire => kind(store.acquire(lease.claim, MINUTE, Accept::Fresh)).await,
+        Operation::Renew => kind(store.renew(&lease, lease.term)).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
         Operation::Fail => {
             let failure = Failure::new(FailureCause::Error, 1, MINUTE);
             kind(store.fail(lease, failure)).await
         }
-        Operation::Abandon => kind(store.abandon(lease.into_claim())).await,
+        Operation::Abandon => kind(store.abandon(lease.claim)).await,
         Operation::Invalidate => kind(store.invalidate(key(1))).await,
         Operation::Expire => kind(store.expire(key(1))).await,
         Operation::InvalidateTag => kind(store.invalidate_tag(Tag::of("tag"))).await,
@@ -220,8 +220,8 @@ async fn a_renew_can_say_that_a_lease_was_lost() {
     let store = faulty();
     let lease = lease(&store, 1, MINUTE).await;
     store.on_renew().nth(1).renewed(Renew::Lost);
-    assert_eq!(store.renew(&lease, lease.term()).await.expect("an answer"), Renew::Lost);
-    assert_eq!(store.renew(&lease, lease.term()).await.expect("an answer"), Renew::Held);
+    assert_eq!(store.renew(&lease, lease.term).await.expect("an answer"), Renew::Lost);
+    assert_eq!(store.renew(&lease, lease.term).await.expect("an answer"), Renew::Held);
 }
 
 #[tokio::test(start_paused = true)]

@@ -201,7 +201,7 @@ async fn ten_thousand_leases_hold_at_once() {
         leases.push(lease(&store, item, MINUTE).await);
     }
     for lease in &leases {
-        assert_eq!(store.renew(lease, lease.term()).await.unwrap(), Renew::Held);
+        assert_eq!(store.renew(lease, lease.term).await.unwrap(), Renew::Held);
     }
 }
 

@@ -104,7 +104,7 @@ async fn commit(
     let noted =
         entry.and_then(|entry| HttpCodec::expired_index(&entry).map(|bytes| (entry, bytes)));
     let Some((entry, bytes)) = noted else {
-        store.settle(End::Abandon(lease.into_claim())).await?;
+        store.settle(End::Abandon(lease.claim)).await?;
         return Ok(Noted::Refused);
     };
     let draft = Draft::new(Value::new(bytes), entry.codec(), entry.lifetimes());

@@ -223,7 +223,7 @@ impl Store for RedisStore {
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let store = Arc::clone(&self.0);
-        let (claim, fence) = (lease.claim().clone(), lease.fence());
+        let (claim, fence) = (lease.claim.clone(), lease.fence);
         Box::pin(async move {
             let began = Instant::now();
             let renewed = store.renew(&claim, fence, term).await;

@@ -254,23 +254,23 @@ impl StoreParts {
     /// Stores an entry. Kept invalidations supersede it, unless its lease was granted after them. One that
     /// is an expiry is re-asserted as that.
     pub(super) async fn commit(&self, lease: Lease, draft: Draft) -> Result<Settled, StoreError> {
-        let mut unsettled = self.outbox.unsettled(Some(lease.claim()));
+        let mut unsettled = self.outbox.unsettled(Some(&lease.claim));
         let (ledger, key, digest) = (&self.outbox.ledger, lease.key(), lease.key().digest());
         let reassertions = ledger.reassertions();
-        let tags = lease.claim().tags().iter().chain(draft.tags.iter());
+        let tags = lease.claim.tags().iter().chain(draft.tags.iter());
         self.outbox.repeat_kept(Some(&digest), tags).await?;
         let Some(epochs) = self.tags.epochs_of(&lease, &draft).await? else {
             unsettled.item = None;
             // The lease blocks the key for nothing.
-            return self.outbox.release(lease.claim()).await.map(|()| Settled::Superseded);
+            return self.outbox.release(&lease.claim).await.map(|()| Settled::Superseded);
         };
-        let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age));
+        let stored_at = lease.granted_at.saturating_add(micros(draft.lease_age));
         let args = [
-            lease.token().as_bytes().to_vec(),
-            envelope::seal(&draft, &digest, lease.fence(), stored_at, &epochs),
+            lease.claim.token().as_bytes().to_vec(),
+            envelope::seal(&draft, &digest, lease.fence, stored_at, &epochs),
             number(millis(draft.lifetimes.life())),
-            number(lease.fence()),
-            number(lease.granted_at()),
+            number(lease.fence),
+            number(lease.granted_at),
             number(u64::from(draft.change == Some(Change::Invalidate))),
         ];
         let names = scripts::names(&self.client, &digest);
@@ -292,14 +292,14 @@ impl StoreParts {
     }
 
     pub(super) async fn fail(&self, lease: Lease, failure: Failure) -> Result<(), StoreError> {
-        let mut unsettled = self.outbox.unsettled(Some(lease.claim()));
+        let mut unsettled = self.outbox.unsettled(Some(&lease.claim));
         let digest = lease.key().digest();
         let names = [":lease", ":failed"].map(|suffix| self.client.name(&digest, suffix));
         let args = [
-            lease.token().as_bytes().to_vec(),
+            lease.claim.token().as_bytes().to_vec(),
             record::write(&failure),
             number(millis(failure.life)),
-            number(lease.fence()),
+            number(lease.fence),
         ];
         let request = RedisRequest::script(&scripts::FAIL, names, args, "remembering a failure");
         self.client.run(&request.of(lease.key()), any).await?;
@@ -350,7 +350,8 @@ pub(super) fn answer(
             Acquire::Busy { other, remaining, stale: entry, trace }
         }
         3 => {
-            let lease = Lease::granted(claim.clone(), term, rest.whole()?, now).under(epochs);
+            let fence = rest.whole()?;
+            let lease = Lease::granted(claim.clone(), term, fence, now, epochs);
             let failures = u32::try_from(rest.whole()?).ok()?;
             let probe = rest.bytes()?.as_deref().and_then(record::read);
             Acquire::Lead { lease, stale: entry, failures, probe }

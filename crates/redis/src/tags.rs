@@ -116,16 +116,16 @@ impl TagReader {
         lease: &Lease,
         draft: &Draft,
     ) -> Result<Option<Vec<TagEpoch>>, StoreError> {
-        if lease.fence() < self.outbox.ledger.floor() {
+        if lease.fence < self.outbox.ledger.floor() {
             return Ok(None);
         }
-        let claimed = lease.claim().tags().iter().chain(draft.tags.iter());
+        let claimed = lease.claim.tags().iter().chain(draft.tags.iter());
         let tags = Tags::of_entry(claimed.copied());
         let touched = self.touch(&tags, draft.lifetimes.life()).await?;
         let is_old = draft.lease_age >= TAG_LIFE;
         let epoch = |tag: &ReadTag| {
             let now = tag.epoch()?;
-            let is_unchanged = match lease.epochs().iter().find(|seen| seen.tag == tag.digest) {
+            let is_unchanged = match lease.epochs.iter().find(|seen| seen.tag == tag.digest) {
                 Some(seen) => *seen == now,
                 // An invalidation during the load may be forgotten by now.
                 None if is_old => false,
@@ -143,7 +143,7 @@ impl TagReader {
     /// On a cluster, that of the key has another clock. Zero if they cannot be compared, or if a clock was set
     /// back since the holder has counted this age, so that the tag counts as changed.
     fn granted_at(&self, lease: &Lease, counted: Duration, tag: &ReadTag) -> u64 {
-        let granted_at = lease.granted_at();
+        let granted_at = lease.granted_at;
         let time = |of: &Digest| self.client.with_clock(of, ServerClock::now);
         let (now, by_tag) = match self.client.is_cluster() {
             false => (tag.touched_at, tag.touched_at),

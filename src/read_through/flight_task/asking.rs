@@ -408,7 +408,7 @@ where
                 marked.inspect_err(|error| core.statistics.store_failed(then, error))
             }
             (lease, _) => {
-                core.abandon(lease.map_or_else(|| claim.clone(), Lease::into_claim)).await;
+                core.abandon(lease.map_or_else(|| claim.clone(), |it| it.claim)).await;
                 Ok(())
             }
         };

@@ -238,7 +238,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
     };
     let Core { store, statistics, policy, .. } = core;
     let whole = policy.lease;
-    let mut term = lease.term();
+    let mut term = lease.term;
     loop {
         // It survives two failed renewals.
         sleep(term / 3).await;

@@ -140,12 +140,12 @@ impl MemoryStore {
 
     /// The tags of an entry to be stored, unless one has changed since its lease was granted.
     fn tags_of(&self, lease: &Lease, draft: &Draft, now: Moment) -> Option<Vec<TagView>> {
-        let before = self.view(lease.claim().tags(), now);
-        let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs().iter().copied());
+        let before = self.view(lease.claim.tags(), now);
+        let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs.iter().copied());
         let mut all = before;
         for view in self.view(&draft.tags, now) {
             if all.iter().all(|known| known.epoch.tag != view.epoch.tag) {
-                unchanged &= view.changed <= lease.fence();
+                unchanged &= view.changed <= lease.fence;
                 all.push(view);
             }
         }
@@ -158,7 +158,7 @@ impl MemoryStore {
         self.shard(lease.key(), |shard| match tags {
             Some(tags) => shard.commit(lease, draft, tags, now),
             None => {
-                shard.guards.end_lease(lease.claim());
+                shard.guards.end_lease(&lease.claim);
                 Settled::Superseded
             }
         })
@@ -210,7 +210,7 @@ impl Store for MemoryStore {
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
-        let (claim, fence) = (lease.claim().clone(), lease.fence());
+        let (claim, fence) = (lease.claim.clone(), lease.fence);
         self.answer(move |store, now| {
             store.shard(claim.key(), |shard| shard.renew(&claim, fence, term, now))
         })

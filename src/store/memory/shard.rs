@@ -114,7 +114,7 @@ impl MemoryShard {
             guard.failed = None;
         }
         let probe = probe.filter(|_| accept != Accept::Nothing);
-        let lease = Lease::granted(claim, term, fence, now.micros).under(epochs);
+        let lease = Lease::granted(claim, term, fence, now.micros, epochs);
         Acquire::Lead { lease, stale, failures, probe }
     }
 
@@ -138,14 +138,14 @@ impl MemoryShard {
         now: Moment,
     ) -> Settled {
         let key = lease.key();
-        let holds = self.guards.held(lease.claim(), lease.fence(), now).is_some();
-        self.guards.end_lease(lease.claim());
+        let holds = self.guards.held(&lease.claim, lease.fence, now).is_some();
+        self.guards.end_lease(&lease.claim);
         if !holds && !self.may_still_store(lease, now) {
             return Settled::Superseded;
         }
         self.guards.forget_failure(key);
         if draft.change == Some(Change::Invalidate) {
-            let watermark = Watermark { fence: lease.fence(), until: now.after(WATERMARK_TTL) };
+            let watermark = Watermark { fence: lease.fence, until: now.after(WATERMARK_TTL) };
             self.guards.at(key, now).watermark = Some(watermark);
         }
         if !draft.lifetimes.life().is_zero() {
@@ -158,11 +158,11 @@ impl MemoryShard {
 
     /// Ends a lease, and remembers why the load failed.
     pub(super) fn fail(&mut self, lease: &Lease, failure: Failure, now: Moment) -> Settled {
-        if self.guards.held(lease.claim(), lease.fence(), now).is_some() {
+        if self.guards.held(&lease.claim, lease.fence, now).is_some() {
             let failed = RecentFailure { failure, at: now.instant };
             self.guards.at(lease.key(), now).failed = Some(failed);
         }
-        self.guards.end_lease(lease.claim())
+        self.guards.end_lease(&lease.claim)
     }
 
     /// Returns whether there was an entry.
@@ -184,10 +184,10 @@ impl MemoryShard {
 
     /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
-        let age = now.micros.saturating_sub(lease.granted_at());
+        let age = now.micros.saturating_sub(lease.granted_at);
         let watermark = self.guards.watermark(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
-        age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
+        age < micros(WATERMARK_TTL) && lease.fence > watermark && lease.fence > stored
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
@@ -196,7 +196,7 @@ impl MemoryShard {
         let life = draft.lifetimes.life();
         let epochs = tags.iter().map(|view| view.epoch).collect();
         let tags = tags.into_iter().map(|view| view.tag).collect();
-        let entry = draft.into_entry(lease.fence(), now.micros, Some(life), epochs);
+        let entry = draft.into_entry(lease.fence, now.micros, Some(life), epochs);
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
         if kept.weight() > self.max_bytes || self.max_entries == 0 {

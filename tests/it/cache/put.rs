@@ -100,7 +100,7 @@ impl Store for Forgetful {
     fn settle(&self, end: End) -> StoreFuture<Settled> {
         match end {
             End::Commit(lease, draft) => {
-                let known = lease.claim().tags().clone();
+                let known = lease.claim.tags().clone();
                 self.0.settle(End::Commit(lease, draft.tagged(known)))
             }
             end => self.0.settle(end),

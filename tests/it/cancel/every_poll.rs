@@ -151,7 +151,7 @@ async fn a_waiter_for_another_process_can_be_dropped_at_every_poll() {
             assert!(!answered, "another process has the lease");
             let others = burst(&scene.cached, 1, 9);
             yield_now().await;
-            bellwether_test::StoreExt::abandon(&scene.store, held.into_claim()).await.unwrap();
+            bellwether_test::StoreExt::abandon(&scene.store, held.claim).await.unwrap();
             assert_eq!(answers(others).await, [1; 9], "{polls} polls");
             scene.assert_that_nothing_is_left(&format!("{polls} polls")).await;
         }
@@ -169,7 +169,7 @@ async fn an_uncached_load_can_be_dropped_at_every_poll() {
             assert!(settled.iter().all(|(answer, _)| answer.is_ok()), "{polls} polls");
             assert!(settled.iter().all(|(_, status)| *status != CacheStatus::Failed));
             assert_eq!(scene.loader.most_at_once(), 1, "{polls} polls");
-            bellwether_test::StoreExt::abandon(&scene.store, held.into_claim()).await.unwrap();
+            bellwether_test::StoreExt::abandon(&scene.store, held.claim).await.unwrap();
             scene.assert_that_nothing_is_left(&format!("{polls} polls")).await;
             answered
         })

@@ -227,7 +227,7 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
     let asked = ask(&late, 1);
     loader.has_begun(1).await;
     sleep(SECOND * 2).await;
-    memory.abandon(lease(&memory, 1, MINUTE).await.into_claim()).await.unwrap();
+    memory.abandon(lease(&memory, 1, MINUTE).await.claim).await.unwrap();
     loader.let_go(1);
     assert!(asked.await.unwrap().0.is_err());
     idle().await;

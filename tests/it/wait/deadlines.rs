@@ -190,7 +190,7 @@ async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
     idle().await;
     let follower = ask(&asking, 1);
     misses_its_deadline(opener, began, 100).await;
-    memory.abandon(held.into_claim()).await.expect("an answer");
+    memory.abandon(held.claim).await.expect("an answer");
     assert_eq!(answers(vec![follower]).await, [1]);
 }
 

@@ -137,7 +137,7 @@ async fn a_waiter_of_a_flight_without_a_request_loads_by_its_own_when_it_can() {
 }
 
 async fn give_back(store: &MemoryStore, held: bellwether::store::Lease) {
-    bellwether_test::StoreExt::abandon(store, held.into_claim()).await.expect("an answer");
+    bellwether_test::StoreExt::abandon(store, held.claim).await.expect("an answer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,10 +45,10 @@ async fn shows_a_lease_and_its_waiters(place: &Place) {
     let acquired = waiter.acquire(claim, MINUTE, Accept::Fresh).await.expect("an answer");
     assert!(matches!(acquired, Acquire::Busy { .. }), "{acquired:?}");
     let shown = place.run(&["inspect", "item", "2"]).await;
-    assert_eq!((&shown["lease"], &shown["lease_fence"]), (&"held".into(), &lease.fence().into()));
+    assert_eq!((&shown["lease"], &shown["lease_fence"]), (&"held".into(), &lease.fence.into()));
     assert_eq!((&shown["waiting_processes"], &shown["trace"]), (&1.into(), &TRACE.into()));
     assert!((1..=3_000).contains(&shown["lease_lapses_in_ms"].as_u64().expect("a time")));
-    let token = lease.token();
+    let token = lease.claim.token();
     let token = token.as_bytes()[..4].iter().map(|byte| format!("{byte:02x}"));
     assert_eq!(shown["lease_token"], token.collect::<String>());
     let failure = Failure::new(FailureCause::TimedOut, 3, MINUTE).with_message("no route");

@@ -97,7 +97,7 @@ impl Store for Broken {
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         if self.breaks(Promise::GrantsOnce) {
-            let lease = Lease::granted(claim, term, 1, 1);
+            let lease = Lease::granted(claim, term, 1, 1, Vec::new());
             return Box::pin(async {
                 Ok(Acquire::Lead { lease, stale: None, failures: 0, probe: None })
             });
@@ -110,7 +110,7 @@ impl Store for Broken {
             return Box::pin(async { Ok(Renew::Held) });
         }
         let forgets = self.breaks(Promise::RenewTakesItsTerm);
-        let renewed = self.store.renew(lease, if forgets { lease.term() } else { term });
+        let renewed = self.store.renew(lease, if forgets { lease.term } else { term });
         let lies = self.breaks(Promise::RenewTellsLost);
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
@@ -138,16 +138,16 @@ impl Store for Broken {
 impl Broken {
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Settled> {
         if self.breaks(Promise::CommitStores) {
-            let abandoned = self.store.abandon(lease.into_claim());
+            let abandoned = self.store.abandon(lease.claim);
             return Box::pin(async { abandoned.await.map(|()| Settled::Done) });
         }
-        if self.breaks(Promise::TagsAreCheckedAtCommit) && !lease.epochs().is_empty() {
+        if self.breaks(Promise::TagsAreCheckedAtCommit) && !lease.epochs.is_empty() {
             // As if the load had begun only now.
-            let claim = lease.claim().clone();
+            let claim = lease.claim.clone();
             let store = self.store.clone();
             return Box::pin(async move {
                 store.abandon(claim.clone()).await?;
-                match store.acquire(claim, lease.term(), Accept::Nothing).await? {
+                match store.acquire(claim, lease.term, Accept::Nothing).await? {
                     Acquire::Lead { lease, .. } => store.commit(lease, draft).await,
                     _ => Ok(Settled::Superseded),
                 }
@@ -168,7 +168,7 @@ impl Broken {
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         if self.breaks(Promise::FailRemembers) {
-            return self.store.abandon(lease.into_claim());
+            return self.store.abandon(lease.claim);
         }
         if self.breaks(Promise::LeasesAreToldApart) {
             let store = self.store.clone();
@@ -230,8 +230,8 @@ fn not_there(answer: StoreFuture<()>) -> StoreFuture<bool> {
 
 /// The lease that the token of this one has by now.
 async fn current(store: &MemoryStore, lease: Lease) -> Result<Lease, StoreError> {
-    let claim = lease.claim().clone();
-    match store.acquire(claim, lease.term(), Accept::Nothing).await? {
+    let claim = lease.claim.clone();
+    match store.acquire(claim, lease.term, Accept::Nothing).await? {
         Acquire::Lead { lease: current, .. } => Ok(current),
         _ => Ok(lease),
     }

@@ -57,7 +57,7 @@ async fn a_user_with_the_rights_for_messages_is_told() {
     let lease = lead(&store, &Claim::new(key(1))).await;
     let mut watch = store.watch(&key(1));
     assert!(is_busy(&store).await);
-    store.abandon(lease.into_claim()).await.expect("given up");
+    store.abandon(lease.claim).await.expect("given up");
     timeout(PATIENCE, watch.changed()).await.expect("a message");
 }
 
@@ -91,7 +91,7 @@ async fn a_store_that_connects_lazily_subscribes_when_it_first_asks_for_a_lease(
     within(PATIENCE, || store.stats().is_subscribed).await;
     let mut watch = store.watch(&key(1));
     assert!(is_busy(&store).await);
-    leader.abandon(lease.into_claim()).await.expect("given up");
+    leader.abandon(lease.claim).await.expect("given up");
     timeout(PATIENCE, watch.changed()).await.expect("a message");
 }
 
@@ -154,7 +154,7 @@ async fn the_marks_at_a_lease_are_bounded() {
     server.command(&["SETRANGE", &format!("{}:lease", name(1)), "32", &marks]);
     assert!(is_busy(&waiter).await);
     assert_eq!(lease_length(&server), Reply::Integer(32 + 16_000));
-    leader.abandon(lease.into_claim()).await.expect("given up");
+    leader.abandon(lease.claim).await.expect("given up");
     assert_eq!(lease_length(&server), Reply::Integer(0));
 }
 
@@ -165,7 +165,7 @@ async fn a_foreign_value_that_is_as_long_as_a_lease_with_marks_blocks_no_caller(
     for value in ["not a lease".repeat(16), "z".repeat(48), "a".repeat(47)] {
         server.command(&["SET", &format!("{}:lease", name(1)), &value, "EX", "600"]);
         let lease = lead(&store, &Claim::new(key(1))).await;
-        store.abandon(lease.into_claim()).await.expect("given up");
+        store.abandon(lease.claim).await.expect("given up");
     }
 }
 
@@ -235,7 +235,7 @@ async fn an_entry_of_an_earlier_epoch_of_a_tag_is_none_to_those_that_ask_later()
     let lease = lead(&leader, &claim()).await;
     let before = other_lease(&waiter, &claim()).await;
     let untagged = other_lease(&waiter, &Claim::new(key(1))).await;
-    let (fence, epochs) = (lease.fence(), lease.epochs().to_vec());
+    let (fence, epochs) = (lease.fence, lease.epochs.to_vec());
     waiter.invalidate_tag(tag()).await.expect("invalidated");
     let after = other_lease(&waiter, &claim()).await;
     let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));

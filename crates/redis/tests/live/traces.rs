@@ -57,9 +57,9 @@ async fn a_caller_of_another_process_is_told_the_trace_of_the_load() {
     assert_eq!(ours.renew(&lease, TERM * 2).await.expect("an answer"), Renew::Held);
     assert_eq!(told(&other).await, Some(TraceParent::parse(TRACE)), "a renewal keeps it");
     // The same claim has the lease still.
-    let again = ours.acquire(lease.claim().clone(), TERM, Accept::Fresh).await;
+    let again = ours.acquire(lease.claim.clone(), TERM, Accept::Fresh).await;
     assert!(matches!(again, Ok(Acquire::Lead { .. })), "{again:?}");
-    ours.abandon(lease.into_claim()).await.expect("an answer");
+    ours.abandon(lease.claim).await.expect("an answer");
     assert_eq!(told(&other).await, None);
 }
 
@@ -72,7 +72,7 @@ async fn without_a_trace_a_lease_takes_no_more_bytes() {
         let length = server.command(&["STRLEN", &lease_name()]);
         assert_eq!(format!("{length:?}"), format!("Integer({bytes})"));
         assert_eq!(told(&other).await, Some(trace.and_then(TraceParent::parse)));
-        ours.abandon(lease.into_claim()).await.expect("an answer");
+        ours.abandon(lease.claim).await.expect("an answer");
     }
 }
 
@@ -88,6 +88,6 @@ async fn a_trace_that_makes_no_sense_is_left_out_and_one_that_is_too_long_is_no_
         // Appends to the lease, and leaves its time.
         server.command(&["APPEND", &lease_name(), &tail]);
         assert_eq!(told(&other).await, is_lease.then_some(None), "{tail}");
-        ours.abandon(lease.into_claim()).await.expect("an answer");
+        ours.abandon(lease.claim).await.expect("an answer");
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) 
 
 pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
-    let fence = lease.fence();
+    let fence = lease.fence;
     let lifetimes = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, lifetimes).timed(SHORT, Duration::ZERO);
@@ -64,7 +64,7 @@ pub(super) async fn an_acquire_finds_what_was_stored(on: StoreSubject) -> Checke
 pub(super) async fn a_fresh_entry_can_be_declined(on: StoreSubject) -> Checked {
     let first = on.store_one("first", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    ensure!(lease.fence() > first, "the next fence is not above the entry's");
+    ensure!(lease.fence > first, "the next fence is not above the entry's");
     on.ensure_text(Some("first")).await?;
     ensure!(on.commit(lease, "second").await? == Settled::Done, "it was not replaced");
     on.ensure_text(Some("second")).await
@@ -126,7 +126,7 @@ pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
         return Err(Deviation::new("a waiter is not given the stale entry"));
     };
-    on.store.abandon(lease.into_claim()).await?;
+    on.store.abandon(lease.claim).await?;
     sleep(MEDIUM * 2).await;
     on.ensure_text(None).await
 }

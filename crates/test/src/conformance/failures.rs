@@ -35,7 +35,7 @@ pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: StoreSubj
     ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
     ensure!(probe.as_ref() == Some(&failure), "the failure to be shared meanwhile is {probe:?}");
     on.failed().await?;
-    on.store.abandon(lease.into_claim()).await?;
+    on.store.abandon(lease.claim).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Lead { probe: Some(_), .. } => Ok(()),
         other => Err(Deviation::new(format!("after a probe that was abandoned, gave {other:?}"))),
@@ -202,7 +202,7 @@ pub(super) async fn an_invalidation_forgets_failures(on: StoreSubject) -> Checke
             false => drop(on.store.invalidate(on.key()).await?),
         }
         let lease = on.lead(LONG).await?;
-        on.store.abandon(lease.into_claim()).await?;
+        on.store.abandon(lease.claim).await?;
     }
     Ok(())
 }

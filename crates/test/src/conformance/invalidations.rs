@@ -64,7 +64,7 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Check
     let found = on.lookup().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead(LONG).await?;
-    ensure!(lease.fence() > first, "the next fence is not above the entry's");
+    ensure!(lease.fence > first, "the next fence is not above the entry's");
     ensure!(on.commit(lease, "next").await? == Settled::Done, "it could not be replaced");
     on.ensure_text(Some("next")).await
 }

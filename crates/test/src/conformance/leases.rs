@@ -68,7 +68,7 @@ pub(super) async fn a_dropped_request_can_be_abandoned(on: StoreSubject) -> Chec
 
 pub(super) async fn an_abandoned_lease_is_free(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
-    on.store.abandon(lease.into_claim()).await?;
+    on.store.abandon(lease.claim).await?;
     on.lead(LONG).await.map(drop)
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn only_its_own_claim_abandons_a_lease(on: StoreSubject) -> Che
 pub(super) async fn a_lease_lapses(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let next = on.lead(LONG).await?;
-    ensure!(next.fence() > lapsed.fence(), "the next fence is not above that of the lapsed lease");
+    ensure!(next.fence > lapsed.fence, "the next fence is not above that of the lapsed lease");
     Ok(())
 }
 
@@ -139,10 +139,10 @@ pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
     let mut last = 0;
     for round in 0..20 {
         let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-        ensure!(lease.fence() > last, "{} came after {last}", lease.fence());
-        last = lease.fence();
+        ensure!(lease.fence > last, "{} came after {last}", lease.fence);
+        last = lease.fence;
         match round % 3 {
-            0 => on.store.abandon(lease.into_claim()).await?,
+            0 => on.store.abandon(lease.claim).await?,
             1 => drop(on.commit(lease, "value").await?),
             _ => drop(on.store.invalidate(on.key()).await?),
         }
@@ -152,7 +152,7 @@ pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
 
 pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
-    is_reported(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
+    is_reported(&on, on.store.abandon(lease.claim).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
     let failure = Failure::new(FailureCause::Error, 1, Duration::from_millis(1));
     is_reported(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;

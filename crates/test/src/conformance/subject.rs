@@ -109,7 +109,7 @@ impl StoreSubject {
         lifetimes: Lifetimes,
     ) -> Result<u64, Deviation> {
         let lease = self.lead(LONG).await?;
-        let fence = lease.fence();
+        let fence = lease.fence;
         let commit = self.commit_for(lease, value, lifetimes).await?;
         ensure!(commit == Settled::Done, "a commit under its own lease was {commit:?}");
         Ok(fence)

@@ -22,8 +22,8 @@ impl Store for BlindStore {
                 return store.settle(end).await;
             };
             // A claim that has the lease is granted it again, under the epochs of now.
-            let claim = lease.claim().clone();
-            let lease = match store.acquire(claim, lease.term(), Accept::Nothing).await? {
+            let claim = lease.claim.clone();
+            let lease = match store.acquire(claim, lease.term, Accept::Nothing).await? {
                 Acquire::Lead { lease, .. } => lease,
                 _ => lease,
             };

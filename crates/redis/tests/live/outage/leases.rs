@@ -38,7 +38,7 @@ impl Site {
     /// A store whose server knows the scripts.
     async fn store(&self) -> RedisStore {
         let store = self.options().connect().await.expect("a store");
-        store.abandon(lead(&store, key(1000)).await.into_claim()).await.expect("an answer");
+        store.abandon(lead(&store, key(1000)).await.claim).await.expect("an answer");
         store
     }
 }
@@ -98,7 +98,7 @@ async fn a_claim_is_asked_for_again_if_it_is_refused_because_the_servers_clock_w
     assert_eq!(replaced.count(), 1);
     assert_eq!(store.commit(lease, draft()).await.expect("an answer"), Settled::Done);
     // The estimate is an hour ahead by now, and the server is believed again.
-    store.abandon(lead(&store, key(2)).await.into_claim()).await.expect("an answer");
+    store.abandon(lead(&store, key(2)).await.claim).await.expect("an answer");
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_lease_that_was_abandoned_while_the_server_was_down_is_given_up_when_i
     while !store.is_down() {
         let _ = look(&store).await;
     }
-    store.abandon(lease.into_claim()).await.expect_err("the server is down");
+    store.abandon(lease.claim).await.expect_err("the server is down");
     assert!(site.lease_left(&key(1)) > 0, "it is given up too early");
     site.proxy.pass();
     within(SOON, || site.lease_left(&key(1)) < 0).await;
