@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::shared_error::SharedError;
-use crate::tag::{Tag, TooManyTags};
+use crate::tag::Tag;
 
 pub use crate::store_error::{StoreError, StoreErrorKind};
 
@@ -212,8 +212,8 @@ impl CacheError {
             .with_source(error.clone())
     }
 
-    pub(crate) fn too_many_tags(key: &Key, many: TooManyTags) -> Self {
-        Self::new(CacheErrorKind::TooManyTags, format!("`{key}` has {many}"))
+    pub(crate) fn too_many_tags(key: &Key, many: &dyn fmt::Display) -> Self {
+        Self::new(CacheErrorKind::TooManyTags, format!("`{key}`: {many}"))
     }
 
     pub(crate) fn not_clearable() -> Self {

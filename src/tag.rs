@@ -5,7 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config_error::ConfigError;
+use crate::config_error::{ConfigError, within};
 use crate::key::{CacheKey, Digest, Key};
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
@@ -86,12 +86,7 @@ impl Tags {
     /// If there are more than [`MOST`](Self::MOST).
     pub fn new(tags: impl IntoIterator<Item = Tag>) -> Result<Self, ConfigError> {
         let tags = Self::unbounded(tags);
-        tags.within_bounds().map_err(|many| ConfigError::OutOfRange {
-            setting: "tags",
-            given: many.given.to_string(),
-            least: 0.to_string(),
-            most: Self::MOST.to_string(),
-        })?;
+        tags.within_bounds()?;
         Ok(tags)
     }
 
@@ -110,7 +105,7 @@ impl Tags {
     ///
     /// # Errors
     /// If there are more than [`MOST`](Self::MOST). The tag of clearable layers does not count.
-    pub(crate) fn union(&self, other: &Self) -> Result<Self, TooManyTags> {
+    pub(crate) fn union(&self, other: &Self) -> Result<Self, ConfigError> {
         let both = match other.is_empty() {
             true => self.clone(),
             false => Self::sorted(self.iter().chain(other.iter()).copied().collect()),
@@ -136,15 +131,13 @@ impl Tags {
     }
 
     /// Checks that there are at most [`MOST`](Self::MOST). The tag of clearable layers does not count.
-    pub(crate) fn within_bounds(&self) -> Result<(), TooManyTags> {
+    pub(crate) fn within_bounds(&self) -> Result<(), ConfigError> {
         if self.len() <= Self::MOST {
             return Ok(());
         }
         let everything = Tag::everything().digest();
-        match self.iter().filter(|tag| **tag != everything).count() {
-            0..=Self::MOST => Ok(()),
-            given => Err(TooManyTags { given }),
-        }
+        let given = self.iter().filter(|tag| **tag != everything).count();
+        within("tags", given, 0, Self::MOST).map(drop)
     }
 
     /// How many there are.
@@ -165,18 +158,6 @@ impl Tags {
 
     fn as_slice(&self) -> &[Digest] {
         self.0.as_deref().unwrap_or_default()
-    }
-}
-
-/// A request or an entry has more than [`Tags::MOST`] tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooManyTags {
-    given: usize,
-}
-
-impl fmt::Display for TooManyTags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tags, more than {}", self.given, Tags::MOST)
     }
 }
 
@@ -210,7 +191,7 @@ impl TagRules {
         &self,
         request: &Req,
         others: &Tags,
-    ) -> Result<Tags, TooManyTags> {
+    ) -> Result<Tags, ConfigError> {
         let tags_of = self.of_request.as_ref();
         let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
         let told = tags_of.map_or_else(Tags::none, |tags_of| tags_of(request));
@@ -247,6 +228,6 @@ mod tests {
         let all = some(0, 20).unwrap().and_everything().union(&some(20, 32).unwrap());
         assert_eq!(all.expect("32 tags").len(), 33);
         let many = some(0, 20).unwrap().and_everything().union(&some(20, 33).unwrap());
-        assert_eq!(many.unwrap_err(), TooManyTags { given: 33 });
+        assert_eq!(many.unwrap_err().to_string(), "tags must be from 0 to 32, not 33");
     }
 }

@@ -363,7 +363,7 @@ fn within_bounds(key: &Key, tags: &Tags) -> Result<(), CacheError> {
     if key.byte_len() > Key::MAX_BYTES {
         return Err(CacheError::key_too_long(key));
     }
-    tags.within_bounds().map_err(|many| CacheError::too_many_tags(key, many))
+    tags.within_bounds().map_err(|many| CacheError::too_many_tags(key, &many))
 }
 
 /// The term of a lease that is taken only to store an answer.

@@ -133,7 +133,7 @@ where
         let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
             Err(many) => {
-                return Self::misused(core, &options, CacheError::too_many_tags(&key, many));
+                return Self::misused(core, &options, CacheError::too_many_tags(&key, &many));
             }
         };
         // Moved to when the wait has to end.
