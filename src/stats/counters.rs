@@ -18,6 +18,10 @@ impl<const N: usize> Counters<N> {
     pub(crate) fn read(&self, event: usize) -> u64 {
         self.0[event].load(Ordering::Relaxed)
     }
+
+    pub(crate) fn reset(&self) {
+        self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
 }
 
 impl<const N: usize> Default for Counters<N> {

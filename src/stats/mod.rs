@@ -70,7 +70,7 @@ pub use self::histogram::Histogram;
 #[doc(hidden)]
 pub use self::metric::{MetricKind, MetricRow, MetricValue, MetricValues};
 #[doc(hidden)]
-pub use self::node_counters::{NodeCounters, NodeFigures};
+pub use self::node_counters::NodeCounters;
 #[doc(hidden)]
 pub use self::store_stats::{OperationCounters, StoreOperation};
 #[doc(hidden)]

@@ -8,10 +8,6 @@ use crate::error::StoreErrorKind;
 #[derive(Debug, Default)]
 pub struct NodeCounters(Counters<COUNT>);
 
-/// A snapshot of [`NodeCounters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeFigures([u64; COUNT]);
-
 const REQUESTS: usize = 0;
 const REDIRECTIONS: usize = 1;
 const CONNECTS: usize = 2;
@@ -45,40 +41,19 @@ impl NodeCounters {
         self.0.add(OUTAGES);
     }
 
-    /// What has come so far.
-    pub fn read(&self) -> NodeFigures {
-        NodeFigures(std::array::from_fn(|event| self.0.read(event)))
-    }
-}
-
-impl NodeFigures {
-    /// What has come since an older snapshot.
-    pub fn since(&self, older: &Self) -> Self {
-        Self(std::array::from_fn(|event| self.0[event].wrapping_sub(older.0[event])))
-    }
-
-    /// How many requests it was sent.
-    pub fn requests(&self) -> u64 {
-        self.0[REQUESTS]
-    }
-
-    /// How many of them it has sent to another node.
-    pub fn redirections(&self) -> u64 {
-        self.0[REDIRECTIONS]
-    }
-
-    /// How often an attempt to connect began.
-    pub fn connects(&self) -> u64 {
-        self.0[CONNECTS]
-    }
-
-    /// How often its circuit breaker has opened.
-    pub fn outages(&self) -> u64 {
-        self.0[OUTAGES]
+    /// Its requests, those of them that it has sent to another node, attempts to connect, and how
+    /// often its circuit breaker has opened.
+    pub fn figures(&self) -> [u64; 4] {
+        [REQUESTS, REDIRECTIONS, CONNECTS, OUTAGES].map(|event| self.0.read(event))
     }
 
     /// The requests that have failed.
     pub fn errors(&self) -> StoreErrorStats {
-        StoreErrorStats::read(|event| self.0[ERRORS + event])
+        StoreErrorStats::read(|event| self.0.read(ERRORS + event))
+    }
+
+    /// The node is another server from now on.
+    pub fn reset(&self) {
+        self.0.reset();
     }
 }

@@ -17,7 +17,7 @@ use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
 use bellwether::adapter::locked;
-use bellwether::stats::{NodeCounters, NodeFigures, StoreErrorStats};
+use bellwether::stats::{NodeCounters, StoreErrorStats};
 use bellwether::store::Digest;
 
 /// What all connections of a node share.
@@ -32,10 +32,10 @@ pub(super) struct NodeRecord {
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
     pub(super) counters: NodeCounters,
-    /// The server that the node is, and what was counted before it was that. A node of a cluster is
-    /// one server, and so is a fixed address. Behind sentinels, one node is a server after the other,
-    /// and none before the first attempt to connect. Never held across an `.await`.
-    server: Mutex<(Option<ServerAddress>, NodeFigures)>,
+    /// The server that the node is, which the counters are about. A node of a cluster is one server,
+    /// and so is a fixed address. Behind sentinels, one node is a server after the other, and none
+    /// before the first attempt to connect. Never held across an `.await`.
+    server: Mutex<Option<ServerAddress>>,
     /// Held while the observer is told, so that no request overtakes that. Never held across an
     /// `.await`.
     broken: Mutex<BrokenConnections>,
@@ -58,7 +58,7 @@ impl NodeRecord {
         let untold = vec![None; parts.connections()];
         Self {
             place,
-            server: Mutex::new((is_fixed.then(|| address.clone()), NodeFigures::default())),
+            server: Mutex::new(is_fixed.then(|| address.clone())),
             address,
             #[cfg(feature = "sentinel")]
             sentinels: Sentinels::of(&parts),
@@ -82,8 +82,9 @@ impl NodeRecord {
     /// Notes an attempt to connect to a server.
     pub(super) fn connects_to(&self, address: &ServerAddress) {
         let mut server = locked(&self.server);
-        if server.0.as_ref() != Some(address) {
-            *server = (Some(address.clone()), self.counters.read());
+        if server.as_ref() != Some(address) {
+            *server = Some(address.clone());
+            self.counters.reset();
         }
         self.counters.connects();
     }
@@ -91,16 +92,10 @@ impl NodeRecord {
     /// The figures of the server that the node is, which may be down.
     pub(super) fn stats(&self, is_down: bool) -> Option<RedisNodeStats> {
         let server = locked(&self.server);
-        let figures = self.counters.read().since(&server.1);
-        Some(RedisNodeStats {
-            address: server.0.as_ref()?.to_string(),
-            requests: figures.requests(),
-            redirections: figures.redirections(),
-            errors: figures.errors(),
-            connects: figures.connects(),
-            outages: figures.outages(),
-            is_down,
-        })
+        let address = server.as_ref()?.to_string();
+        let [requests, redirections, connects, outages] = self.counters.figures();
+        let errors = self.counters.errors();
+        Some(RedisNodeStats { address, requests, redirections, errors, connects, outages, is_down })
     }
 
     /// A connection that was in use broke.
