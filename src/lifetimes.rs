@@ -6,6 +6,7 @@ use std::time::Duration;
 ///
 /// In whole milliseconds, rounded up. Every stale lifetime begins where the ttl ends (RFC 5861).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Lifetimes {
     ttl: Duration,
     while_revalidate: Duration,
@@ -32,13 +33,11 @@ impl Lifetimes {
     }
 
     /// After its ttl, it is served for this long while a load replaces it.
-    #[must_use]
     pub fn stale_while_revalidate(self, stale: Duration) -> Self {
         Self { while_revalidate: whole_millis(stale), ..self }
     }
 
     /// After its ttl, it is served for this long if a load fails to replace it.
-    #[must_use]
     pub fn stale_if_error(self, stale: Duration) -> Self {
         Self { if_error: whole_millis(stale), ..self }
     }
@@ -46,13 +45,11 @@ impl Lifetimes {
     /// After its ttl, it is stored for this long and not served: a loader that can ask its source
     /// whether the answer is still valid (RFC 9111, section 4.3) finds it by
     /// [`Store::lookup`](crate::store::Store::lookup).
-    #[must_use]
     pub fn kept_for_validation(self, stale: Duration) -> Self {
         Self { for_validation: whole_millis(stale), ..self }
     }
 
     /// It can be refreshed before it is stale, so a lookup must tell how much longer it is fresh.
-    #[must_use]
     pub fn refreshed_early(self) -> Self {
         Self { is_refreshed_early: true, ..self }
     }

@@ -12,6 +12,7 @@ use crate::tag::Tag;
 
 /// A codec with functions of the program that [classify](crate::service::ReadThroughLayerBuilder::classify) values and
 /// give their [tags](crate::service::ReadThroughLayerBuilder::answer_tags). They are no part of its type.
+#[must_use]
 pub struct RuledCodec<V, C> {
     codec: C,
     classify: Option<Arc<ClassifyValue<V>>>,
@@ -29,13 +30,11 @@ impl<V, C> RuledCodec<V, C> {
     }
 
     /// Classifies by a function of the kept value, instead of what the codec says.
-    #[must_use]
     pub fn classify(self, classify: impl Fn(&V) -> Cacheability + Send + Sync + 'static) -> Self {
         Self { classify: Some(Arc::new(classify)), ..self }
     }
 
     /// Adds tags by a function of the kept value.
-    #[must_use]
     pub fn tags<T>(self, tags_of: impl Fn(&V) -> T + Send + Sync + 'static) -> Self
     where
         T: IntoIterator<Item = Tag>,

@@ -26,6 +26,7 @@ use crate::tag::Tags;
 /// # let _ = lookup_of;
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Lookup {
     pub(crate) key: Option<Key>,
     pub(crate) options: RequestOptions,
@@ -35,6 +36,7 @@ pub struct Lookup {
 /// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing
 /// special.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct RequestOptions {
     /// When its answer is needed.
     pub(crate) deadline: Option<Instant>,
@@ -79,13 +81,11 @@ impl Lookup {
     /// of the time that there was, from 2 ms to 10 ms, and never by more than half of it. A
     /// deadline in 10 ms leaves 8 ms to wait. Timers have steps of 1 ms, so deadlines below 4 ms
     /// may be missed by as much.
-    #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { options: RequestOptions { deadline: Some(deadline), ..self.options }, ..self }
     }
 
     /// It is one of the lookups of this request of an adapter, and does not count by itself.
-    #[must_use]
     pub fn part_of(self, request: &RequestRecord) -> Self {
         Self { options: self.options.part_of(request), ..self }
     }
@@ -94,7 +94,6 @@ impl Lookup {
     /// loads under the lease like any other. Its failure concerns its own waiters only, and puts
     /// the key into no cooldown. The request joins a load under way; to get a newer value,
     /// [`invalidate`](crate::service::Handle::invalidate) first.
-    #[must_use]
     pub fn force_refresh(self) -> Self {
         Self { options: RequestOptions { is_forced: true, ..self.options }, ..self }
     }
@@ -116,20 +115,17 @@ impl<T: Into<Lookup>> IntoLookup for T {}
 
 impl RequestOptions {
     /// As [`Lookup::deadline`].
-    #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
     /// As [`Lookup::force_refresh`], if `yes`.
-    #[must_use]
     pub fn force_refresh(self, yes: bool) -> Self {
         Self { is_forced: yes, ..self }
     }
 
     /// Sets the tags of the request, in addition to those that the [layer](crate::service::ReadThroughLayerBuilder::tags)
     /// gives it.
-    #[must_use]
     pub fn tagged(self, tags: Tags) -> Self {
         Self { tags, ..self }
     }
@@ -137,13 +133,11 @@ impl RequestOptions {
     /// If `yes`, and the answer that the request waited for is private to another caller, the
     /// request asks the cache once more before it loads individually. For requests whose own answer
     /// can be shared.
-    #[must_use]
     pub fn retry_private(self, yes: bool) -> Self {
         Self { retries_private: yes, ..self }
     }
 
     /// It is one of the lookups of this request, and does not count by itself.
-    #[must_use]
     pub fn part_of(self, request: &RequestRecord) -> Self {
         Self { noted: Some(request.noted().clone()), ..self }
     }
@@ -151,7 +145,6 @@ impl RequestOptions {
     /// Where the request would load without being coalesced, its call ends with an error and the
     /// status [`Bypass`](crate::CacheStatus::Bypass) instead. The adapter then calls the loader
     /// itself.
-    #[must_use]
     pub fn return_bypass(self) -> Self {
         Self { returns_bypass: true, ..self }
     }

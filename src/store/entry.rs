@@ -13,6 +13,7 @@ use crate::tag::Tags;
 
 /// An entry to be stored.
 #[derive(Clone, Debug)]
+#[must_use]
 #[non_exhaustive]
 pub struct Draft {
     /// The loaded value.
@@ -64,19 +65,16 @@ impl Draft {
 
     /// Sets the tags that are known only after the load, in addition to those of the
     /// [claim](crate::store::Claim::tags). With both there are at most [`Tags::MOST`].
-    #[must_use]
     pub fn tagged(self, tags: Tags) -> Self {
         Self { tags, ..self }
     }
 
     /// The same entry, and storing it is this change of its key.
-    #[must_use]
     pub fn as_change(self, change: Change) -> Self {
         Self { change: Some(change), ..self }
     }
 
     /// Notes how long the load took, and for how long its lease was held.
-    #[must_use]
     pub fn timed(self, load_time: Duration, lease_age: Duration) -> Self {
         Self { load_time, lease_age, ..self }
     }

@@ -14,6 +14,7 @@ use bellwether::StoreError;
 /// A request declares all names that its script touches. Some servers require that, and the slot
 /// that the names share determines the node of a cluster.
 #[derive(Default)]
+#[must_use]
 pub struct RedisRequest<'a> {
     command: &'static str,
     script: Option<&'a RedisScript>,
@@ -60,7 +61,6 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// Sets what the request is for. Error messages show it.
-    #[must_use]
     pub fn of(self, label: &'a (dyn fmt::Display + Sync)) -> Self {
         Self { label: Some(label), ..self }
     }
@@ -68,14 +68,12 @@ impl<'a> RedisRequest<'a> {
     /// Declares that the script must take effect once, and gives 0 if it finds nothing to do, or an
     /// array with such numbers. If the request was sent twice, 0 may come from the second execution,
     /// so it becomes an error.
-    #[must_use]
     pub fn once(self) -> Self {
         Self { is_once: true, ..self }
     }
 
     /// Reads the server's time as well, in the same round trip and after the request was executed.
     /// The reply becomes an array of the reply and that of `TIME`.
-    #[must_use]
     pub fn timed(self) -> Self {
         Self { is_timed: true, ..self }
     }

@@ -2,6 +2,7 @@
 
 /// The bounds of a [`MemoryStore`](super::MemoryStore). A number of entries is enough to make them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct MemoryOptions {
     pub(super) max_entries: usize,
     pub(super) max_bytes: usize,
@@ -33,7 +34,6 @@ impl MemoryOptions {
     /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
     ///
     /// Default: 64 MiB, which a small service can spare.
-    #[must_use]
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
     }
@@ -41,7 +41,6 @@ impl MemoryOptions {
     /// Names the store in metrics.
     ///
     /// Default: `memory`, since most programs have one.
-    #[must_use]
     pub fn name(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
