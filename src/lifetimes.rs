@@ -5,7 +5,9 @@ use std::time::Duration;
 /// How long an entry is fresh, and how long it may be served after that.
 ///
 /// In whole milliseconds, rounded up. Every stale lifetime begins where the ttl ends (RFC 5861).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Default: all zero, and the answer is not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Lifetimes {
     ttl: Duration,
@@ -17,19 +19,9 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// All zero: the answer is not stored.
-    pub const NONE: Self = Self {
-        ttl: Duration::ZERO,
-        while_revalidate: Duration::ZERO,
-        if_error: Duration::ZERO,
-        for_validation: Duration::ZERO,
-        is_refreshed_early: false,
-        is_jittered: false,
-    };
-
     /// Fresh for `ttl`, then gone.
     pub fn fresh_for(ttl: Duration) -> Self {
-        Self { ttl: whole_millis(ttl), ..Self::NONE }
+        Self { ttl: whole_millis(ttl), ..Self::default() }
     }
 
     /// After its ttl, it is served for this long while a load replaces it.

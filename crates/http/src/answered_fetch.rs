@@ -348,7 +348,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             // What is stored for no time leaves nothing.
             let any = CacheAnswer::VaryIndex(Arc::new(vary_index.clone()));
             let client = &self.shared.client;
-            client.replace::<CacheAnswer<B>>(gone, any, Lifetimes::NONE, |_| true).await;
+            client.replace::<CacheAnswer<B>>(gone, any, Lifetimes::default(), |_| true).await;
         }
     }
 

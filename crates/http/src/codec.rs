@@ -152,10 +152,12 @@ where
     }
 
     fn classify(&self, kept: &CacheAnswer<B>) -> Cacheability {
+        // Shared with the waiters, and not stored.
+        let not_kept = Cacheability::KeepFor(Lifetimes::default());
         match kept {
             CacheAnswer::CachedResponse(cached) => match cached.disposition {
                 Disposition::Keep(lifetimes) => Cacheability::KeepFor(lifetimes),
-                Disposition::Share => NOT_KEPT,
+                Disposition::Share => not_kept,
                 Disposition::Unconfirmed => Cacheability::Unconfirmed,
                 Disposition::Failure => Cacheability::Failure,
             },
@@ -164,7 +166,7 @@ where
                 true => Cacheability::PrivateOnce,
                 false => Cacheability::PrivateKey,
             },
-            CacheAnswer::Retry => NOT_KEPT,
+            CacheAnswer::Retry => not_kept,
         }
     }
 
@@ -220,9 +222,6 @@ where
         }
     }
 }
-
-/// Shared with the waiters, and not stored.
-const NOT_KEPT: Cacheability = Cacheability::KeepFor(Lifetimes::NONE);
 
 const CACHED_RESPONSE: u8 = 1;
 

@@ -103,9 +103,11 @@ impl VaryIndex {
     fn left_at(&self, now: u64, variant: &Note, lifetimes: Lifetimes) -> Lifetimes {
         let is_known = self.expiries.first().is_some_and(|first| *first <= variant.last_expiry);
         let stale_since = self.expiries.iter().find(|it| **it > variant.last_expiry);
-        let Some(stale_since) = stale_since.filter(|_| is_known) else { return Lifetimes::NONE };
+        let Some(stale_since) = stale_since.filter(|_| is_known) else {
+            return Lifetimes::default();
+        };
         let since = Duration::from_millis(now.saturating_sub(*stale_since));
-        Lifetimes::NONE
+        Lifetimes::default()
             .stale_while_revalidate(lifetimes.while_revalidate().saturating_sub(since))
             .stale_if_error(lifetimes.if_error().saturating_sub(since))
             .kept_for_validation(lifetimes.for_validation().saturating_sub(since))
@@ -212,7 +214,7 @@ impl Note {
 
     /// The stale windows that it had when it was received.
     pub(super) fn windows(&self) -> Lifetimes {
-        Lifetimes::NONE
+        Lifetimes::default()
             .stale_while_revalidate(Duration::from_millis(self.while_revalidate))
             .stale_if_error(Duration::from_millis(self.if_error))
     }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     fn sealed_with(tags: u8) -> (Vec<u8>, Digest, Vec<TagEpoch>) {
-        let draft = Draft::new(Value::new(b"value"[..].into()), 1, Lifetimes::NONE);
+        let draft = Draft::new(Value::new(b"value"[..].into()), 1, Lifetimes::default());
         let digest = Key::of("item").digest();
         let epoch = |tag: u8| TagEpoch {
             tag: Digest::from([tag; 20]),
