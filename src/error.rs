@@ -15,10 +15,7 @@ pub use crate::store_error::{StoreError, StoreErrorKind};
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Why a request was not answered: the loader failed, or the cache did.
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "either the loader fails or the cache, and there is no third"
-)]
+#[allow(clippy::exhaustive_enums, reason = "either the loader fails or the cache")]
 pub enum Error<E> {
     /// The loader failed. Callers that share a load share its error.
     Load(SharedError<E>),
@@ -136,9 +133,7 @@ impl CacheError {
     /// Whether the same request may succeed a moment later. Not if its key is too long, it has too many
     /// tags, there is none, or the program has to be changed first.
     pub fn is_retryable(&self) -> bool {
-        use CacheErrorKind::{
-            KeyTooLong, NoRuntime, NotClearable, NotFound, TooManyTags, WrongCount,
-        };
+        use CacheErrorKind::*;
         let lasting = [KeyTooLong, NoRuntime, NotClearable, NotFound, TooManyTags, WrongCount];
         !lasting.contains(&self.kind)
     }
@@ -158,16 +153,11 @@ impl CacheError {
     }
 
     /// A load that failed a moment ago, perhaps in another process.
-    pub(crate) fn load_failed(
-        key: &Key,
-        cause: FailureCause,
-        message: &str,
-        left: Duration,
-    ) -> Self {
-        let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
-        let message =
+    pub(crate) fn load_failed(key: &Key, cause: FailureCause, said: &str, left: Duration) -> Self {
+        let detail = if said.is_empty() { String::new() } else { format!(" ({said})") };
+        let text =
             format!("a load of `{key}` {cause}{detail}, and is not tried again for {left:?}");
-        Self::new(CacheErrorKind::LoadFailed(cause), message)
+        Self::new(CacheErrorKind::LoadFailed(cause), text)
     }
 
     /// A loader of another process said that there is none.
@@ -177,9 +167,8 @@ impl CacheError {
     }
 
     pub(crate) fn full(key: &Key, most: usize, what: &str) -> Self {
-        let message =
-            format!("no room for `{key}`: {most} {what} already, as many as there may be");
-        Self::new(CacheErrorKind::Full, message)
+        let text = format!("no room for `{key}`: {most} {what} already, as many as there may be");
+        Self::new(CacheErrorKind::Full, text)
     }
 
     pub(crate) fn loader_panicked(key: Option<&Key>) -> Self {
