@@ -139,8 +139,9 @@ impl Lease {
     }
 }
 
-/// The lease of another claim, as an [`acquire`](super::Store::acquire) found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The lease of another claim, as an [`acquire`](super::Store::acquire) found it. By default nothing more
+/// is known of it, and no entry is known to be stored under it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherLease {
     /// `None` if the store does not say it.
     fence: Option<u64>,
@@ -148,20 +149,10 @@ pub struct OtherLease {
 }
 
 impl OtherLease {
-    /// A lease of which nothing more is known. No entry is known to be stored under it.
-    pub fn unknown() -> Self {
-        Self { fence: None, epochs: Vec::new() }
-    }
-
-    /// The lease with this fencing token, for a claim without tags.
-    pub fn new(fence: u64) -> Self {
-        Self { fence: Some(fence), epochs: Vec::new() }
-    }
-
-    /// Sets the epochs of the [tags of the claim](Claim::tags) that asked. They were read after it
-    /// began to ask.
-    pub fn seen_under(self, epochs: Vec<TagEpoch>) -> Self {
-        Self { epochs, ..self }
+    /// The lease with this fencing token, and the epochs of the [tags of the claim](Claim::tags) that
+    /// asked. They were read after it began to ask.
+    pub fn new(fence: u64, epochs: Vec<TagEpoch>) -> Self {
+        Self { fence: Some(fence), epochs }
     }
 
     /// Whether an entry was stored under this lease, and is as new to the claim that asked as one that

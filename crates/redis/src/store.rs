@@ -343,7 +343,7 @@ pub(super) fn answer(
         FOUND => Acquire::Found(entry.filter(Entry::is_fresh)?),
         2 => {
             let remaining = Duration::from_millis(rest.left()?);
-            let other = OtherLease::new(rest.whole()?).seen_under(epochs);
+            let other = OtherLease::new(rest.whole()?, epochs);
             // The script gives what another process has written there.
             let trace = rest.bytes().flatten();
             let trace = trace.and_then(|trace| TraceParent::parse(str::from_utf8(&trace).ok()?));

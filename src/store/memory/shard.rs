@@ -97,7 +97,7 @@ impl MemoryShard {
             return Acquire::Failed { failure: failed.failure.clone(), remaining, stale };
         }
         if let Some(remaining) = busy {
-            return Acquire::Busy { other: OtherLease::unknown(), remaining, stale, trace };
+            return Acquire::Busy { other: OtherLease::default(), remaining, stale, trace };
         }
         let failures = failed.map_or(0, |failed| failed.times(now));
         let probe = failed.filter(|failed| failed.is_shared(now));

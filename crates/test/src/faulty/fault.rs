@@ -198,7 +198,7 @@ impl Lies for Option<Entry> {
 impl Lies for Acquire {
     fn by(lie: &Lie) -> Option<Self> {
         let Lie::Busy(remaining) = *lie else { return None };
-        let other = OtherLease::unknown();
+        let other = OtherLease::default();
         Some(Self::Busy { other, remaining, stale: None, trace: None })
     }
 }
