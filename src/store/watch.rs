@@ -153,20 +153,12 @@ impl Watchers {
         Watch { key_watch: Some(key_watch), is_interrupted: false }
     }
 
-    /// Notifies the watches of a key that it has changed.
-    pub fn tell(&self, digest: &Digest) {
-        self.tell_of(digest, None);
-    }
-
-    /// The same, with the entry that was stored.
-    pub fn tell_stored(&self, digest: &Digest, entry: Entry) {
-        self.tell_of(digest, Some(Box::new(entry)));
-    }
-
-    fn tell_of(&self, digest: &Digest, entry: Option<Box<Entry>>) {
+    /// Notifies the watches of a key that it has changed, with the entry that was stored, if that is
+    /// known.
+    pub fn tell(&self, digest: &Digest, stored: Option<Entry>) {
         let changes = locked(&self.0).get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
-            changes.tell(entry);
+            changes.tell(stored.map(Box::new));
         }
     }
 

@@ -113,7 +113,7 @@ fn a_waker_of_a_change_may_ask_the_store_at_once() {
         let waker = Waker::from(Arc::new(Eager(watchers.clone())));
         let mut changed = Box::pin(watch.changed());
         assert!(changed.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
-        watchers.tell(&key(1).digest());
+        watchers.tell(&key(1).digest(), None);
     }));
 }
 

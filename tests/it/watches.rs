@@ -16,13 +16,13 @@ fn an_entry_is_given_only_if_it_is_the_only_change() {
     let mut watch = watchers.watch(key);
     let mut next = || watch.changed().now_or_never().map(|entry| entry.map(|it| it.fence()));
     assert_eq!(next(), None);
-    watchers.tell_stored(&key, entry(1));
+    watchers.tell(&key, Some(entry(1)));
     assert_eq!(next(), Some(Some(1)));
-    watchers.tell_stored(&key, entry(2));
-    watchers.tell(&key);
+    watchers.tell(&key, Some(entry(2)));
+    watchers.tell(&key, None);
     assert_eq!(next(), Some(None));
     watchers.tell_all();
-    watchers.tell_stored(&key, entry(3));
+    watchers.tell(&key, Some(entry(3)));
     assert_eq!(next(), Some(None));
     assert_eq!(next(), None);
 }
@@ -34,6 +34,6 @@ fn one_without_a_connection_for_messages_reports_those_that_come_later() {
     let key = Key::of("item").digest();
     let mut watch = watchers.watch(key).interrupted();
     assert!(watch.is_silent() && watch.is_interrupted());
-    watchers.tell(&key);
+    watchers.tell(&key, None);
     assert_eq!(watch.changed().now_or_never().map(|entry| entry.is_some()), Some(false));
 }

@@ -129,7 +129,7 @@ impl Lock for LocalLock {
         self.answer(move |lock, now| {
             let released = lock.table().release(&claim, now);
             if released == Released::Freed {
-                lock.0.watchers.tell(&claim.key().digest());
+                lock.0.watchers.tell(&claim.key().digest(), None);
             }
             released
         })
@@ -147,7 +147,7 @@ impl TakeOver for LocalLock {
         self.answer(move |lock, now| {
             let attempt = lock.table().acquire(&request, Some(from), now);
             if matches!(attempt, Attempt::Granted(_)) {
-                lock.0.watchers.tell(&request.claim.key().digest());
+                lock.0.watchers.tell(&request.claim.key().digest(), None);
             }
             attempt
         })

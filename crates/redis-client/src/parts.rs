@@ -112,7 +112,7 @@ impl ClientParts {
         if let Some((digest, _)) = self.names.read(name) {
             self.tell(ServerEvent::Changed { name, digest: &digest });
             if self.setup.tracking == Tracking::Watches {
-                self.setup.watchers.tell(&digest);
+                self.setup.watchers.tell(&digest, None);
             }
         } else if let Some(tag) = self.names.tag_of(name) {
             self.tell(ServerEvent::TagChanged(&tag));

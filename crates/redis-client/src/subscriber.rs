@@ -148,10 +148,7 @@ impl SubscriberTask {
             let now = self.servers.with_owner(&digest, |node| node?.state.clock.now());
             observer.read(&digest, more, now?)
         });
-        match stored {
-            Some(entry) => setup.watchers.tell_stored(&digest, entry),
-            None => setup.watchers.tell(&digest),
-        }
+        setup.watchers.tell(&digest, stored);
     }
 
     /// Notes that an attempt has failed. Returns the pauses before the next one.

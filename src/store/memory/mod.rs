@@ -166,7 +166,7 @@ impl MemoryStore {
 
     fn tell(&self, key: &Key) {
         if !self.0.watchers.is_empty() {
-            self.0.watchers.tell(&key.digest());
+            self.0.watchers.tell(&key.digest(), None);
         }
     }
 }

@@ -210,7 +210,7 @@ impl<D: Database> ClaimTask<D> {
             }
         }
         drop(hold);
-        self.context.watchers.tell(&self.request.claim.key().digest());
+        self.context.watchers.tell(&self.request.claim.key().digest(), None);
     }
 
     /// Whether the name is held for certain. Without an answer before the session may have ended,
@@ -260,7 +260,7 @@ impl<D: Database> ClaimTask<D> {
             Err(error) if error.is_broken() && !error.is_late() => Ok(Released::NotHeld),
             Err(error) => Err(error.during(D::Session::NAME, "releasing", Some(key))),
         };
-        self.context.watchers.tell(&key.digest());
+        self.context.watchers.tell(&key.digest(), None);
         released
     }
 

@@ -191,7 +191,7 @@ impl Inner {
             if let Some(session) = session.upgrade() {
                 session.claims.set_watched(token, false);
             }
-            watchers.tell(&digest);
+            watchers.tell(&digest, None);
         });
         Ok(Renew::Held)
     }
@@ -201,7 +201,7 @@ impl Inner {
         session.claims.leave(claim.token());
         let was_held = ClaimOperation::new(&session, &claim)?.leave().await?;
         session.claims.forget(claim.token());
-        self.watchers.tell(&claim.key().digest());
+        self.watchers.tell(&claim.key().digest(), None);
         Ok(if was_held { Released::Freed } else { Released::NotHeld })
     }
 }

@@ -105,7 +105,7 @@ impl Lock for ReentrantLocal {
             if !was_held {
                 return Ok(Released::NotHeld);
             }
-            this.watchers.tell(&claim.key().digest());
+            this.watchers.tell(&claim.key().digest(), None);
             Ok(Released::Freed)
         })
     }
