@@ -1,7 +1,6 @@
 //! `RuledCodec`: a codec, and how the program classifies and tags values.
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -15,8 +14,8 @@ use crate::tag::Tag;
 #[must_use]
 pub struct RuledCodec<V, C> {
     codec: C,
-    classify: Option<Arc<ClassifyValue<V>>>,
-    tags: Option<Arc<TagsOfValue<V>>>,
+    classify: Option<Box<ClassifyValue<V>>>,
+    tags: Option<Box<TagsOfValue<V>>>,
 }
 
 type ClassifyValue<V> = dyn Fn(&V) -> Cacheability + Send + Sync;
@@ -31,7 +30,7 @@ impl<V, C> RuledCodec<V, C> {
 
     /// Classifies by a function of the kept value, instead of what the codec says.
     pub fn classify(self, classify: impl Fn(&V) -> Cacheability + Send + Sync + 'static) -> Self {
-        Self { classify: Some(Arc::new(classify)), ..self }
+        Self { classify: Some(Box::new(classify)), ..self }
     }
 
     /// Adds tags by a function of the kept value.
@@ -40,7 +39,7 @@ impl<V, C> RuledCodec<V, C> {
         T: IntoIterator<Item = Tag>,
     {
         let tags_of = move |value: &V| tags_of(value).into_iter().collect();
-        Self { tags: Some(Arc::new(tags_of)), ..self }
+        Self { tags: Some(Box::new(tags_of)), ..self }
     }
 
     /// The same functions with another codec.
@@ -99,13 +98,6 @@ where
 
     fn weight(&self, kept: &V, encoded: &Bytes) -> usize {
         self.codec.weight(kept, encoded)
-    }
-}
-
-impl<V, C: Clone> Clone for RuledCodec<V, C> {
-    fn clone(&self) -> Self {
-        let Self { codec, classify, tags } = self;
-        Self { codec: codec.clone(), classify: classify.clone(), tags: tags.clone() }
     }
 }
 

@@ -73,7 +73,7 @@ async fn a_failure_without_a_key_is_an_error_of_the_loader() {
 }
 
 /// All waiters get the error, the key is free, and the next request is served.
-async fn is_survived<C: Codec<usize> + Clone>(
+async fn is_survived<C: Codec<usize>>(
     cached: &Cached<C>,
     store: &MemoryStore,
     kind: CacheErrorKind,

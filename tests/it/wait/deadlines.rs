@@ -55,7 +55,7 @@ fn asking(store: impl Store, loader: &Loader) -> Asking {
 
 fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Answered>
 where
-    C: Codec<usize> + Clone,
+    C: Codec<usize>,
 {
     tokio::spawn(asking.clone().call(request).with_status())
 }

@@ -66,7 +66,7 @@ pub fn cached(store: impl Store, loader: &Loader) -> Cached {
 /// A request that is under way from now on.
 pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Answered>
 where
-    C: Codec<usize> + Clone,
+    C: Codec<usize>,
 {
     tokio::spawn(cached.clone().call(item).with_status())
 }
@@ -74,7 +74,7 @@ where
 /// As many requests at once.
 pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Answered>>
 where
-    C: Codec<usize> + Clone,
+    C: Codec<usize>,
 {
     (0..callers).map(|_| ask(cached, item)).collect()
 }
@@ -93,7 +93,7 @@ pub async fn answers(asked: Vec<JoinHandle<Answered>>) -> Vec<usize> {
 /// The answer to one request, which may not fail.
 pub async fn answer<C>(cached: &Cached<C>, item: u64) -> usize
 where
-    C: Codec<usize> + Clone,
+    C: Codec<usize>,
 {
     cached.clone().call(item).await.expect("an answer")
 }
