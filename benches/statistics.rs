@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use bellwether::stats::StripedCounter;
+use bellwether::stats::Striped;
 use bellwether::{Key, MemoryStore, ReadThroughLayer};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, service_fn};
@@ -32,14 +32,14 @@ fn a_hit(effort: Effort) {
     let mut cached = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
     let loading = Runtime::new().expect("a runtime");
     loading.block_on(cached.call(SKU)).expect("an answer");
-    let counter = StripedCounter::default();
+    let counter = Striped::<1>::default();
     let shared = AtomicU64::new(0);
     let mut race = Race::new("stats", "one thread");
     let hit = race.enter_async("a hit in memory", &runtime, || cached.call(black_box(SKU)));
-    let count = race.enter_plain("a count of it", || black_box(&counter).add());
+    let count = race.enter_plain("a count of it", || black_box(&counter).add(0));
     let twice = race.enter_plain("the two counts of a near hit", || {
-        black_box(&counter).add();
-        black_box(&counter).add();
+        black_box(&counter).add(0);
+        black_box(&counter).add(0);
     });
     let atomic = race
         .enter_plain("an atomic addition", || black_box(&shared).fetch_add(1, Ordering::Relaxed));
@@ -50,10 +50,10 @@ fn a_hit(effort: Effort) {
 }
 
 fn by_two_threads(effort: Effort) {
-    let counter = StripedCounter::default();
+    let counter = Striped::<1>::default();
     let shared = AtomicU64::new(0);
     let mut race = Race::new("stats", "2 threads");
-    let ours = race.enter("a count", THREADS, |times| on_threads(times, || counter.add()));
+    let ours = race.enter("a count", THREADS, |times| on_threads(times, || counter.add(0)));
     let atomic = race.enter("an atomic addition", THREADS, |times| {
         on_threads(times, || _ = shared.fetch_add(1, Ordering::Relaxed))
     });

@@ -74,7 +74,7 @@ pub use self::node_counters::NodeCounters;
 #[doc(hidden)]
 pub use self::store_stats::{OperationCounters, StoreOperation};
 #[doc(hidden)]
-pub use self::striped::StripedCounter;
+pub use self::striped::Striped;
 
 pub(crate) use self::cache_stats::{
     CommitEvent, InvalidationEvent, LeaseEvent, LimitEvent, LoadReason, LoadResult, RefreshEvent,

@@ -63,7 +63,7 @@ pub(super) use self::epochs::Version;
 use self::epochs::Epochs;
 use super::stats::NearStats;
 use bellwether::Key;
-use bellwether::stats::StripedCounter;
+use bellwether::stats::Striped;
 use bellwether::store::Digest;
 use bellwether::store::{Entry, TagEpoch};
 use bellwether_redis_client::{ServerEvent, ServerObserver, SlotOwners};
@@ -78,7 +78,7 @@ pub(super) struct Near {
     pub(super) longest: Duration,
     /// Whether a copy was made or read since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
-    hits: StripedCounter,
+    hits: Striped<1>,
     evictions: Arc<AtomicU64>,
 }
 
@@ -120,7 +120,7 @@ impl Near {
         let counters = (bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS);
         let epochs = Epochs::new(counters, silence, owners);
         let used = AtomicBool::new(false);
-        let hits = StripedCounter::default();
+        let hits = Striped::default();
         Self { copies, epochs, longest, used, hits, evictions }
     }
 
@@ -139,7 +139,7 @@ impl Near {
             return None;
         }
         self.note_use();
-        self.hits.add();
+        self.hits.add(0);
         Some(entry.with_remaining(Some(life - age)))
     }
 
@@ -197,7 +197,7 @@ impl Near {
 
     pub(super) fn stats(&self) -> NearStats {
         NearStats {
-            hits: self.hits.read(),
+            hits: self.hits.read(0),
             entries: self.copies.len() as u64,
             bytes: self.copies.weight(),
             evictions: self.evictions.load(Ordering::Relaxed),
