@@ -570,10 +570,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     ///
     /// Default: [`Json`], for values that can be cloned and serialised. (Those that cannot be
     /// serialised: [`Cache::in_process`].)
-    pub fn codec<D>(self, codec: D) -> CacheBuilder<K, V, D>
-    where
-        D: Codec<V, Kept = V>,
-    {
+    pub fn codec<D: Codec<V, Kept = V>>(self, codec: D) -> CacheBuilder<K, V, D> {
         self.over(codec)
     }
 

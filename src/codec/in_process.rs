@@ -60,10 +60,7 @@ use crate::status::CacheStatus;
 #[non_exhaustive]
 pub struct InProcess;
 
-impl<Response> Codec<Response> for InProcess
-where
-    Response: Clone + Send + Sync + 'static,
-{
+impl<Response: Clone + Send + Sync + 'static> Codec<Response> for InProcess {
     keeps_answers!();
 
     fn id(&self) -> u8 {

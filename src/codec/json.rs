@@ -12,10 +12,7 @@ use crate::status::CacheStatus;
 #[non_exhaustive]
 pub struct Json;
 
-impl<Response> Codec<Response> for Json
-where
-    Response: SerdeValue,
-{
+impl<Response: SerdeValue> Codec<Response> for Json {
     keeps_answers!();
 
     fn id(&self) -> u8 {

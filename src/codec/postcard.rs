@@ -13,10 +13,7 @@ use crate::status::CacheStatus;
 #[non_exhaustive]
 pub struct Postcard;
 
-impl<Response> Codec<Response> for Postcard
-where
-    Response: SerdeValue,
-{
+impl<Response: SerdeValue> Codec<Response> for Postcard {
     keeps_answers!();
 
     fn id(&self) -> u8 {

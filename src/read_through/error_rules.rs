@@ -127,10 +127,7 @@ impl ErrorRules {
     }
 
     /// The error of a caller that loaded individually.
-    pub(crate) fn error<E>(&self, error: E) -> Error<E>
-    where
-        E: Into<BoxError> + Send + Sync + 'static,
-    {
+    pub(crate) fn error<E: Into<BoxError> + Send + Sync + 'static>(&self, error: E) -> Error<E> {
         let error = SharedError::new(error);
         let is_not_found = self.facts(&error).is_not_found();
         Error::Load(if is_not_found { error.not_found() } else { error })

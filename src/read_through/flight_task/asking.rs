@@ -103,11 +103,7 @@ pub(super) struct Scope<S, Req, C> {
     pub(super) purpose: Purpose,
 }
 
-impl<S, Req, C> Scope<S, Req, C>
-where
-    S: Loader<Req>,
-    C: Codec<S::Response>,
-{
+impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
     pub(super) async fn acquire(&self, memory: &mut FlightMemory) -> TaskEvent {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();

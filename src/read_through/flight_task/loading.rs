@@ -33,11 +33,7 @@ pub(super) struct FlightLoad<'a, S, Req, C> {
     pub(super) fallback: Option<&'a AskedFallback>,
 }
 
-impl<S, Req, C> FlightLoad<'_, S, Req, C>
-where
-    S: Loader<Req>,
-    C: Codec<S::Response>,
-{
+impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
     /// Loads, and completes every other waiter with `meanwhile`.
     pub(super) async fn run(
         self,

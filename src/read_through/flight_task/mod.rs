@@ -50,11 +50,7 @@ pub(crate) struct FlightTask<S, Req, C> {
     opener: CallerSpan,
 }
 
-impl<S, Req, C> FlightTask<S, Req, C>
-where
-    S: Loader<Req>,
-    C: Codec<S::Response>,
-{
+impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     pub(crate) fn new(
         core: Arc<Core<C>>,
         leader: Leader<Outcome>,

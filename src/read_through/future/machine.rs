@@ -77,12 +77,7 @@ pub(super) struct PendingRequest<S, Req, C> {
     pub(super) span: RequestSpan,
 }
 
-impl<S, Req, C> PendingRequest<S, Req, C>
-where
-    S: Loader<Req>,
-    Req: Send + 'static,
-    C: Codec<S::Response>,
-{
+impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<S, Req, C> {
     pub(super) fn new(
         core: Arc<Core<C>>,
         key: Key,

@@ -37,12 +37,7 @@ impl<Req, T, E> BatchResponse<Req, E> for Vec<Result<T, E>> {
     }
 }
 
-impl<Req, T, E, H> BatchResponse<Req, E> for HashMap<Req, T, H>
-where
-    Req: Eq + Hash,
-    T: Clone,
-    H: BuildHasher,
-{
+impl<Req: Eq + Hash, T: Clone, E, H: BuildHasher> BatchResponse<Req, E> for HashMap<Req, T, H> {
     type Answer = Option<T>;
 
     fn in_order(self, requests: &[Req]) -> Vec<Result<Option<T>, E>> {
@@ -50,11 +45,7 @@ where
     }
 }
 
-impl<Req, T, E> BatchResponse<Req, E> for BTreeMap<Req, T>
-where
-    Req: Ord,
-    T: Clone,
-{
+impl<Req: Ord, T: Clone, E> BatchResponse<Req, E> for BTreeMap<Req, T> {
     type Answer = Option<T>;
 
     fn in_order(self, requests: &[Req]) -> Vec<Result<Option<T>, E>> {
