@@ -20,7 +20,7 @@ use crate::key::{CacheKey, Digest, Key};
 ///
 /// Tags and keys are never confused, even if they have the same parts. As with a key, `Debug` and
 /// every message show only the kind and the start of the digest.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(Key);
 
 impl Tag {
@@ -49,12 +49,6 @@ impl Tag {
     /// [`clearable`](crate::service::ReadThroughLayerBuilder::clearable).
     pub(crate) fn everything() -> Self {
         Self::of("bellwether.everything")
-    }
-}
-
-impl fmt::Debug for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tag({self})")
     }
 }
 
@@ -187,15 +181,11 @@ impl TagRules {
 
     /// The tags of a request, with those of its options. Not called for hits in this process, since
     /// those compare the epochs of the entry only.
-    pub(crate) fn of<Req: 'static>(
-        &self,
-        request: &Req,
-        others: &Tags,
-    ) -> Result<Tags, ConfigError> {
+    pub(crate) fn of<Req: 'static>(&self, request: &Req, more: &Tags) -> Result<Tags, ConfigError> {
         let tags_of = self.of_request.as_ref();
         let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
         let told = tags_of.map_or_else(Tags::none, |tags_of| tags_of(request));
-        Ok(self.and_everything(&told.union(others)?))
+        Ok(self.and_everything(&told.union(more)?))
     }
 
     /// These tags, and that of clearable layers if this is one.

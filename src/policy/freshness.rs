@@ -64,20 +64,15 @@ impl Freshness {
         if self.early.is_some() { lifetimes.refreshed_early() } else { lifetimes }
     }
 
-    /// Whether to refresh an answer that is fresh for `fresh_for` longer, by a random number from 0
+    /// Whether to refresh an answer that is fresh for as long as is `left`, by a random number from 0
     /// to 1.
     ///
     /// XFetch: A. Vattani, F. Chierichetti, K. Lowenstein, "Optimal Probabilistic Cache Stampede
     /// Prevention", PVLDB 8 (2015): likelier the longer the load takes and the nearer the end is.
-    pub(crate) fn is_due_early(
-        &self,
-        load_time: Duration,
-        fresh_for: Duration,
-        random: f64,
-    ) -> bool {
+    pub(crate) fn is_due_early(&self, load_time: Duration, left: Duration, random: f64) -> bool {
         let Some(beta) = self.early else { return false };
         let ahead = load_time.as_secs_f64() * beta * -random.max(f64::MIN_POSITIVE).ln();
-        ahead >= fresh_for.as_secs_f64()
+        ahead >= left.as_secs_f64()
     }
 }
 

@@ -22,7 +22,7 @@ use super::failing::Doubling;
 /// ```
 ///
 /// The default is [`Wait::for_load`], then an error: a load under way is no failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wait {
     /// As long as a load may take, if there is none.
     limit: Option<Duration>,
@@ -36,7 +36,7 @@ impl Wait {
     /// outcome to arrive. If a load runs in this process by then, the caller waits for its end,
     /// which that limit bounds, unless there is a stale answer. The default.
     pub fn for_load() -> Self {
-        Self { limit: None, interval: None, then: AfterWait::Fail }
+        Self::default()
     }
 
     /// Never waits for the load of another caller: gives up when the store says that one runs.
@@ -82,15 +82,10 @@ impl Wait {
     }
 }
 
-impl Default for Wait {
-    fn default() -> Self {
-        Self::for_load()
-    }
-}
-
 /// What a caller does when its wait has run out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum AfterWait {
+    #[default]
     Fail,
     Load,
 }

@@ -49,21 +49,14 @@ impl HistogramStats {
         self.sums.iter().sum()
     }
 
-    /// What came after an earlier snapshot of the same histogram.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let mut new = *self;
-        for bucket in 0..BUCKETS {
-            new.counts[bucket] = self.counts[bucket].saturating_sub(earlier.counts[bucket]);
-            new.sums[bucket] = (self.sums[bucket] - earlier.sums[bucket]).max(0.0);
-        }
-        new
-    }
-
     /// Moves on to a later snapshot of the same histogram, and returns what came in between. A
     /// snapshot that is older than this one changes nothing: it has nothing that came after it.
     pub fn advance(&mut self, later: &Self) -> Self {
-        let new = later.since(self);
+        let mut new = *later;
+        for bucket in 0..BUCKETS {
+            new.counts[bucket] = later.counts[bucket].saturating_sub(self.counts[bucket]);
+            new.sums[bucket] = (later.sums[bucket] - self.sums[bucket]).max(0.0);
+        }
         if later.count() > self.count() {
             *self = *later;
         }
@@ -182,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_difference_of_two_snapshots_is_what_came_in_between() {
-        assert_eq!(of(&[1, 5, 70]).since(&of(&[5])).counts, of(&[1, 70]).counts);
-        let nothing = of(&[5]).since(&of(&[5]));
+        assert_eq!(of(&[5]).advance(&of(&[1, 5, 70])).counts, of(&[1, 70]).counts);
+        let nothing = of(&[5]).advance(&of(&[5]));
         assert_eq!((nothing.count(), nothing.sum()), (0, 0.0));
     }
 

@@ -18,9 +18,12 @@ pub struct Clock {
 
 /// A moment by a [`Clock`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Moment {
-    pub(super) instant: Instant,
-    pub(super) micros: u64,
+    /// By tokio's clock.
+    pub instant: Instant,
+    /// Microseconds since the Unix epoch.
+    pub micros: u64,
 }
 
 impl Clock {
@@ -39,16 +42,6 @@ impl Clock {
 }
 
 impl Moment {
-    /// The same moment by tokio's clock.
-    pub fn instant(&self) -> Instant {
-        self.instant
-    }
-
-    /// Microseconds since the Unix epoch.
-    pub fn micros(&self) -> u64 {
-        self.micros
-    }
-
     /// The instant this long after the moment. One that is too late to be represented becomes an
     /// instant a year later.
     pub fn after(&self, duration: Duration) -> Instant {
@@ -77,14 +70,14 @@ mod tests {
         let clock = Clock::start();
         let before = clock.now();
         tokio::time::advance(Duration::from_millis(5)).await;
-        assert_eq!(clock.now().micros() - before.micros(), 5_000);
-        assert!(before.micros() > 1_700_000_000_000_000);
+        assert_eq!(clock.now().micros - before.micros, 5_000);
+        assert!(before.micros > 1_700_000_000_000_000);
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_duration_is_too_long() {
         let now = Clock::start().now();
         assert_eq!(now.until(now.after(Duration::MAX)), A_YEAR);
-        assert_eq!(now.until(now.instant() - Duration::from_secs(1)), Duration::ZERO);
+        assert_eq!(now.until(now.instant - Duration::from_secs(1)), Duration::ZERO);
     }
 }

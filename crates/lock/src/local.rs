@@ -82,7 +82,7 @@ impl LocalLock {
 
     /// How many keys are held.
     pub fn len(&self) -> usize {
-        let now = self.0.clock.now().instant();
+        let now = self.0.clock.now().instant;
         self.table().holds.values().filter(|hold| hold.ends > now).count()
     }
 
@@ -169,7 +169,7 @@ impl fmt::Debug for LocalLock {
 impl LocalTable {
     /// The hold of a key, unless its lease has ended.
     fn hold(&mut self, key: &Key, now: Moment) -> Option<&mut LocalHold> {
-        self.holds.get_mut(&key.digest()).filter(|hold| hold.ends > now.instant())
+        self.holds.get_mut(&key.digest()).filter(|hold| hold.ends > now.instant)
     }
 
     fn hold_of(&mut self, claim: &Claim, now: Moment) -> Option<&mut LocalHold> {
@@ -189,7 +189,7 @@ impl LocalTable {
             _ => self.next_fence(now),
         };
         if self.holds.len() >= self.most {
-            self.holds.retain(|_, hold| hold.ends > now.instant());
+            self.holds.retain(|_, hold| hold.ends > now.instant);
             self.most = 2 * self.holds.len() + 16;
         }
         let hold = LocalHold { token, fence, ends: now.after(*lease), renewed_at: millis(now) };
@@ -216,7 +216,7 @@ impl LocalTable {
     }
 
     fn next_fence(&mut self, now: Moment) -> u64 {
-        self.last_fence = now.micros().max(self.last_fence + 1);
+        self.last_fence = now.micros.max(self.last_fence + 1);
         self.last_fence
     }
 }
@@ -228,5 +228,5 @@ impl LocalHold {
 }
 
 fn millis(now: Moment) -> u64 {
-    now.micros() / 1000
+    now.micros / 1000
 }
