@@ -33,7 +33,7 @@ pub trait StatsSource {
 
 /// One metric: what it is, and how it is read.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_structs, reason = "`metric_table` makes them in other crates, too")]
 pub struct MetricRow<T> {
     /// How its values change.
     pub kind: MetricKind,
@@ -48,15 +48,6 @@ pub struct MetricRow<T> {
 }
 
 impl<T> MetricRow<T> {
-    /// A row of a table.
-    pub const fn new(
-        kind: MetricKind,
-        [name, unit, text]: [&'static str; 3],
-        read: fn(&T, &mut MetricValues<'_>),
-    ) -> Self {
-        Self { kind, name, unit, text, read }
-    }
-
     /// Its name for Prometheus, such as `bellwether_requests_total`.
     pub fn prometheus_name(&self) -> String {
         let name = self.name.replace('.', "_");
@@ -108,12 +99,6 @@ impl MetricValue {
 impl From<u64> for MetricValue {
     fn from(number: u64) -> Self {
         Self::Number(number)
-    }
-}
-
-impl From<bool> for MetricValue {
-    fn from(yes: bool) -> Self {
-        Self::Number(yes.into())
     }
 }
 
@@ -183,11 +168,10 @@ macro_rules! metric_table {
         impl $crate::stats::MetricTable for $Stats {
             const OWNER: &'static str = $owner;
             const METRICS: &'static [$crate::stats::MetricRow<Self>] = &[$(
-                $crate::stats::MetricRow::new(
-                    $crate::stats::MetricKind::$kind,
-                    [$name, $unit, $text],
-                    $read,
-                ),
+                $crate::stats::MetricRow {
+                    kind: $crate::stats::MetricKind::$kind,
+                    name: $name, unit: $unit, text: $text, read: $read,
+                },
             )+];
         }
     };

@@ -101,7 +101,7 @@ bellwether::metric_table! { RedisStats, "store":
     Histogram "bellwether.store.operation.duration" "s" "How long operations of the store took."
         = |it, to| to.each("operation", it.operation_times.by_name());
     Gauge "bellwether.store.up" "{store}" "0 while the circuit breaker of the store is open."
-        = |it, to| to.one(!it.is_down);
+        = |it, to| to.one(u64::from(!it.is_down));
     Counter "bellwether.store.connects" "{connection}" "Attempts to connect to the store."
         = |it, to| to.one(it.connects);
     Counter "bellwether.store.outages" "{outage}" "How often the store was taken to be down."
@@ -112,10 +112,10 @@ bellwether::metric_table! { RedisStats, "store":
         "Entries that could not be read and counted as misses."
         = |it, to| to.one(it.unreadable);
     Gauge "bellwether.store.subscribed" "{store}" "1 while messages wake waiters, 0 while they poll."
-        = |it, to| to.one(it.is_subscribed);
+        = |it, to| to.one(u64::from(it.is_subscribed));
     Gauge "bellwether.store.node.up" "{node}"
         "0 while the circuit breaker of a server of the store is open."
-        = |it, to| by_node(it, to, |node| !node.is_down);
+        = |it, to| by_node(it, to, |node| u64::from(!node.is_down));
     Counter "bellwether.store.node.requests" "{request}"
         "Commands and scripts that a server of the store was sent."
         = |it, to| by_node(it, to, |node| node.requests);
