@@ -65,7 +65,7 @@ fn load(
     store: &(impl Store + Clone),
     tag: &'static str,
     entries: u64,
-) -> Handle<Tagged> {
+) -> Handle {
     let service = service(store);
     let numbers: Vec<_> = (0..entries).collect();
     for some in numbers.chunks(256) {
@@ -76,7 +76,7 @@ fn load(
 }
 
 /// Stores the entries of a tag in Redis: one by a load, and the others as copies of it, by pipelines.
-async fn fill(server: &RedisServer, store: &RedisStore, entries: u64) -> Handle<Tagged> {
+async fn fill(server: &RedisServer, store: &RedisStore, entries: u64) -> Handle {
     let mut service = service(store);
     service.call(Member(MANY, 0)).await.expect("an answer");
     let client = redis::Client::open(server.url()).expect("an address");
@@ -123,7 +123,7 @@ fn name_of(number: u64) -> String {
 fn race(
     place: &str,
     runtime: &Runtime,
-    (few, many): (Handle<Tagged>, Handle<Tagged>),
+    (few, many): (Handle, Handle),
     members: u64,
     effort: Effort,
 ) {
@@ -142,7 +142,7 @@ fn race(
 fn seen_by_server(
     server: &RedisServer,
     runtime: &Runtime,
-    handle: &Handle<Tagged>,
+    handle: &Handle,
     members: u64,
     effort: Effort,
 ) {

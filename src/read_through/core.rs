@@ -112,7 +112,7 @@ impl<C: ?Sized> Core<C> {
     pub(crate) fn handle(&self) -> Handle {
         let (store, statistics) = (Arc::clone(&self.store), Arc::clone(&self.statistics));
         let is_clearable = self.tags.is_clearable;
-        Handle { store, is_clearable, statistics, service: (), expiry: None }
+        Handle { store, is_clearable, statistics, expiry: None }
     }
 
     /// What this process knows of a key without asking the store: an entry with these tags, or that

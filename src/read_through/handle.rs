@@ -1,4 +1,4 @@
-//! `Handle`: invalidates, expires and prefetches stored entries. `Changed`: a change of the source, together
+//! `Handle`: invalidates and expires stored entries. `Changed`: a change of the source, together
 //! with the invalidation of what is stored of it.
 
 use std::collections::HashSet;
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::error::CacheError;
@@ -22,15 +21,12 @@ use crate::tag::Tag;
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
 /// [`ReadThroughLayer::handle`](crate::ReadThroughLayer::handle) makes one before there is a
-/// loader. One from [`ReadThrough::handle`](crate::service::ReadThrough::handle) can also [`prefetch`].
-///
-/// [`prefetch`]: Handle::prefetch
+/// loader.
 #[derive(Clone)]
-pub struct Handle<S = ()> {
+pub struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) is_clearable: bool,
     pub(super) statistics: Arc<Statistics>,
-    pub(super) service: S,
     /// How an entry of a key expires, if not as the store does it.
     pub(super) expiry: Option<Arc<KeyExpiry>>,
 }
@@ -38,13 +34,6 @@ pub struct Handle<S = ()> {
 type KeyExpiry = dyn Fn(Key) -> StoreFuture<bool> + Send + Sync;
 
 impl Handle {
-    /// A handle that can also prefetch through `service`: a service that this handle's layer made,
-    /// or one that wraps it.
-    pub fn over<S>(self, service: S) -> Handle<S> {
-        let Self { store, is_clearable, statistics, service: (), expiry } = self;
-        Handle { store, is_clearable, statistics, service, expiry }
-    }
-
     /// A handle that [expires](Self::expire) a key by this function, for adapters whose entries lead to
     /// others. It must do what an expiry ([`Change::Expire`]) promises, and not end before that is done.
     pub fn expiring_by(
@@ -53,9 +42,7 @@ impl Handle {
     ) -> Self {
         Self { expiry: Some(Arc::new(expire)), ..self }
     }
-}
 
-impl<S> Handle<S> {
     /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
     /// that the key is not the one that was meant.
     ///
@@ -214,28 +201,6 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Loads the answer to a request unless it is stored already. Callers in all processes share
-    /// that load.
-    ///
-    /// # Errors
-    /// The error of the service.
-    ///
-    /// # Cancel safety
-    /// If it is dropped, the load goes on, unless [`WhenAbandoned`](crate::WhenAbandoned) cancels
-    /// it.
-    pub fn prefetch<Req>(
-        &self,
-        request: Req,
-    ) -> impl Future<Output = Result<(), S::Error>> + use<S, Req>
-    where
-        S: Service<Req> + Clone,
-    {
-        let answered = self.service.clone().oneshot(request);
-        async move { answered.await.map(drop) }
-    }
-}
-
-impl<S: Clone + Send + Sync + 'static> Handle<S> {
     /// Changes the source, and then [invalidates](Self::invalidate) the entry of a key. Both run to their
     /// end in a task, also if the caller leaves. `write` is such as
     /// `async move { query.execute(&pool).await }`, and owns what it uses. Commit a transaction in it: what
@@ -280,7 +245,7 @@ impl<S: Clone + Send + Sync + 'static> Handle<S> {
     }
 }
 
-impl<S> StatsSource for Handle<S> {
+impl StatsSource for Handle {
     type Stats = CacheStats;
 
     fn name(&self) -> &str {
@@ -292,12 +257,9 @@ impl<S> StatsSource for Handle<S> {
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Handle<S> {
+impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("store", &self.store)
-            .field("service", &self.service)
-            .finish_non_exhaustive()
+        f.debug_struct("Handle").field("store", &self.store).finish_non_exhaustive()
     }
 }
 

@@ -44,12 +44,9 @@ impl<S, K, C> ReadThrough<S, K, C> {
         self.inner
     }
 
-    /// A handle to the stored entries: to invalidate, expire and prefetch them.
-    pub fn handle(&self) -> Handle<Self>
-    where
-        Self: Clone,
-    {
-        self.core.handle().over(self.clone())
+    /// A handle to the stored entries: to invalidate and expire them.
+    pub fn handle(&self) -> Handle {
+        self.core.handle()
     }
 
     /// What the services of this layer have done in this process: as

@@ -12,7 +12,6 @@ use bellwether_testkit::caches::{
 };
 use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
-use tower::Layer;
 
 use crate::support::store::{Operation, local, remote};
 
@@ -298,34 +297,4 @@ async fn an_expired_entry_is_not_for_callers_that_came_too_late_for_a_commit() {
     memory.expire(key(1)).await.unwrap();
     committing.open();
     assert_eq!(answers(vec![first, second]).await, [1, 2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_prefetch_answers_callers_that_come_meanwhile() {
-    let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND));
-    let prefetch = tokio::spawn(cached.handle().prefetch(1));
-    idle().await;
-    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
-    prefetch.await.unwrap().unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_prefetch_of_what_is_kept_loads_nothing() {
-    let loader = Loader::new();
-    let cached = cached(MemoryStore::new(10), &loader);
-    answer(&cached, 1).await;
-    cached.handle().prefetch(1).await.unwrap();
-    assert_eq!(loader.loads(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_handle_made_before_the_service_prefetches_through_what_is_stacked_on_it() {
-    let layer = layer(MemoryStore::new(10)).build().unwrap();
-    let handle = layer.handle();
-    let loader = Loader::new();
-    let service =
-        tower::ServiceBuilder::new().concurrency_limit(1).service(layer.layer(loader.clone()));
-    handle.over(service.clone()).prefetch(1).await.unwrap();
-    assert_eq!(answer(service.get_ref(), 1).await, 1);
-    assert_eq!(loader.loads(), 1);
 }

@@ -299,7 +299,7 @@ fn public_types_can_be_shared_and_shown() {
     is_public::<(Key, Digest, Json)>();
     is_public::<(MemoryStore, RedisStore, RedisOptions, RedisStats)>();
     is_public::<(ReadThroughLayer<KeyOf>, ReadThroughLayerBuilder<KeyOf>)>();
-    is_public::<(Cached, Handle, Handle<Cached>)>();
+    is_public::<(Cached, Handle)>();
     is_public::<(CacheStatus, LoadLocation, BypassReason, Wait, WhenAbandoned)>();
     is_public::<(Error<Refusal>, CacheError, CacheErrorKind, ConfigError)>();
     is_public::<(StoreError, StoreErrorKind)>();

@@ -103,7 +103,7 @@ impl Member {
         &self.limited
     }
 
-    pub(crate) fn handle(&self) -> Handle<Rows> {
+    pub(crate) fn handle(&self) -> Handle {
         self.service.handle()
     }
 
