@@ -56,7 +56,6 @@
 pub use crate::box_future::BoxFuture;
 pub use crate::delegate_load_options;
 pub use crate::read_through::client::CacheClient;
-pub use crate::read_through::load::LoadTimedOut;
 pub use crate::read_through::lookup::RequestOptions;
 
 // For the other crates of this project, which are released with it.

@@ -147,7 +147,8 @@ impl CacheError {
         Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by another caller"))
     }
 
-    pub(crate) fn load_timed_out(key: &Key, limit: Duration) -> Self {
+    #[doc(hidden)]
+    pub fn load_timed_out(key: &Key, limit: Duration) -> Self {
         let message = format!("the load of `{key}` took longer than {limit:?}");
         Self::new(CacheErrorKind::LoadTimedOut, message)
     }

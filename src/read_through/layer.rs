@@ -343,7 +343,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
 
     /// Sets how much longer a load may take after the head of its answer, for [adapters](crate::adapter)
     /// whose answers have a head and a body. [`load_timeout`](Self::load_timeout) is then the limit for the
-    /// head, which the loader enforces itself, with [`LoadTimedOut`](crate::adapter::LoadTimedOut).
+    /// head, which the loader enforces itself: it fails with a [`CacheError`](crate::CacheError), as
+    /// a [`BoxError`], of the kind [`LoadTimedOut`](crate::CacheErrorKind::LoadTimedOut).
     ///
     /// Default: zero: answers have no head.
     pub fn collect_within(mut self, limit: Duration) -> Self {

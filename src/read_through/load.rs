@@ -2,10 +2,8 @@
 
 use std::any::Any;
 use std::error::Error as StdError;
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::time::timeout;
@@ -21,7 +19,7 @@ use super::outcome::Outcome;
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
-use crate::error::{BoxError, CacheError, FailureCause};
+use crate::error::{BoxError, CacheError, CacheErrorKind, FailureCause};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -247,34 +245,11 @@ fn not_found(
     LoaderAnswer::value(AnswerKind::Value, found, draft)
 }
 
-fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
-    let error = error.downcast_ref::<BoxError>()?.downcast_ref::<LoadTimedOut>()?;
-    Some(error.0.clone())
-}
-
 /// The error of a loader that enforces the [limit on one
-/// load](crate::adapter::CacheClient::load_timeout) itself. As a [`BoxError`], it counts as if the
-/// layer had ended the load.
-#[derive(Debug)]
-pub struct LoadTimedOut(CacheError);
-
-impl LoadTimedOut {
-    /// The load of a key took longer than the limit.
-    pub fn new(key: &Key, limit: Duration) -> Self {
-        Self(CacheError::load_timed_out(key, limit))
-    }
-}
-
-impl fmt::Display for LoadTimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for LoadTimedOut {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
-    }
+/// load](crate::adapter::CacheClient::load_timeout) itself. It counts as if the layer had ended the load.
+fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
+    let error = error.downcast_ref::<BoxError>()?.downcast_ref::<CacheError>()?;
+    Some(error.clone()).filter(|error| error.kind() == CacheErrorKind::LoadTimedOut)
 }
 
 /// What a kept value says, for a request with these tags. Notes in the record of its load if it says

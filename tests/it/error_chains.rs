@@ -2,10 +2,9 @@
 
 use std::io;
 
-use bellwether::adapter::LoadTimedOut;
 use bellwether::store::StoreErrorKind;
 use bellwether::{
-    BoxError, Cache, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore, SharedError,
+    BoxError, Cache, CacheError, CacheErrorKind, ConfigError, Error, MemoryStore, SharedError,
     StoreError, WhenStoreFails,
 };
 use bellwether_redis::RedisStore;
@@ -77,9 +76,14 @@ fn the_cause_that_a_store_or_an_adapter_gives_is_the_source() {
     assert!(find_in_chain::<io::Error>(&error).is_some());
 }
 
-#[test]
-fn the_source_of_a_load_that_an_adapter_ended_is_an_error_of_the_cache() {
-    let error = LoadTimedOut::new(&Key::of("item"), SECOND);
+#[tokio::test(start_paused = true)]
+async fn the_source_of_a_load_that_an_adapter_ended_is_an_error_of_the_cache() {
+    let loader = service_fn(async |_: u64| {
+        Err::<usize, BoxError>(CacheError::new(CacheErrorKind::LoadTimedOut, "late").into())
+    });
+    let error =
+        layer(MemoryStore::new(10)).build().unwrap().layer(loader).call(1).await.unwrap_err();
+    assert!(matches!(error, Error::Cache(_)), "{error:?}");
     let cache = find_in_chain::<CacheError>(&error).expect("the error of the cache");
     assert_eq!(cache.kind(), CacheErrorKind::LoadTimedOut);
 }

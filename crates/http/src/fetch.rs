@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use bellwether::BoxError;
-use bellwether::adapter::LoadTimedOut;
+use bellwether::{BoxError, CacheError};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
@@ -70,10 +69,11 @@ async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let mut retry = inner.clone();
     let sent = send(&mut inner, request, cache_request);
     let limit = shared.client.load_timeout();
+    let late = |_| CacheError::load_timed_out(key, limit);
     let (mut response, mut times) = match is_alone {
         true => sent.await?,
         // For the head of the response.
-        false => timeout(limit, sent).await.map_err(|_| LoadTimedOut::new(key, limit))??,
+        false => timeout(limit, sent).await.map_err(late)??,
     };
     if response.status() == StatusCode::NOT_MODIFIED && validates {
         if let Some((cached, headers)) = stored_response.validated_by(response.headers()) {
