@@ -15,13 +15,11 @@ use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tower::Service;
 use tracing::{Instrument, Span};
 
 use super::answers::BatchResponse;
@@ -205,25 +203,22 @@ async fn answer<T>(mut callers: Vec<oneshot::Sender<T>>, loading: BoxFuture<'sta
     }
 }
 
-/// The loader of one request of a batch. A call of it collects the request for the next flush.
-pub(super) struct BatchItem<Req: Send + 'static, T: Send + 'static>(Arc<ItemSlot<Req, T>>);
-
-/// Shared by the clones of an item. Dropping it tells the batch that no request will come from
-/// here.
-struct ItemSlot<Req: Send + 'static, T: Send + 'static> {
+/// One request of a batch, shared by the clones of its loader. Dropping it tells the batch that no
+/// request will come from here.
+pub(super) struct ItemSlot<Req: Send + 'static, T: Send + 'static> {
     batch: Arc<Batch<Req, T>>,
     number: usize,
 }
 
-impl<Req: Send + 'static, T: Send + 'static> BatchItem<Req, T> {
-    pub(super) fn new(batch: &Arc<Batch<Req, T>>, number: usize) -> Self {
-        Self(Arc::new(ItemSlot { batch: Arc::clone(batch), number }))
+impl<Req: Send + 'static, T: Send + 'static> ItemSlot<Req, T> {
+    pub(super) fn new(batch: &Arc<Batch<Req, T>>, number: usize) -> Arc<Self> {
+        Arc::new(Self { batch: Arc::clone(batch), number })
     }
 
     /// Tells the batch the phases of this item's flight.
     pub(super) fn listener(&self) -> PhaseListener {
         // Holds no slot: dropping the last one means that no request will come from this item.
-        let (batch, number) = (Arc::clone(&self.0.batch), self.0.number);
+        let (batch, number) = (Arc::clone(&self.batch), self.number);
         Arc::new(move |phase| {
             let state = match phase {
                 // Its request may be collected next.
@@ -233,22 +228,12 @@ impl<Req: Send + 'static, T: Send + 'static> BatchItem<Req, T> {
             batch.enter(number, state);
         })
     }
-}
 
-impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> {
-    type Response = T;
-    type Error = ItemError;
-    type Future = BoxFuture<'static, Result<T, ItemError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Req) -> Self::Future {
+    /// Loads the answer: collects the request for the next flush.
+    pub(super) fn ask(&self, request: Req) -> BoxFuture<'static, Result<T, ItemError>> {
         let (caller, answered) = oneshot::channel();
-        let ItemSlot { batch, number } = &*self.0;
-        let is_due = locked(&batch.state).collect(*number, (request, caller), MOST);
-        batch.flush_if(is_due);
+        let is_due = locked(&self.batch.state).collect(self.number, (request, caller), MOST);
+        self.batch.flush_if(is_due);
         async move {
             match answered.await {
                 Ok(Err(error)) if error.is_panic() => resume_unwind(Box::new("the batch panicked")),
@@ -263,12 +248,6 @@ impl<Req: Send + 'static, T: Send + 'static> Service<Req> for BatchItem<Req, T> 
 impl<Req: Send + 'static, T: Send + 'static> Drop for ItemSlot<Req, T> {
     fn drop(&mut self) {
         self.batch.enter(self.number, ItemState::Gone);
-    }
-}
-
-impl<Req: Send + 'static, T: Send + 'static> Clone for BatchItem<Req, T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 
@@ -352,10 +331,10 @@ mod tests {
             async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
         };
         let batch = Batch::new(load, 2, ErrorRules::default());
-        let items = [0, 1].map(|number| BatchItem::new(&batch, number));
+        let items = [0, 1].map(|number| ItemSlot::new(&batch, number));
         (0..2).for_each(|number| batch.enter(number, ItemState::Waiting));
         let both = tokio::spawn(async move {
-            items.map(|mut item| tokio::spawn(async move { item.call(7).await.ok() }))
+            items.map(|item| tokio::spawn(async move { item.ask(7).await.ok() }))
         });
         for answered in both.await.unwrap() {
             assert_eq!(answered.await.unwrap(), Some(7));

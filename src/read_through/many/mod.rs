@@ -15,10 +15,11 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tower::service_fn;
 use tracing::Instrument;
 
 pub use self::answers::BatchResponse;
-use self::batch::{Batch, BatchItem};
+use self::batch::{Batch, ItemSlot};
 use self::error::{ItemError, flat};
 use super::core::Core;
 use super::future::{AnswerWithStatus, ResponseFuture};
@@ -50,9 +51,11 @@ where
     let mut answers = Vec::with_capacity(keys.len());
     let waiting = FuturesUnordered::new();
     for (number, request) in keys.into_iter().enumerate() {
-        let item = BatchItem::new(&batch, number);
+        let item = ItemSlot::new(&batch, number);
+        let slot = Arc::clone(&item);
+        let ask = service_fn(move |request| slot.ask(request));
         let key = key_of(&request);
-        let mut answer = ResponseFuture::begin::<E>(core, key, &item, request, options.clone())
+        let mut answer = ResponseFuture::begin::<E>(core, key, &ask, request, options.clone())
             .with_listener(|| item.listener());
         answers.push(answer.at_once());
         if answers[number].is_none() {
