@@ -144,7 +144,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
                 }
             }
             State::Keyless(..) | State::Hit(..) | State::Answered(_) => {
-                unreachable!("it is answered, or has no key")
+                panic!("polled after it was ready")
             }
         }
         loop {

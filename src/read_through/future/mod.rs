@@ -20,7 +20,7 @@ use tower::Service;
 pub(super) use self::state::AnswerWithStatus;
 
 use self::machine::PendingRequest;
-use self::state::{State, answer_by, once};
+use self::state::{State, answer_by};
 use super::core::{Core, Peeked};
 use super::load::{Job, Loader, load_alone};
 use super::lookup::RequestOptions;
@@ -173,34 +173,21 @@ where
         }
     }
 
+    /// Until there is an answer, each step of the loop is a transition of the request.
+    #[inline]
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
-        let answer = ready!(self.poll_states(cx));
-        if let Some(request) = &mut self.request {
-            request.count(&answer);
-        }
-        Poll::Ready(answer)
-    }
-
-    /// Goes from state to state until there is an answer. There is no request only in states that
-    /// need no transition: answers, and a load without a key.
-    #[inline]
-    fn poll_states(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
         loop {
+            if let Some(answer) = self.at_once() {
+                self.request.iter_mut().for_each(|request| request.count(&answer));
+                return Poll::Ready(answer);
+            }
             let request = match (&mut self.state, &mut self.request) {
-                (State::Hit(answer, fresh_for), _) => {
-                    let status = CacheStatus::Hit { fresh_for: *fresh_for };
-                    return Poll::Ready((Ok(once(answer)), status));
-                }
-                (State::Answered(answer), _) => return Poll::Ready(once(answer)),
                 (State::Keyless(answer), _) => return answer.as_mut().poll(cx),
                 (_, Some(request)) => request,
-                (_, None) => unreachable!("without a request, it is answered or loads"),
+                (_, None) => panic!("polled after it was ready"),
             };
             let span = request.span.own.clone();
             let _entered = span.enter();
@@ -222,8 +209,10 @@ where
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Most requests are answered by the time of their first poll, and this moves least.
-        if let Self { state: State::Hit(answer, _), request: None } = &mut *self {
-            return Poll::Ready(Ok(once(answer)));
+        if let Self { state: State::Hit(hit, _), request: None } = &mut *self
+            && let Some(answer) = hit.take()
+        {
+            return Poll::Ready(Ok(answer));
         }
         self.poll_answer(cx).map(|(answer, _)| answer)
     }

@@ -48,11 +48,6 @@ where
 /// An answer, and how it came about.
 pub(in crate::read_through) type AnswerWithStatus<R, E> = (Result<R, Error<E>>, CacheStatus);
 
-/// Takes the answer out.
-pub(super) fn once<T>(answer: &mut Option<T>) -> T {
-    answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
-}
-
 /// The moments for which a request waits beside its answer.
 pub(super) struct Timer {
     /// When the load counts as slow.
