@@ -71,12 +71,12 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// None yet. These statistics show what is under way.
-    pub(crate) fn shown_in(statistics: &Statistics, policy: &Policy) -> Arc<Self> {
+    /// None yet.
+    pub(crate) fn new(policy: &Policy) -> Arc<Self> {
         let abandoned = AbandonedLoads::new(policy.max_abandoned_loads);
         let bounds = (policy.max_flights, policy.max_waiters);
         let flights = || Flights::new(bounds, Arc::clone(&abandoned));
-        let loads = Arc::new(Self {
+        Arc::new(Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
@@ -84,9 +84,7 @@ impl Loads {
             failures: FailureCache::default(),
             private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),
-        });
-        statistics.observe(&(Arc::clone(&loads) as Arc<dyn Activity>));
-        loads
+        })
     }
 
     /// How many keys are under way.
@@ -96,7 +94,8 @@ impl Loads {
 }
 
 impl Activity for Loads {
-    fn add_to(&self, current: &mut CurrentStats) {
+    fn current(&self) -> CurrentStats {
+        let mut current = CurrentStats::default();
         current.failing_keys += self.failures.failing_keys();
         for flights in [&self.flights, &self.uncached, &self.forced] {
             let [flights, waiters, queued_loads] = flights.counts();
@@ -104,6 +103,7 @@ impl Activity for Loads {
             current.waiters += waiters;
             current.queued_loads += queued_loads;
         }
+        current
     }
 }
 

@@ -572,8 +572,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     pub fn build(self) -> Result<ReadThroughLayer<K, C>, ConfigError> {
         self.wrong.result()?;
         let Self { key_of, codec, store, policy, errors, tags, .. } = self;
-        let statistics = Statistics::new(self.name, self.trace_keys);
-        let loads = Loads::shown_in(&statistics, &policy);
+        let loads = Loads::new(&policy);
+        let statistics = Statistics::new(self.name, self.trace_keys, &(Arc::clone(&loads) as _));
         let codec = Arc::new(codec);
         let core = Core { store, policy, codec, errors, tags, loads, statistics };
         Ok(ReadThroughLayer { key_of, core: Arc::new(core) })

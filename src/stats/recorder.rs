@@ -24,9 +24,9 @@ use crate::log_throttle::LogThrottle;
 use crate::status::LoadLocation;
 use crate::trace::{CallerSpan, TraceKeys};
 
-/// What can say what is under way in it. Layers with other codecs may share the name.
+/// What can say what is under way in it.
 pub(crate) trait Activity: Send + Sync {
-    fn add_to(&self, current: &mut CurrentStats);
+    fn current(&self) -> CurrentStats;
 }
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
@@ -34,8 +34,8 @@ pub(crate) trait Activity: Send + Sync {
 pub(crate) struct Statistics {
     name: Arc<str>,
     trace_keys: TraceKeys,
-    /// What is under way. Held to add one or to list them, never across an `.await`.
-    activities: Mutex<Vec<Weak<dyn Activity>>>,
+    /// Says what is under way, for as long as it is there.
+    activity: Option<Weak<dyn Activity>>,
     requests: Striped<{ RequestStats::COUNT }>,
     loads: Counters<{ LoadStats::COUNT }>,
     load_times: [Histogram; LoadTimeStats::COUNT],
@@ -62,9 +62,9 @@ impl Statistics {
     /// Longer than a process lives.
     pub(crate) const ONCE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-    pub(crate) fn new(name: impl Into<Arc<str>>, trace_keys: TraceKeys) -> Arc<Self> {
-        let flight_callers = Histogram::of_callers();
-        Arc::new(Self { name: name.into(), trace_keys, flight_callers, ..Self::default() })
+    pub(crate) fn new(name: Arc<str>, trace_keys: TraceKeys, of: &Arc<dyn Activity>) -> Arc<Self> {
+        let (activity, flight_callers) = (Some(Arc::downgrade(of)), Histogram::of_callers());
+        Arc::new(Self { name, trace_keys, activity, flight_callers, ..Self::default() })
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -80,11 +80,6 @@ impl Statistics {
         if self.trace_keys == TraceKeys::Plain {
             span.record("key.plain", field::display(key.plain()));
         }
-    }
-
-    /// Says from now on what is under way here, too, for as long as it is there.
-    pub(crate) fn observe(&self, activity: &Arc<dyn Activity>) {
-        locked(&self.activities).push(Arc::downgrade(activity));
     }
 
     /// A request has ended.
@@ -202,10 +197,8 @@ impl Statistics {
         // In this order: no load is seen to end that is not seen to start.
         let load_times = LoadTimeStats::read(|result| self.load_times[result].read());
         let loads = LoadStats::read(|event| self.loads.read(event));
-        let activities: Vec<_> =
-            locked(&self.activities).iter().filter_map(Weak::upgrade).collect();
-        let mut current = CurrentStats::default();
-        activities.iter().for_each(|activity| activity.add_to(&mut current));
+        let activity = self.activity.as_ref().and_then(Weak::upgrade);
+        let current = activity.map_or_else(CurrentStats::default, |it| it.current());
         CacheStats {
             current,
             requests: RequestStats::read(|event| self.requests.read(event)),
