@@ -23,7 +23,7 @@ pub(crate) struct Leader<L> {
 impl<L> Leader<L> {
     /// The leader of a new flight, which tells its phases to a listener.
     pub(crate) fn new(mut opened: OpenedFlight<L>, listener: Option<PhaseListener>) -> Self {
-        opened.over.take().inspect(|flight| flight.cancel());
+        opened.over.take().inspect(|flight| flight.cancelled.notify_one());
         Self { opened, listener }
     }
 
@@ -80,8 +80,7 @@ impl<L> Leader<L> {
 
     /// Whether there is a waiter that joined in a generation or later, and has no other tags.
     pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
-        let is_late =
-            |slot: &WaiterSlot<L>| slot.joined >= generation && slot.joined != OF_OTHER_TAGS;
+        let is_late = |it: &WaiterSlot<L>| it.joined >= generation && it.joined != OF_OTHER_TAGS;
         locked(&self.flight().state).slots.iter().any(|(_, slot)| is_late(slot))
     }
 
@@ -165,13 +164,8 @@ impl<L> Leader<L> {
 
     /// A load of this process runs, until the returned value is dropped. If it goes on without
     /// waiters, it counts as abandoned then.
-    pub(crate) fn announce_load(
-        &self,
-        span: &tracing::Span,
-        goes_on: bool,
-    ) -> AnnouncedLoad<'_, L> {
+    pub(crate) fn announce_load(&self, load: CallerSpan, goes_on: bool) -> AnnouncedLoad<'_, L> {
         self.set_load(try_id(), goes_on);
-        let load = CallerSpan::of(span.clone());
         if !load.is_none() {
             self.wait_for_load(LoadTrace::Local(load));
         }
@@ -186,7 +180,7 @@ impl<L> Leader<L> {
         state.task = task;
         let over = self.flight().relist(&mut state);
         drop(state);
-        over.inspect(|flight| flight.cancel());
+        over.inspect(|flight| flight.cancelled.notify_one());
     }
 
     /// Waits until the load is cancelled, because all callers have left it and its place is needed.

@@ -118,7 +118,7 @@ impl<L> Flight<L> {
     }
 
     /// Lists the load of this flight as abandoned, or takes it off the list, if that has changed.
-    /// Gives the flight whose load is to be cancelled for it.
+    /// Gives the flight whose load is to be cancelled for it. No lock may be held then: it wakes a task.
     pub(super) fn relist(self: &Arc<Self>, state: &mut FlightState<L>) -> Option<Arc<Self>> {
         let is_abandoned = state.load_goes_on && state.slots.is_empty() && !state.in_background;
         match (mem::replace(&mut state.is_listed, is_abandoned), is_abandoned) {
@@ -129,11 +129,6 @@ impl<L> Flight<L> {
             }
             _ => None,
         }
-    }
-
-    /// Cancels its load, which was taken off the list. No lock may be held: it wakes the task.
-    pub(super) fn cancel(&self) {
-        self.cancelled.notify_one();
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Flights<L> {
     shards: Box<[PaddedShard<L>]>,
     /// How many flights there are.
     open: Arc<AtomicUsize>,
-    abandoned_loads: Arc<AbandonedLoads<L>>,
+    abandoned: Arc<AbandonedLoads<L>>,
     /// How many flights there may be at once, and how many waiters in one.
     bounds: (usize, usize),
 }
@@ -69,13 +69,10 @@ pub(crate) struct OpenedFlight<L> {
 }
 
 impl<L> Flights<L> {
-    pub(crate) fn new(
-        bounds: (usize, usize),
-        abandoned_loads: Arc<AbandonedLoads<L>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(bounds: (usize, usize), abandoned: Arc<AbandonedLoads<L>>) -> Arc<Self> {
         let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
         let shards = (0..SHARDS).map(shard).collect();
-        Arc::new(Self { shards, open: Arc::default(), abandoned_loads, bounds })
+        Arc::new(Self { shards, open: Arc::default(), abandoned, bounds })
     }
 
     /// How many keys have a flight or a lone lookup.
@@ -101,11 +98,7 @@ impl<L> Flights<L> {
 
     /// Lets a caller read the store itself, without a task, if no other caller asks for this key.
     /// `None` if another one does: then the caller joins, so that a burst is one request.
-    pub(crate) fn look_up_alone(
-        self: &Arc<Self>,
-        key: &Key,
-        types: TypeId,
-    ) -> Option<LoneLookup<L>> {
+    pub(crate) fn look_up(self: &Arc<Self>, key: &Key, types: TypeId) -> Option<LoneLookup<L>> {
         let id = (key.digest(), types);
         let mut shard = self.shard(id);
         let Shard { slots, lookups } = &mut *shard;
@@ -189,7 +182,7 @@ impl<L> Flights<L> {
         tags: &Tags,
     ) -> Option<OpenedFlight<L>> {
         let is_full = self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.0;
-        let over = is_full.then(|| self.abandoned_loads.take_one_of(&self.open)).flatten();
+        let over = is_full.then(|| self.abandoned.take_one_of(&self.open)).flatten();
         if is_full && over.is_none() {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return None;
@@ -199,7 +192,7 @@ impl<L> Flights<L> {
             abandoned: Notify::new(),
             joined: Notify::new(),
             cancelled: Notify::new(),
-            abandoned_loads: Arc::clone(&self.abandoned_loads),
+            abandoned_loads: Arc::clone(&self.abandoned),
             open: Arc::clone(&self.open),
             tags: tags.clone(),
             opened_after: shard.lookups,

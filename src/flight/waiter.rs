@@ -14,7 +14,7 @@ pub(crate) struct Waiter<L> {
     flight: Arc<Flight<L>>,
     slot: usize,
     /// It opened the flight, so the load is its own.
-    opener: bool,
+    pub(crate) opener: bool,
 }
 
 impl<L> Waiter<L> {
@@ -45,42 +45,6 @@ impl<L> Waiter<L> {
         drop(state);
         flight.joined.notify_one();
         Some((Self { flight, slot, opener }, load))
-    }
-
-    /// Waits for an outcome, which is not older than this waiter. `None` if the leader was dropped and
-    /// left none: then it reads the store again, and joins or opens a flight. The task that polled
-    /// last is woken.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<L>>
-    where
-        L: Clone,
-    {
-        let mut state = locked(&self.flight.state);
-        let closed = state.closed;
-        let closing = state.closing.clone().filter(|_| closed);
-        let slot = &mut state.slots[self.slot];
-        if let Some(answer) = slot.answer.take().or(closing) {
-            drop(state);
-            return Poll::Ready(Some(Arc::unwrap_or_clone(answer)));
-        }
-        if closed {
-            return Poll::Ready(None);
-        }
-        match &mut slot.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => slot.waker = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-
-    /// The stale fallback of the flight. `None` if there is none that this waiter may have.
-    pub(crate) fn stale_fallback(&self) -> Option<L>
-    where
-        L: Clone,
-    {
-        let state = locked(&self.flight.state);
-        let joined = state.slots[self.slot].joined;
-        let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < *before)?;
-        Some(answer.clone())
     }
 
     /// Lets the flight go on after its last waiter has left.
@@ -118,9 +82,37 @@ impl<L> Waiter<L> {
             Phase::Loading => !self.opener,
         }
     }
+}
 
-    pub(crate) fn is_opener(&self) -> bool {
-        self.opener
+impl<L: Clone> Waiter<L> {
+    /// Waits for an outcome, which is not older than this waiter. `None` if the leader was dropped and
+    /// left none: then it reads the store again, and joins or opens a flight. The task that polled
+    /// last is woken.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<L>> {
+        let mut state = locked(&self.flight.state);
+        let closed = state.closed;
+        let closing = state.closing.clone().filter(|_| closed);
+        let slot = &mut state.slots[self.slot];
+        if let Some(answer) = slot.answer.take().or(closing) {
+            drop(state);
+            return Poll::Ready(Some(Arc::unwrap_or_clone(answer)));
+        }
+        if closed {
+            return Poll::Ready(None);
+        }
+        match &mut slot.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => slot.waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// The stale fallback of the flight. `None` if there is none that this waiter may have.
+    pub(crate) fn stale_fallback(&self) -> Option<L> {
+        let state = locked(&self.flight.state);
+        let joined = state.slots[self.slot].joined;
+        let (_, answer) = state.fallback.as_ref().filter(|(before, _)| joined < *before)?;
+        Some(answer.clone())
     }
 }
 
@@ -131,7 +123,7 @@ impl<L> Drop for Waiter<L> {
         let abandoned = state.slots.is_empty();
         let over = self.flight.relist(&mut state);
         drop(state);
-        over.inspect(|flight| flight.cancel());
+        over.inspect(|flight| flight.cancelled.notify_one());
         // The answer is dropped after the lock: it may be of any type.
         drop(left);
         if abandoned {

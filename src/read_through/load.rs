@@ -120,7 +120,7 @@ where
         let running = core.statistics.load(Some(leader.key()), why, &trigger);
         drop(trigger);
         let span = running.span().clone();
-        let announced = leader.announce_load(&span, goes_on);
+        let announced = leader.announce_load(CallerSpan::of(span.clone()), goes_on);
         let answer = call(job, core, leader.key(), tags).instrument(span).await;
         drop(announced);
         running.end(answer.result());

@@ -261,7 +261,7 @@ fn a_lone_lookup_leaves_the_flight_of_its_key_in_the_table() {
         let stage = Stage::set(3, 0);
         let asks = |stage: &Stage| {
             let key = Key::of("item").with(KEY);
-            _ = stage.ask_once(stage.flights.look_up_alone(&key, TypeId::of::<u64>()));
+            _ = stage.ask_once(stage.flights.look_up(&key, TypeId::of::<u64>()));
             _ = stage.ask_once(None);
         };
         let other = beside(&stage, asks);
@@ -277,7 +277,7 @@ fn a_load_that_ends_while_its_last_caller_leaves_gives_its_place_once() {
         let stage = Stage::set(1, 1);
         let (opener, leader) = stage.open();
         let leads = thread::spawn(move || {
-            drop(leader.announce_load(&Span::none(), true));
+            drop(leader.announce_load(CallerSpan::of(Span::none()), true));
             drop(leader);
         });
         drop(opener);
@@ -292,7 +292,7 @@ fn a_load_that_begins_while_its_last_caller_leaves_is_cancelled_if_none_may_go_o
         let stage = Stage::set(1, 0);
         let (opener, leader) = stage.open();
         let leads = thread::spawn(move || {
-            let _load = leader.announce_load(&Span::none(), true);
+            let _load = leader.announce_load(CallerSpan::of(Span::none()), true);
             block_on(leader.cancelled());
         });
         drop(opener);

@@ -128,7 +128,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             }
             State::Waiting(waiter, fails_fast) => {
                 if let Poll::Ready(outcome) = waiter.poll(cx) {
-                    return Poll::Ready(self.waited(outcome, waiter.is_opener()));
+                    return Poll::Ready(self.waited(outcome, waiter.opener));
                 }
                 if *fails_fast && waiter.waits_for_other_load() {
                     *fails_fast = false;
@@ -161,7 +161,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         if self.timer.is_late() {
             return self.out_of_time();
         }
-        match self.core.loads.flights.look_up_alone(&self.key, self.types) {
+        match self.core.loads.flights.look_up(&self.key, self.types) {
             Some(lookup) => {
                 self.looked_up = lookup.number;
                 let max_wait = self.core.policy.max_lookup_wait();
@@ -434,11 +434,6 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
                 waiter.keep_running();
                 Some(stale)
             }
-            (Elapsed::Wait, State::Waiting(waiter, _))
-                if waiter.is_opener() && waiter.phase() == Phase::Loading =>
-            {
-                None
-            }
             (Elapsed::Wait, State::Waiting(waiter, _)) => self.give_up(waiter),
             (Elapsed::Deadline, State::Waiting(waiter, _)) => self
                 .serve_stale(Some(waiter), StaleReason::WaitRanOut)
@@ -456,8 +451,11 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         }
     }
 
-    /// When its wait has run out. `None` if a load runs by now and the wait is for that load's end.
+    /// When its wait has run out. `None` if its own load runs by now, or one for whose end it waits.
     fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
+        if waiter.opener && waiter.phase() == Phase::Loading {
+            return None;
+        }
         if let Some(stale) = self.serve_stale(Some(waiter), StaleReason::WaitRanOut) {
             return Some(stale);
         }
