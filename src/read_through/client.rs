@@ -30,7 +30,7 @@ use crate::tag::Tags;
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
 #[derive(Debug)]
-pub struct CacheClient<C: ?Sized>(pub(crate) Arc<Core<C>>);
+pub struct CacheClient<C>(pub(crate) Arc<Core<C>>);
 
 impl<C> CacheClient<C> {
     /// The cache of a layer.
@@ -102,16 +102,12 @@ impl<C> CacheClient<C> {
     ///
     /// # Cancel safety
     /// Dropping it drops the call.
-    pub fn load_alone<S, Req>(
+    pub fn load_alone<S: Service<Req, Future: Send> + Send + 'static, Req: Send + 'static>(
         &self,
         key: Option<&Key>,
         loader: S,
         request: Req,
-    ) -> load::AloneLoad<S::Response, S::Error>
-    where
-        S: Service<Req, Future: Send> + Send + 'static,
-        Req: Send + 'static,
-    {
+    ) -> load::AloneLoad<S::Response, S::Error> {
         load::load_alone(loader, request, key, &self.0.statistics)
     }
 
@@ -119,7 +115,7 @@ impl<C> CacheClient<C> {
     ///
     /// # Errors
     /// The errors of a [`ReadThrough`](crate::service::ReadThrough) service.
-    pub fn request<S, Req>(
+    pub fn request<S, Req: Send + 'static>(
         &self,
         key: Key,
         options: RequestOptions,
@@ -127,17 +123,13 @@ impl<C> CacheClient<C> {
         request: Req,
     ) -> ResponseFuture<S, Req, C>
     where
-        S: Service<Req> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError> + Send + Sync + 'static,
-        Req: Send + 'static,
+        S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+        S: Clone + Send + 'static,
         C: Codec<S::Response>,
     {
         ResponseFuture::begin::<S::Error>(&self.0, key, loader, request, options)
     }
-}
 
-impl<C: ?Sized> CacheClient<C> {
     /// A fresh answer, if one is stored. Loads nothing.
     ///
     /// # Errors
@@ -352,7 +344,7 @@ impl<C: ?Sized> CacheClient<C> {
     }
 }
 
-impl<C: ?Sized> Clone for CacheClient<C> {
+impl<C> Clone for CacheClient<C> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }

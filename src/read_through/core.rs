@@ -183,14 +183,13 @@ impl<C: ?Sized> Core<C> {
     }
 
     /// The answer to a caller that loaded individually. Remembers whether it can be shared.
-    pub(crate) fn bypass_answer<R, E>(
+    pub(crate) fn bypass_answer<R, E: Into<BoxError> + Send + Sync + 'static>(
         &self,
         key: &Key,
         loaded: Result<Result<R, E>, CacheError>,
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,
-        E: Into<BoxError> + Send + Sync + 'static,
     {
         let status = CacheStatus::Bypass(BypassReason::NotKept);
         let shown = |response| {

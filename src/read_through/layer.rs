@@ -37,11 +37,9 @@ impl<K> ReadThroughLayer<K> {
     /// Everything on which the answer depends belongs in the key.
     ///
     /// Until [`ttl`](ReadThroughLayerBuilder::ttl) is set, nothing is stored: callers share a load.
-    pub fn builder<S, Req, R>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
+    pub fn builder<S: Store, Req, R: IntoLookup>(store: S, key_of: K) -> ReadThroughLayerBuilder<K>
     where
-        S: Store,
         K: Fn(&Req) -> R,
-        R: IntoLookup,
     {
         ReadThroughLayerBuilder::new(store, key_of)
     }
@@ -83,14 +81,11 @@ impl<K, C> ReadThroughLayer<K, C> {
 impl<K: Clone, C> ReadThroughLayer<K, C> {
     /// The loader behind this layer, as by [`layer`](Layer::layer). The compiler checks here that
     /// the loader, its answers and the requests are what a cache needs, and says what is missing.
-    pub fn service<S, Req, R>(&self, loader: S) -> ReadThrough<S, K, C>
+    pub fn service<S, Req: Send + 'static, R: IntoLookup>(&self, loader: S) -> ReadThrough<S, K, C>
     where
-        S: Service<Req> + Clone + Send + 'static,
-        S::Future: Send,
-        S::Error: Into<BoxError> + Send + Sync + 'static,
-        Req: Send + 'static,
+        S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+        S: Clone + Send + 'static,
         K: Fn(&Req) -> R,
-        R: IntoLookup,
         C: Codec<S::Response>,
     {
         self.layer(loader)
@@ -382,12 +377,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// only the answer tells, there is [`answer_tags`](Self::answer_tags).
     ///
     /// Default: none. The function is not called for hits in this process.
-    pub fn tags<Req, L, F, T>(mut self, tags_of: F) -> Self
+    pub fn tags<Req: 'static, L, F, T: IntoIterator<Item = Tag>>(mut self, tags_of: F) -> Self
     where
         K: Fn(&Req) -> L,
-        Req: 'static,
         F: Fn(&Req) -> T + Send + Sync + 'static,
-        T: IntoIterator<Item = Tag>,
     {
         self.tags.set(tags_of);
         self
@@ -401,11 +394,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// lookup learns of such tags from the entry: a process needs two round trips for its first hit.
     ///
     /// Default: none.
-    pub fn answer_tags<A, F, T>(self, tags_of: F) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>>
-    where
-        F: Fn(&A) -> T + Send + Sync + 'static,
-        T: IntoIterator<Item = Tag>,
-    {
+    pub fn answer_tags<A, T: IntoIterator<Item = Tag>>(
+        self,
+        tags_of: impl Fn(&A) -> T + Send + Sync + 'static,
+    ) -> ReadThroughLayerBuilder<K, RuledCodec<A, C>> {
         self.map_codec(|codec| RuledCodec::new(codec).tags(tags_of))
     }
 
@@ -503,11 +495,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// # let _ = layer;
     /// # Ok::<_, bellwether::ConfigError>(())
     /// ```
-    pub fn classify_error<E, F>(mut self, classify: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
-    {
+    pub fn classify_error<E: StdError + 'static>(
+        mut self,
+        classify: impl Fn(&E) -> ErrorClass + Send + Sync + 'static,
+    ) -> Self {
         self.errors.classify = Some(ErrorRule::of(classify));
         self
     }
@@ -517,11 +508,10 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// itself.
     ///
     /// Default: only that there was an error, since a message may hold personal data.
-    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> String + Send + Sync + 'static,
-    {
+    pub fn describe_failures<E: StdError + 'static>(
+        mut self,
+        describe: impl Fn(&E) -> String + Send + Sync + 'static,
+    ) -> Self {
         self.errors.describe = Some(ErrorRule::of(describe));
         self
     }

@@ -40,9 +40,8 @@ pub(crate) trait Loader<Req>:
 
 impl<S, Req> Loader<Req> for S
 where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
+    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Clone + Send + 'static,
 {
 }
 
@@ -101,18 +100,14 @@ impl LoaderAnswer {
 ///
 /// # Cancel safety
 /// Dropping it drops the loader's future.
-pub(crate) async fn load<S, Req, C>(
+pub(crate) async fn load<S: Loader<Req>, Req, C: Codec<S::Response>>(
     job: Job<S, Req>,
     core: &Core<C>,
     leader: &Leader<Outcome>,
     tags: &Tags,
     when_abandoned: WhenAbandoned,
     (why, trigger): (LoadReason, CallerSpan),
-) -> Option<LoaderAnswer>
-where
-    S: Loader<Req>,
-    C: Codec<S::Response>,
-{
+) -> Option<LoaderAnswer> {
     let goes_on = when_abandoned == WhenAbandoned::Finish;
     let abandoned =
         async { if goes_on { leader.cancelled().await } else { leader.abandoned().await } };
@@ -137,16 +132,12 @@ where
 /// Calls the loader for one request past the cache: for lack of a key, or because answers for the key
 /// are not kept. The load counts, and has a span of its own. It starts with the first poll. The outer
 /// error is a panic of the loader.
-pub(crate) fn load_alone<S, Req>(
+pub(crate) fn load_alone<S: Service<Req, Future: Send> + Send + 'static, Req: Send + 'static>(
     loader: S,
     request: Req,
     key: Option<&Key>,
     statistics: &Arc<Statistics>,
-) -> AloneLoad<S::Response, S::Error>
-where
-    S: Service<Req, Future: Send> + Send + 'static,
-    Req: Send + 'static,
-{
+) -> AloneLoad<S::Response, S::Error> {
     let (key, statistics) = (key.cloned(), Arc::clone(statistics));
     async move {
         let why = if key.is_some() { LoadReason::NotKept } else { LoadReason::NoKey };

@@ -62,14 +62,11 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 }
 
-impl<S, Req, K, R, C> Service<Req> for ReadThrough<S, K, C>
+impl<S, Req: Send + 'static, K, R: IntoLookup, C> Service<Req> for ReadThrough<S, K, C>
 where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
-    Req: Send + 'static,
+    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Clone + Send + 'static,
     K: Fn(&Req) -> R,
-    R: IntoLookup,
     C: Codec<S::Response>,
 {
     type Response = S::Response;

@@ -39,10 +39,7 @@ use crate::status::{BypassReason, CacheStatus};
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its
 /// waiters. If there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies.
 #[must_use = "futures do nothing unless polled"]
-pub struct ResponseFuture<S, Req, C>
-where
-    S: Service<Req>,
-{
+pub struct ResponseFuture<S: Service<Req>, Req, C> {
     request: Option<PendingRequest<S, Req, C>>,
     state: State<S, Req>,
 }
@@ -50,13 +47,10 @@ where
 /// All that has to stay in place is in boxes.
 impl<S: Service<Req>, Req, C> Unpin for ResponseFuture<S, Req, C> {}
 
-impl<S, Req, C> ResponseFuture<S, Req, C>
+impl<S, Req: Send + 'static, C: Codec<S::Response>> ResponseFuture<S, Req, C>
 where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
-    Req: Send + 'static,
-    C: Codec<S::Response>,
+    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Clone + Send + 'static,
 {
     /// Waits for the answer and how it came about, with the same cancel safety.
     pub fn with_status(
@@ -196,13 +190,10 @@ where
     }
 }
 
-impl<S, Req, C> Future for ResponseFuture<S, Req, C>
+impl<S, Req: Send + 'static, C: Codec<S::Response>> Future for ResponseFuture<S, Req, C>
 where
-    S: Service<Req> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
-    Req: Send + 'static,
-    C: Codec<S::Response>,
+    S: Service<Req, Error: Into<BoxError> + Send + Sync + 'static, Future: Send>,
+    S: Clone + Send + 'static,
 {
     type Output = Result<S::Response, Error<S::Error>>;
 
@@ -252,11 +243,8 @@ impl<R, E> AnswerFuture<R, E> {
     }
 }
 
-impl<S, Req, C> From<ResponseFuture<S, Req, C>> for AnswerFuture<S::Response, S::Error>
-where
-    S: Loader<Req> + Service<Req, Response: Send, Error: Send + Sync>,
-    Req: Send + 'static,
-    C: Codec<S::Response>,
+impl<S: Loader<Req, Response: Send>, Req: Send + 'static, C: Codec<S::Response>>
+    From<ResponseFuture<S, Req, C>> for AnswerFuture<S::Response, S::Error>
 {
     #[inline]
     fn from(mut answer: ResponseFuture<S, Req, C>) -> Self {

@@ -23,10 +23,7 @@ use crate::store::{Entry, StoreFuture};
 use crate::trace::CallerSpan;
 
 /// The state of a request.
-pub(super) enum State<S, Req>
-where
-    S: Service<Req>,
-{
+pub(super) enum State<S: Service<Req>, Req> {
     /// Not polled yet: what this process knows without a request, which is no hit.
     Begun(Peeked<S::Response>),
     /// Polls the store's answer, as the only caller of this key.

@@ -26,14 +26,11 @@ type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
 
 impl ItemError {
     /// An outcome for each of the requests of a call, in their order. The outer error is a panic.
-    pub(super) fn each<T, E>(
+    pub(super) fn each<T, E: Into<BoxError> + Send + Sync + 'static>(
         loaded: Result<BatchResult<T, E>, Box<dyn Any + Send>>,
         asked: usize,
         rules: &ErrorRules,
-    ) -> Vec<Result<T, Self>>
-    where
-        E: Into<BoxError> + Send + Sync + 'static,
-    {
+    ) -> Vec<Result<T, Self>> {
         let load = |error: E| {
             let error = SharedError::new(error);
             let facts = rules.facts(&error);
