@@ -495,25 +495,21 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// As [`ReadThroughLayerBuilder::classify_error`]: what an error of a function says about the key.
     ///
     /// Default: every error is an [`ErrorClass::Failure`].
-    pub fn classify_error<E, F>(mut self, classify: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
-    {
-        self.layer = self.layer.classify_error(classify);
-        self
+    pub fn classify_error<E: StdError + 'static>(
+        self,
+        classify: impl Fn(&E) -> ErrorClass + Send + Sync + 'static,
+    ) -> Self {
+        Self { layer: self.layer.classify_error(classify), ..self }
     }
 
     /// As [`ReadThroughLayerBuilder::describe_failures`]: what other processes learn of an error.
     ///
     /// Default: only that there was one.
-    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
-    where
-        E: StdError + 'static,
-        F: Fn(&E) -> String + Send + Sync + 'static,
-    {
-        self.layer = self.layer.describe_failures(describe);
-        self
+    pub fn describe_failures<E: StdError + 'static>(
+        self,
+        describe: impl Fn(&E) -> String + Send + Sync + 'static,
+    ) -> Self {
+        Self { layer: self.layer.describe_failures(describe), ..self }
     }
 
     /// Sets a function that classifies values: whether a value is stored and for how long, says
@@ -536,25 +532,19 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// # let _: Cache<u64, Option<String>> = items;
     /// # Ok::<_, bellwether::ConfigError>(())
     /// ```
-    pub fn classify<F>(mut self, classify: F) -> Self
-    where
-        F: Fn(&V) -> Cacheability + Send + Sync + 'static,
-    {
-        self.layer = self.layer.map_codec(|rules| rules.classify(classify));
-        self
+    pub fn classify(self, classify: impl Fn(&V) -> Cacheability + Send + Sync + 'static) -> Self {
+        Self { layer: self.layer.map_codec(|rules| rules.classify(classify)), ..self }
     }
 
     /// As [`ReadThroughLayerBuilder::answer_tags`]: sets a function that gives the tags of a value. For tags
     /// that are known before the load, there is [`Cache::tagged`].
     ///
     /// Default: what the codec says, which is none.
-    pub fn answer_tags<F, T>(mut self, tags_of: F) -> Self
-    where
-        F: Fn(&V) -> T + Send + Sync + 'static,
-        T: IntoIterator<Item = Tag>,
-    {
-        self.layer = self.layer.map_codec(|rules| rules.tags(tags_of));
-        self
+    pub fn answer_tags<T: IntoIterator<Item = Tag>>(
+        self,
+        tags_of: impl Fn(&V) -> T + Send + Sync + 'static,
+    ) -> Self {
+        Self { layer: self.layer.map_codec(|rules| rules.tags(tags_of)), ..self }
     }
 
     /// Sets the version of the values, as a part of each key. Set another one if values change their

@@ -153,9 +153,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: zero, which stores nothing: the callers of one process share a load, and processes
     /// load one after another. How old an answer may be depends on your data, so no default could be
     /// right.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
-        self
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|p| p.freshness.ttl = ttl.min(Freshness::MAX_TTL))
     }
 
     /// Stores no answer, on purpose: the callers of one process share a load, and processes load one after
@@ -170,9 +169,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: zero, which stores none: the callers of one process share it, and processes load one
     /// after another. Data that is requested before it exists is wanted soon after.
-    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
-        self
+    pub fn not_found_ttl(self, ttl: Duration) -> Self {
+        self.with(|p| p.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL))
     }
 
     /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces
@@ -180,9 +178,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of
     /// rare keys get an older answer for it.
-    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
-        self.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
-        self
+    pub fn stale_while_revalidate(self, stale: Duration) -> Self {
+        self.with(|p| p.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL))
     }
 
     /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails
@@ -190,18 +187,16 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// (RFC 5861, section 4). At most 366 days; more counts as that.
     ///
     /// Default: zero: callers get errors.
-    pub fn stale_if_error(mut self, stale: Duration) -> Self {
-        self.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
-        self
+    pub fn stale_if_error(self, stale: Duration) -> Self {
+        self.with(|p| p.freshness.stale_if_error = stale.min(Freshness::MAX_TTL))
     }
 
     /// Sets how long a waiter waits at most if there is an answer in either stale window: then it
     /// gets that one, and the load goes on. Each waiter counts from when it began to wait.
     ///
     /// Default: never.
-    pub fn slow_load(mut self, after: Duration) -> Self {
-        self.policy.slow_load = Some(after);
-        self
+    pub fn slow_load(self, after: Duration) -> Self {
+        self.with(|p| p.slow_load = Some(after))
     }
 
     /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the
@@ -210,19 +205,16 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// al., PVLDB 8, 2015). [`build`](Self::build) fails if `beta` is not from 0.01 to 100.
     ///
     /// Default: off. 1.0 is the value that the paper proves optimal.
-    pub fn refresh_early(mut self, beta: f64) -> Self {
-        let early = within("beta", beta, 0.01, 100.0).map(Some);
-        self.wrong.set(&mut self.policy.freshness.early, early);
-        self
+    pub fn refresh_early(self, beta: f64) -> Self {
+        self.set(|p| &mut p.freshness.early, within("beta", beta, 0.01, 100.0).map(Some))
     }
 
     /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together
     /// do not expire together. [`build`](Self::build) fails if it is not from 0 to 1.
     ///
     /// Default: 0.1, which spreads a minute over six seconds.
-    pub fn jitter(mut self, share: f64) -> Self {
-        self.wrong.set(&mut self.policy.freshness.jitter, within("jitter", share, 0.0, 1.0));
-        self
+    pub fn jitter(self, share: f64) -> Self {
+        self.set(|p| &mut p.freshness.jitter, within("jitter", share, 0.0, 1.0))
     }
 
     /// Sets how long a process remembers that the last answers for a key were private, counted from
@@ -231,9 +223,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// not stored. At most 366 days; more counts as that.
     ///
     /// Default: 10 s, after which one burst finds out whether that has changed.
-    pub fn not_kept_for(mut self, duration: Duration) -> Self {
-        self.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
-        self
+    pub fn not_kept_for(self, duration: Duration) -> Self {
+        self.with(|p| p.freshness.marker_ttl = duration.min(Freshness::MAX_TTL))
     }
 
     /// Sets how many callers may wait for one key in this process. Further callers get a stale
@@ -241,10 +232,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// if it is zero.
     ///
     /// Default: 10,000, which take about 10 MB.
-    pub fn max_waiters(mut self, most: usize) -> Self {
-        let most = within("max waiters", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.max_waiters, most);
-        self
+    pub fn max_waiters(self, most: usize) -> Self {
+        self.set(|p| &mut p.max_waiters, within("max waiters", most, 1, usize::MAX))
     }
 
     /// Sets how many keys this layer may look up and load at once in a process. Misses of further
@@ -253,10 +242,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// [`build`](Self::build) fails if it is zero.
     ///
     /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
-    pub fn max_flights(mut self, most: usize) -> Self {
-        let most = within("max flights", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.max_flights, most);
-        self
+    pub fn max_flights(self, most: usize) -> Self {
+        self.set(|p| &mut p.max_flights, within("max flights", most, 1, usize::MAX))
     }
 
     /// Sets how many uncached loads of this layer may run at once in a process: loads without a
@@ -265,10 +252,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// [`build`](Self::build) fails if it is zero, or more than 1,000,000.
     ///
     /// Default: 64. While the store is down, this protects the database from all processes.
-    pub fn max_uncached_loads(mut self, most: usize) -> Self {
-        let most = within("max uncached loads", most, 1, 1_000_000);
-        self.wrong.set(&mut self.policy.max_uncached_loads, most);
-        self
+    pub fn max_uncached_loads(self, most: usize) -> Self {
+        self.set(|p| &mut p.max_uncached_loads, within("max uncached loads", most, 1, 1_000_000))
     }
 
     /// Sets how many loads of this layer go on in a process after all their callers have left (see
@@ -276,18 +261,16 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// [`build`](Self::build) fails if it is zero: see [`WhenAbandoned::Cancel`].
     ///
     /// Default: 64. So clients that ask and leave do not keep the database busy.
-    pub fn max_abandoned_loads(mut self, most: usize) -> Self {
+    pub fn max_abandoned_loads(self, most: usize) -> Self {
         let most = within("max abandoned loads", most, 1, usize::MAX);
-        self.wrong.set(&mut self.policy.max_abandoned_loads, most);
-        self
+        self.set(|p| &mut p.max_abandoned_loads, most)
     }
 
     /// Sets what a request does while another caller loads its key.
     ///
     /// Default: [`Wait::for_load`], then an error.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.policy.wait = wait;
-        self
+    pub fn wait(self, wait: Wait) -> Self {
+        self.with(|p| p.wait = wait)
     }
 
     /// Sets how long the lease of a key holds without renewal. The leader renews it every third of
@@ -300,28 +283,25 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     ///
     /// Default: 3 s. The lease survives two failed renewals. A process that stands still for longer
     /// counts as dead, and its value is stored only if there is nothing newer.
-    pub fn lease(mut self, lease: Duration) -> Self {
+    pub fn lease(self, lease: Duration) -> Self {
         let lease = within("lease", lease, Duration::from_millis(100), AN_HOUR);
-        self.wrong.set(&mut self.policy.lease, lease);
-        self
+        self.set(|p| &mut p.lease, lease)
     }
 
     /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released, and
     /// its waiters get an error. [`build`](Self::build) fails if it is not from 1 ms to 24 h.
     ///
     /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
-    pub fn load_timeout(mut self, limit: Duration) -> Self {
+    pub fn load_timeout(self, limit: Duration) -> Self {
         let limit = within("load timeout", limit, Duration::from_millis(1), AN_HOUR * 24);
-        self.wrong.set(&mut self.policy.load_timeout, limit);
-        self
+        self.set(|p| &mut p.load_timeout, limit)
     }
 
     /// Sets what becomes of an abandoned load: one whose callers have all left.
     ///
     /// Default: [`WhenAbandoned::Finish`], since a caller usually asks again.
-    pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
-        self.policy.when_abandoned = when_abandoned;
-        self
+    pub fn when_abandoned(self, when_abandoned: WhenAbandoned) -> Self {
+        self.with(|p| p.when_abandoned = when_abandoned)
     }
 
     /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored: callers
@@ -330,10 +310,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// one value.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
-    pub fn max_entry_bytes(mut self, most: usize) -> Self {
-        let most = within("max entry bytes", most, 1, 512 * 1024 * 1024);
-        self.wrong.set(&mut self.policy.max_entry_bytes, most);
-        self
+    pub fn max_entry_bytes(self, most: usize) -> Self {
+        self.set(|p| &mut p.max_entry_bytes, within("max entry bytes", most, 1, 512 * 1024 * 1024))
     }
 
     /// Sets how much longer a load may take after the head of its answer, for [adapters](crate::adapter)
@@ -342,9 +320,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// a [`BoxError`], of the kind [`LoadTimedOut`](crate::CacheErrorKind::LoadTimedOut).
     ///
     /// Default: zero: answers have no head.
-    pub fn collect_within(mut self, limit: Duration) -> Self {
-        self.policy.collect_within = limit;
-        self
+    pub fn collect_within(self, limit: Duration) -> Self {
+        self.with(|p| p.collect_within = limit)
     }
 
     /// Sets the codec: how an answer becomes bytes, and back.
@@ -444,11 +421,9 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// than an hour.
     ///
     /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
-    pub fn failure_windows(mut self, first: Duration, longest: Duration) -> Self {
+    pub fn failure_windows(self, first: Duration, longest: Duration) -> Self {
         let longest = within("longest failure window", longest, first, AN_HOUR);
-        let windows = longest.map(|longest| Doubling { first, longest });
-        self.wrong.set(&mut self.policy.failures.windows, windows);
-        self
+        self.set(|p| &mut p.failures.windows, longest.map(|longest| Doubling { first, longest }))
     }
 
     /// Sets the pause before a probe: how long a failing key is not loaded before one caller of the
@@ -461,11 +436,9 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
     /// one load. To have no probes, set it to the same durations as the
     /// [cooldown](Self::failure_windows).
-    pub fn failure_probes(mut self, first: Duration, longest: Duration) -> Self {
+    pub fn failure_probes(self, first: Duration, longest: Duration) -> Self {
         let longest = within("longest pause between probes", longest, first, AN_HOUR);
-        let cooldowns = longest.map(|longest| Doubling { first, longest });
-        self.wrong.set(&mut self.policy.failures.cooldowns, cooldowns);
-        self
+        self.set(|p| &mut p.failures.cooldowns, longest.map(|longest| Doubling { first, longest }))
     }
 
     /// Sets a function that classifies the loader's errors: whether an error is a failure of the
@@ -528,15 +501,30 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// Sets what a request does when the store fails.
     ///
     /// Default: [`WhenStoreFails::Load`].
-    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
-        self.policy.when_store_fails = when_store_fails;
-        self
+    pub fn when_store_fails(self, when_store_fails: WhenStoreFails) -> Self {
+        self.with(|p| p.when_store_fails = when_store_fails)
     }
 
     /// Sets an option of an [adapter](crate::adapter) to a value that it has checked. If the value is
     /// wrong, [`build`](Self::build) returns the error, unless an option before it is wrong too.
     pub fn set_checked<T>(&mut self, option: &mut T, checked: Result<T, ConfigError>) {
         self.wrong.set(option, checked);
+    }
+
+    /// Sets an option of the policy.
+    fn with(mut self, set: impl FnOnce(&mut Policy)) -> Self {
+        set(&mut self.policy);
+        self
+    }
+
+    /// Sets an option of the policy to a value that was checked.
+    fn set<T>(
+        mut self,
+        option: impl FnOnce(&mut Policy) -> &mut T,
+        value: Result<T, ConfigError>,
+    ) -> Self {
+        self.wrong.set(option(&mut self.policy), value);
+        self
     }
 
     pub(crate) fn map_codec<D>(self, map: impl FnOnce(C) -> D) -> ReadThroughLayerBuilder<K, D> {
