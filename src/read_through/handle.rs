@@ -88,8 +88,7 @@ impl Handle {
         &self,
         keys: impl IntoIterator<Item = Key>,
     ) -> Result<usize, CacheError> {
-        let one = |key: Key| async move { self.invalidate(&key).await };
-        count_found(unique(keys).map(one)).await
+        count_found(keys, |key| async move { self.invalidate(&key).await }).await
     }
 
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
@@ -128,8 +127,7 @@ impl Handle {
         &self,
         keys: impl IntoIterator<Item = Key>,
     ) -> Result<usize, CacheError> {
-        let one = |key: Key| async move { self.expire(&key).await };
-        count_found(unique(keys).map(one)).await
+        count_found(keys, |key| async move { self.expire(&key).await }).await
     }
 
     /// What the services and handles of this layer have done in this process: requests by outcome,
@@ -322,18 +320,14 @@ pub async fn change<T: Send + 'static, E: Send + 'static>(
     })
 }
 
-/// Each of these keys once.
-fn unique(keys: impl IntoIterator<Item = Key>) -> impl Iterator<Item = Key> {
-    keys.into_iter().collect::<HashSet<_>>().into_iter()
-}
-
-/// Runs all of these operations, and counts those that found an entry. If some fail, the error is one
+/// Makes a change to each of these keys once, and counts those that had an entry. If some fail, the error is one
 /// that is not kept, if there is one.
-async fn count_found<F>(operations: impl Iterator<Item = F>) -> Result<usize, CacheError>
-where
-    F: Future<Output = Result<bool, CacheError>>,
-{
-    let mut ended = stream::iter(operations).buffer_unordered(AT_ONCE);
+async fn count_found<F: Future<Output = Result<bool, CacheError>>>(
+    keys: impl IntoIterator<Item = Key>,
+    change: impl Fn(Key) -> F,
+) -> Result<usize, CacheError> {
+    let keys: HashSet<_> = keys.into_iter().collect();
+    let mut ended = stream::iter(keys.into_iter().map(change)).buffer_unordered(AT_ONCE);
     let mut found = Ok(0);
     while let Some(was_there) = ended.next().await {
         found = combined(found, was_there.map(usize::from), |found, one| found + one);
