@@ -211,8 +211,7 @@ impl<K, V, C> Cache<K, V, C> {
         key: impl KeyOf<K>,
         write: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<Changed<T>, E> {
-        let key = self.key(key);
-        self.handle().change(&key, write).await
+        self.handle().change(&self.key(key), write).await
     }
 
     /// Removes the value of a key. Returns whether there was one.
@@ -223,8 +222,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # Cancel safety
     /// As there.
     pub async fn invalidate(&self, key: impl KeyOf<K>) -> Result<bool, CacheError> {
-        let key = self.key(key);
-        self.handle().invalidate(&key).await
+        self.handle().invalidate(&self.key(key)).await
     }
 
     /// Removes the values of many keys at once. Returns how many there were.
@@ -250,8 +248,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// # Cancel safety
     /// As there.
     pub async fn expire(&self, key: impl KeyOf<K>) -> Result<bool, CacheError> {
-        let key = self.key(key);
-        self.handle().expire(&key).await
+        self.handle().expire(&self.key(key)).await
     }
 
     /// Makes the values of many keys stale at once. Returns how many there were.
@@ -389,8 +386,7 @@ impl<K, V, C> Cache<K, V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let key = self.key(key);
-        self.client.get(&key, &self.options.tags).await
+        self.client.get(&self.key(key), &self.options.tags).await
     }
 
     /// Stores a value that was just written to the source. Returns whether it was stored.
@@ -421,8 +417,7 @@ impl<K, V, C> Cache<K, V, C> {
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
     {
-        let key = self.key(key);
-        self.client.put(key, &self.options.tags, value).await
+        self.client.put(self.key(key), &self.options.tags, value).await
     }
 }
 

@@ -5,8 +5,7 @@ use std::future::Future;
 use tower::service_fn;
 
 use super::Cache;
-use crate::codec::Codec;
-use crate::codec::RuledCodec;
+use crate::codec::{Codec, RuledCodec};
 use crate::error::BoxError;
 use crate::key::{CacheKey, Key, KeyOf};
 use crate::read_through::client::CacheClient;
@@ -207,10 +206,8 @@ pub fn call<K, V, C>(
     tags: impl IntoIterator<Item = Tag>,
 ) -> Call<V, C> {
     let tags = Tags::unbounded(tags);
-    let mut options = cache.options.clone();
-    if !tags.is_empty() {
-        options = options.tagged(tags);
-    }
+    let options = cache.options.clone();
+    let options = if tags.is_empty() { options } else { options.tagged(tags) };
     Call { client: cache.client.clone(), key: Key::of(&cache.name).with(key), options }
 }
 

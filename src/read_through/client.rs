@@ -79,10 +79,8 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        match self.0.peek(key, &Tags::none()) {
-            Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
-            _ => None,
-        }
+        let Peeked::Hit(answer, fresh_for) = self.0.peek(key, &Tags::none()) else { return None };
+        Some((answer, CacheStatus::Hit { fresh_for }))
     }
 
     /// Counts a request that was answered at once, by what [`cached`](Self::cached) gave.

@@ -67,10 +67,8 @@ pub(crate) type AnyError<'a> = &'a (dyn StdError + 'static);
 
 impl<T> ErrorRule<T> {
     /// A rule for errors of this type.
-    pub(crate) fn of<E: StdError + 'static>(
-        rule: impl Fn(&E) -> T + Send + Sync + 'static,
-    ) -> Self {
-        Self::new(type_name::<E>(), move |error| error.downcast_ref().map(&rule))
+    pub(crate) fn of<E: StdError + 'static>(f: impl Fn(&E) -> T + Send + Sync + 'static) -> Self {
+        Self::new(type_name::<E>(), move |error| error.downcast_ref().map(&f))
     }
 
     /// A rule for errors of all types.

@@ -75,31 +75,21 @@ impl FailureCache {
         (outcome, bytes): (Outcome, usize),
         failure: Failure,
     ) {
-        let now = Instant::now();
+        let noted_at = Instant::now();
         let mut table = locked(&self.0);
-        let mut removed: Vec<_> = table.remove(key, kind).into_iter().collect();
-        if table.sweep_at.is_none_or(|at| at <= now) {
-            let is_over = |failed: &CachedFailure| failed.noted_at + failed.failure.life <= now;
+        let mut removed = Vec::from_iter(table.remove(key, kind));
+        if table.sweep_at.is_none_or(|at| at <= noted_at) {
+            let is_over = |it: &CachedFailure| it.noted_at + it.failure.life <= noted_at;
             let expired = table.failed.extract_if(|_, failed| is_over(failed));
             let expired: Vec<_> = expired.map(|(_, failed)| failed).collect();
             table.bytes -= expired.iter().map(|failed| failed.bytes).sum::<usize>();
-            table.sweep_at = Some(now + BETWEEN_SWEEPS);
+            table.sweep_at = Some(noted_at + BETWEEN_SWEEPS);
             removed.extend(expired);
         }
         let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
-        let (kept, left_out) = match fits && !failure.window.is_zero() {
-            true => (Some(outcome), None),
-            false => (None, Some(outcome)),
-        };
-        let bytes = if kept.is_some() { bytes } else { 0 };
-        let failed = CachedFailure {
-            outcome: kept,
-            types,
-            bytes,
-            is_reported: false,
-            noted_at: now,
-            failure,
-        };
+        let is_kept = fits && !failure.window.is_zero();
+        let (outcome, bytes) = if is_kept { (Some(outcome), bytes) } else { (None, 0) };
+        let failed = CachedFailure { outcome, types, bytes, is_reported: false, noted_at, failure };
         if table.failed.len() < MAX_FAILURES {
             table.bytes += bytes;
             table.failed.insert((key, kind), failed);
@@ -107,8 +97,8 @@ impl FailureCache {
             removed.push(failed);
         }
         drop(table);
-        // After the lock: they may be of any type.
-        drop((removed, left_out));
+        // After the lock, like an outcome that is left out: they may be of any type.
+        drop(removed);
     }
 
     /// What is remembered of a failure of a key, for callers of these types.
@@ -145,10 +135,9 @@ impl FailureCache {
     /// Forgets the failures of a key, since a load has succeeded.
     pub(crate) fn forget(&self, key: Digest) {
         let kinds = [FailureKind::Shared, FailureKind::Unshared];
-        let earlier = {
-            let mut table = locked(&self.0);
-            kinds.map(|kind| table.remove(key, kind))
-        };
+        let mut table = locked(&self.0);
+        let earlier = kinds.map(|kind| table.remove(key, kind));
+        drop(table);
         drop(earlier);
     }
 }

@@ -109,8 +109,7 @@ pub(crate) async fn load<S: Loader<Req>, Req, C: Codec<S::Response>>(
     (why, trigger): (LoadReason, CallerSpan),
 ) -> Option<LoaderAnswer> {
     let goes_on = when_abandoned == WhenAbandoned::Finish;
-    let abandoned =
-        async { if goes_on { leader.cancelled().await } else { leader.abandoned().await } };
+    let left = async { if goes_on { leader.cancelled().await } else { leader.abandoned().await } };
     let called = async {
         let running = core.statistics.load(Some(leader.key()), why, &trigger);
         drop(trigger);
@@ -124,7 +123,7 @@ pub(crate) async fn load<S: Loader<Req>, Req, C: Codec<S::Response>>(
     tokio::select! {
         // In this order: no load begins if all waiters have left already.
         biased;
-        () = abandoned => None,
+        () = left => None,
         answer = called => Some(answer),
     }
 }
@@ -306,11 +305,8 @@ fn storable<R, C: Codec<R> + ?Sized>(
         return uncacheable(Arc::new(kept));
     }
     if lifetimes.life().is_zero() {
-        return LoaderAnswer::value(
-            AnswerKind::Value,
-            Arc::new(kept),
-            Draft::nothing().tagged(own),
-        );
+        let nothing = Draft::nothing().tagged(own);
+        return LoaderAnswer::value(AnswerKind::Value, Arc::new(kept), nothing);
     }
     match encoded(core, key, kept) {
         Ok((value, kept)) => {

@@ -391,12 +391,10 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         let Self { core, leader, claim, .. } = self;
         let released = match (granted.map(|it| it.lease), record) {
             (Some(lease), Some(Record::Failure(failure))) => {
-                let reported = core.store.settle(End::Fail(lease, failure)).await;
+                let sent = core.store.settle(End::Fail(lease, failure)).await;
                 let why = "a failure is remembered by this process only";
                 let note = |_| core.loads.failures.note_reported(leader.key().digest());
-                reported
-                    .map(note)
-                    .inspect_err(|error| core.statistics.debug(why, None, Some(error)))
+                sent.map(note).inspect_err(|error| core.statistics.debug(why, None, Some(error)))
             }
             (Some(lease), Some(Record::Value(marker) | Record::Marker(marker))) => {
                 let then = "callers of other processes may wait for a private answer";

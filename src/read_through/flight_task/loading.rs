@@ -121,11 +121,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         let earlier = core.loads.failures.get(key, self.kind(), leader.types());
         let (times, is_reported) = earlier.map_or((0, false), |it| (it.times, it.is_reported));
         let (failures, replaces) = match (self.hold, self.kind()) {
-            (LeaseHold::Lease(lease), FailureKind::Shared) if is_reported => {
-                (lease.failures, lease.replaces)
-            }
             (LeaseHold::Lease(lease), FailureKind::Shared) => {
-                (lease.failures.max(times), lease.replaces)
+                let own = if is_reported { 0 } else { times };
+                (lease.failures.max(own), lease.replaces)
             }
             (LeaseHold::Lease(lease), FailureKind::Unshared) => (times, lease.replaces),
             _ => (times, false),
@@ -157,11 +155,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
             (Remember::Success, _) => {
                 let Scope { core, leader, .. } = self.scope;
                 core.note_success(leader.key(), answer.said);
-                let draft = answer.draft.map(|draft| self.timed(draft, took));
-                match share {
-                    Share::Joined => draft.map(Record::Value),
-                    _ => draft.map(Record::Marker),
-                }
+                let record = if share == Share::Joined { Record::Value } else { Record::Marker };
+                answer.draft.map(|draft| record(self.timed(draft, took)))
             }
         };
         LoadAnswer { began, outcome, share, record: record.filter(|_| is_stored), fallback }

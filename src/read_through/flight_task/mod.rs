@@ -81,14 +81,10 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
     /// next flight of the key releases the lease.
     pub(crate) async fn run(mut self, failed: Option<StoreError>) {
-        let begin = match (self.scope.purpose, failed) {
-            (Purpose::Uncached, _) => Some(TaskEvent::WaitRanOut),
-            (_, Some(error)) => Some(self.scope.store_failed(&error, LeaseHold::NotAsked)),
-            (_, None) => None,
-        };
-        let mut state = match begin {
-            Some(event) => self.take(event),
-            None => {
+        let mut state = match (self.scope.purpose, failed) {
+            (Purpose::Uncached, _) => self.take(TaskEvent::WaitRanOut),
+            (_, Some(error)) => self.take(self.scope.store_failed(&error, LeaseHold::NotAsked)),
+            (_, None) => {
                 self.gather().await;
                 TaskState::Acquiring
             }
@@ -163,9 +159,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         Some(match state {
             TaskState::Acquiring => scope.acquire(&mut self.memory).await,
             TaskState::LookingUp { late } => scope.look_up(late, &self.memory).await,
-            TaskState::Waiting { asked, other: (other, left) } => {
-                self.wait(asked, &other, left).await
-            }
+            TaskState::Waiting { asked, other: (it, left) } => self.wait(asked, &it, left).await,
             TaskState::Loading { hold, meanwhile } => {
                 let cause = (self.load_reason(&hold), self.trigger());
                 let fallback = self.memory.fallback.as_ref();

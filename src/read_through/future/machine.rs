@@ -270,12 +270,11 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
         let (id, span) = ((&self.key, self.types), &self.span.waits);
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
-            Ok((waiter, None)) => {
-                self.listener.iter().for_each(|listener| listener(Phase::Waiting));
-                State::Waiting(waiter, fails_fast)
-            }
-            Ok((waiter, Some(opened))) => {
-                runtime.spawn(self.task(opened, purpose).run(failed));
+            Ok((waiter, opened)) => {
+                match opened {
+                    Some(opened) => drop(runtime.spawn(self.task(opened, purpose).run(failed))),
+                    None => self.listener.iter().for_each(|listener| listener(Phase::Waiting)),
+                }
                 State::Waiting(waiter, fails_fast)
             }
             Err(Full::Flights) => self.refuse(LimitEvent::Flights),
@@ -307,14 +306,13 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 
     /// `Waiting` has ended.
     fn waited(&mut self, outcome: Option<Outcome>, opener: bool) -> State<S, Req> {
-        let outcome = match outcome {
-            Some(outcome) => outcome,
+        let Some(outcome) = outcome else {
             // A flight always answers its opener, unless its task was dropped. A runtime that drops
             // tasks as soon as they are spawned would make it open flights for ever.
-            None if opener => {
-                return self.fail(CacheError::load_lost(&self.key).into());
-            }
-            None => return self.again(|it| it.join(None)),
+            return match opener {
+                true => self.fail(CacheError::load_lost(&self.key).into()),
+                false => self.again(|it| it.join(None)),
+            };
         };
         match outcome {
             Outcome::Value(kept, status) => self.answer_with(kept, status, opener),
@@ -381,9 +379,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             return State::Answered(Some((Err(not_found.to_error(&self.key)), status)));
         }
         match kept.downcast::<C::Kept>() {
-            Ok(kept) => {
-                State::Answered(Some((Ok(self.core.codec.restore(&kept, &status)), status)))
-            }
+            Ok(it) => State::Answered(Some((Ok(self.core.codec.restore(&it, &status)), status))),
             // Only if the flight were one of another type, and those are kept apart.
             Err(_) => self.fail(CacheError::load_lost(&self.key).into()),
         }
@@ -407,11 +403,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             return self.out_of_time();
         }
         if self.options.returns_bypass {
-            let error = CacheError::contended(&self.key);
-            return State::Answered(Some((
-                Err(error.into()),
-                CacheStatus::Bypass(BypassReason::NotKept),
-            )));
+            let status = CacheStatus::Bypass(BypassReason::NotKept);
+            let error = CacheError::contended(&self.key).into();
+            return State::Answered(Some((Err(error), status)));
         }
         self.timer.wait_until(None, None);
         let job = locked(&self.job).take();

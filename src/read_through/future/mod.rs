@@ -53,20 +53,13 @@ where
     S: Clone + Send + 'static,
 {
     /// Waits for the answer and how it came about, with the same cancel safety.
-    pub fn with_status(
-        mut self,
-    ) -> impl Future<Output = (Result<S::Response, Error<S::Error>>, CacheStatus)> {
+    pub fn with_status(mut self) -> impl Future<Output = AnswerWithStatus<S::Response, S::Error>> {
         poll_fn(move |cx| self.poll_answer(cx))
     }
 
     /// Begins a request without a key: it bypasses the cache. Without a runtime there are no timers,
     /// and no deadline.
-    pub(super) fn bypass(
-        core: &Core<C>,
-        service: S,
-        request: Req,
-        options: RequestOptions,
-    ) -> Self {
+    pub(super) fn bypass(core: &Core<C>, inner: S, request: Req, options: RequestOptions) -> Self {
         let deadline = options.deadline.map(answer_by);
         let statistics = &core.statistics;
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -74,7 +67,7 @@ where
             return Self::settled(late());
         }
         statistics.request(RequestEvent::BypassedNoKey);
-        let load = load_alone(service, request, None, statistics);
+        let load = load_alone(inner, request, None, statistics);
         let answer = async move {
             let loaded = match deadline.filter(|_| Handle::try_current().is_ok()) {
                 Some(deadline) => timeout_at(deadline, load).await,
@@ -236,9 +229,7 @@ type AtOnceOrBoxed<A> = Either<Ready<A>, BoxFuture<'static, A>>;
 
 impl<R, E> AnswerFuture<R, E> {
     /// Waits for the answer and how it came about, with the same cancel safety.
-    pub fn with_status(
-        self,
-    ) -> impl Future<Output = (Result<R, Error<E>>, CacheStatus)> + use<R, E> {
+    pub fn with_status(self) -> impl Future<Output = AnswerWithStatus<R, E>> + use<R, E> {
         self.0
     }
 }

@@ -41,13 +41,12 @@ impl ItemError {
                 return outcomes.into_iter().map(|outcome| outcome.map_err(load)).collect();
             }
             // Which request each belongs to is unknown, so none is used.
-            Ok(Ok(outcomes)) => Self::Cache(CacheError::new(
-                CacheErrorKind::WrongCount,
-                format!(
-                    "the batch loader was asked for {asked} and gave {} answers",
-                    outcomes.len()
-                ),
-            )),
+            Ok(Ok(outcomes)) => {
+                let given = outcomes.len();
+                let why =
+                    format!("the batch loader was asked for {asked} and gave {given} answers");
+                Self::Cache(CacheError::new(CacheErrorKind::WrongCount, why))
+            }
             Ok(Err(error)) => load(error),
             Err(_) => Self::panicked(),
         };

@@ -232,13 +232,9 @@ fn load_unless_known<P: Payload>(
     go(State::Loading { hold, meanwhile })
 }
 
-fn cool_down<P: Payload>(
-    failure: P::Outcome,
-    until: P::Moment,
-    hold: LeaseHold<P::Lease>,
-) -> Step<P> {
-    let failed = failure.clone();
-    complete(To::All, failed, State::CoolingDown { failure: Some(failure), until, hold })
+fn cool_down<P: Payload>(with: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease>) -> Step<P> {
+    let failure = Some(with.clone());
+    complete(To::All, with, State::CoolingDown { failure, until, hold })
 }
 
 fn load_ended<P: Payload>(hold: LeaseHold<P::Lease>, answer: AnswerOf<P>) -> Step<P> {
@@ -271,16 +267,14 @@ fn load_ended<P: Payload>(hold: LeaseHold<P::Lease>, answer: AnswerOf<P>) -> Ste
 /// The verdict on an answer of the loader: which callers share it, what the store gets, and what is
 /// remembered.
 pub(crate) fn verdict(said: AnswerKind, known: KnownOfKey) -> Verdict {
-    let is_confirmed = known.failures > 0;
+    let repeated = known.failures > 0;
     let (share, remember) = match said {
         AnswerKind::Value => (Share::Joined, Remember::Success),
         AnswerKind::PrivateKey => (Share::PrivateKey, Remember::Success),
         AnswerKind::PrivateOnce => (Share::PrivateOnce, Remember::Success),
         AnswerKind::SourceFailed => (Share::All, Remember::Cooldown),
-        AnswerKind::Failed | AnswerKind::TimedOut if is_confirmed => {
-            (Share::All, Remember::Cooldown)
-        }
-        AnswerKind::Unconfirmed if is_confirmed => (Share::All, Remember::Failure),
+        AnswerKind::Failed | AnswerKind::TimedOut if repeated => (Share::All, Remember::Cooldown),
+        AnswerKind::Unconfirmed if repeated => (Share::All, Remember::Failure),
         AnswerKind::Failed | AnswerKind::Unconfirmed => (Share::Opener, Remember::Failure),
         // A load of their own would have taken them no less.
         AnswerKind::TimedOut => (Share::Joined, Remember::Failure),
