@@ -232,7 +232,7 @@ fn not_found(
         true => Draft::nothing(),
         false => Arc::clone(&found).draft(lifetimes),
     };
-    LoaderAnswer::value(AnswerKind::Value, found, draft)
+    LoaderAnswer { is_not_found: true, ..LoaderAnswer::value(AnswerKind::Value, found, draft) }
 }
 
 /// The error of a loader that enforces the [limit on one

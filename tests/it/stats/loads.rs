@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use bellwether::codec::Cacheability;
 use bellwether::service::Lookup;
 use bellwether::stats::CacheStats;
-use bellwether::{Lifetimes, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned};
+use bellwether::{ErrorClass, Lifetimes, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, idle, key, layer, lease, put_for,
     settled,
 };
-use bellwether_testkit::loaders::{End, Loader};
+use bellwether_testkit::loaders::{End, Loader, Refusal};
 use futures_util::FutureExt;
 use tokio::time::sleep;
 use tower::{Layer, Service, service_fn};
@@ -59,6 +59,26 @@ async fn answers_are_counted_by_their_class() {
     for (class, result) in classes {
         let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class).build().unwrap();
         let cached = layer.layer(Loader::new());
+        settled(vec![ask(&cached, 1)]).await;
+        assert_eq!(counted(&cached.stats()), one("miss", result));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_counted_by_their_class() {
+    let classes = [
+        (ErrorClass::NotFound, "not_found"),
+        (ErrorClass::NotFoundFor(SECOND), "not_found"),
+        (ErrorClass::Failure, "failed"),
+        (ErrorClass::SourceFailure, "failed"),
+        (ErrorClass::Retry, "failed"),
+        (ErrorClass::NotRemembered, "failed"),
+    ];
+    for (class, result) in classes {
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let layer = layer(MemoryStore::new(10)).classify_error(move |_: &Refusal| class);
+        let cached = layer.build().unwrap().layer(loader);
         settled(vec![ask(&cached, 1)]).await;
         assert_eq!(counted(&cached.stats()), one("miss", result));
     }
