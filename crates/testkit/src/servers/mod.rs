@@ -27,7 +27,7 @@ pub use self::missing::MissingServer;
 pub use self::postgres::{Postgres, PostgresServer};
 pub use self::prometheus::{PrometheusServer, promtool};
 pub use self::redis::RedisServer;
-pub use self::redis_cluster::RedisCluster;
+pub use self::redis_cluster::{RedisCluster, free_cluster_port};
 pub use self::redis_tls::chosen_server_lacks_tls;
 pub use self::resp2::{Connection, Reply};
 pub use self::sentinel_fleet::{SERVICE, SentinelFleet, url_of};

@@ -222,7 +222,7 @@ fn port_of_owner(range: &Reply, slot: i64) -> Option<u16> {
 }
 
 /// A free port whose bus port, 10,000 above it, is free as well.
-fn free_cluster_port() -> u16 {
+pub fn free_cluster_port() -> u16 {
     loop {
         let port = free_port();
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port + 10_000)).is_ok() {

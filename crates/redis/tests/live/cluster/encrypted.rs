@@ -5,7 +5,9 @@ use std::path::Path;
 
 use bellwether_redis::{RedisOptions, RedisTls};
 use bellwether_test::conformance;
-use bellwether_testkit::servers::{Authority, RedisServer, chosen_server_lacks_tls, free_port};
+use bellwether_testkit::servers::{
+    Authority, RedisServer, chosen_server_lacks_tls, free_cluster_port,
+};
 use bellwether_testkit::wait::within;
 
 use super::MINUTE;
@@ -19,7 +21,7 @@ async fn redis_store_keeps_the_contract_on_a_cluster_through_tls() {
     }
     let authority = Authority::new("ours");
     let identity = authority.local();
-    let port = free_port().to_string();
+    let port = free_cluster_port().to_string();
     let file = |name: &str, text: &str| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{port}-{name}"));
         fs::write(&path, text).expect("a file");
