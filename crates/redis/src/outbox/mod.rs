@@ -47,7 +47,8 @@ impl Outbox {
         Self { client, ledger, task: OneTask::default() }
     }
 
-    /// Starts the task. It goes on from outbox to outbox of the same ledger, so this one can be dropped.
+    /// Starts the task that sends what is in the ledger. It has an outbox of its own, because it ends when this
+    /// one is dropped.
     fn start(&self) {
         let (client, ledger) = (self.client.clone(), Arc::clone(&self.ledger));
         self.task.start(|| async {
