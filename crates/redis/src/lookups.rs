@@ -167,43 +167,36 @@ impl BatchSender for NameReader {
 }
 
 impl NameReader {
-    /// Reads what lookups ask for. Each is answered as soon as its servers have replied, or one of them
-    /// has failed.
+    /// Reads what lookups ask for, with one command for each server. Each lookup is answered as soon as its
+    /// servers have replied, or one of them has failed.
     async fn read(
         &self,
         lookups: &[ReadNames],
         is_timed: bool,
         mut answer: impl FnMut(usize, ReadResult),
     ) {
+        let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
         let (mut open, names) = OpenLookups::of(lookups);
         let groups = self.client.split(names, |asked| asked.name.slot());
-        let read = async |names: Vec<BatchedName>| (self.read_some(&names, is_timed).await, names);
-        let mut groups: FuturesUnordered<_> = groups.into_iter().map(read).collect();
-        while let Some((seen, names)) = groups.next().await {
+        let read_group = async |asked: Vec<BatchedName>| {
+            let (names, places) = distinct(asked.iter().map(|asked| asked.name));
+            let request = self.request(&names, is_timed);
+            let asked_at = Instant::now();
+            let read = |reply| {
+                let estimate = || self.client.with_clock(&request, ServerClock::now);
+                let (now, seen) = scripts::seen(reply, is_timed, estimate)?;
+                if let Some(now) = now {
+                    self.client.with_clock(&request, |clock| clock.note(asked_at, now));
+                }
+                (seen.len() == names.len()).then_some(seen)
+            };
+            let seen = self.client.run(&request, read).await;
+            (asked, seen.map(|seen| (seen, places)))
+        };
+        let mut groups: FuturesUnordered<_> = groups.into_iter().map(read_group).collect();
+        while let Some((names, seen)) = groups.next().await {
             open.note(names, seen, &mut answer);
         }
-    }
-
-    /// Reads names that one command can have. Gives what is there, and where each of them is among it.
-    async fn read_some(
-        &self,
-        asked: &[BatchedName],
-        is_timed: bool,
-    ) -> Result<(Vec<Option<Seen>>, Vec<usize>), StoreError> {
-        let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-        let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
-        let request = self.request(&names, is_timed);
-        let asked_at = Instant::now();
-        let read = |reply| {
-            let estimate = || self.client.with_clock(&request, ServerClock::now);
-            let (now, seen) = scripts::seen(reply, is_timed, estimate)?;
-            if let Some(now) = now {
-                self.client.with_clock(&request, |clock| clock.note(asked_at, now));
-            }
-            (seen.len() == names.len()).then_some(seen)
-        };
-        let seen = self.client.run(&request, read).await?;
-        Ok((seen, places))
     }
 
     fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {
