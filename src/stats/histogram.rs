@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::duration::nanos;
 
 /// How often values were within each of fixed bounds, and their sums. Counts only grow: the
-/// [difference](Self::since) of two snapshots is what happened in between.
+/// [difference](Self::advance) of two snapshots is what happened in between.
 ///
 /// Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
