@@ -112,9 +112,9 @@ use bellwether::{Key, StoreError};
 ///
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
-/// claims, and releases their leases as soon as the server answers again. A task does this; it runs
-/// while there are such claims, at most until their leases have lapsed. A command that arrives when its
-/// caller has stopped waiting, by the server's clock, takes no lease.
+/// claims, at most until their leases have lapsed, and releases the leases as soon as the server answers
+/// again. A task does this. A command that arrives when its caller has stopped waiting, by the server's
+/// clock, takes no lease.
 ///
 /// # Invalidations that fail
 /// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this

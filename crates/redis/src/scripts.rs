@@ -70,7 +70,7 @@ pub(super) enum SeenAt {
 
 /// The reply of `acquire.lua`.
 pub(super) struct AcquireReply {
-    /// Which of the replies it is.
+    /// Which of the replies it is, as `acquire.lua` numbers them.
     pub(super) kind: u64,
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,

@@ -168,7 +168,8 @@ impl StoreParts {
             self.client.with_clock(&digest, |clock| clock.note(asked_at, now));
             let fence = entry.as_ref().map(|seen| envelope::fence(&seen.sealed));
             let found = self.judge(entry, claim, &mut tags, kind == FOUND).await?;
-            // If the next try fails, the lease of this one has no holder. The server's time is known now.
+            // If the next try fails, the lease of this one has no holder. A floor that is due is raised by the
+            // next one, because the server's time is known now.
             if ledger.reassertions() != reassertions || ledger.is_floor_due() {
                 continue;
             }
