@@ -7,8 +7,8 @@ use std::task::Waker;
 use tokio::task::{Id, try_id};
 use tokio::time::Instant;
 
-use super::state::{Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, WaiterSlot};
 use super::table::OpenedFlight;
+use super::waiters::{Flight, Generation, OF_OTHER_TAGS, Phase, PhaseListener, WaiterSlot};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::locked::locked;

@@ -21,15 +21,13 @@
 //! operations, never across an `.await`, and no waker is called while one is held.
 //!
 //! # Files
-//! `state` is one flight, and bounds the loads that all callers have left. `table` maps keys to flights
-//! and gives callers their part in one. `leader` and `waiter` are the two sides of a flight.
+//! `table` maps keys to flights and gives callers their part in one. `waiters` is one flight with its callers,
+//! and bounds the loads that all of them have left. `leader` is its other side.
 
 mod leader;
-mod state;
 mod table;
-mod waiter;
+mod waiters;
 
 pub(crate) use leader::Leader;
-pub(crate) use state::{AbandonedLoads, Generation, Phase, PhaseListener};
 pub(crate) use table::{Flights, Full, LoneLookup, OpenedFlight};
-pub(crate) use waiter::Waiter;
+pub(crate) use waiters::{AbandonedLoads, Generation, Phase, PhaseListener, Waiter};

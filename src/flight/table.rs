@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::state::{AbandonedLoads, Flight, FlightState, Generation, OF_OTHER_TAGS, Phase};
-use super::waiter::Waiter;
+use super::waiters::{
+    AbandonedLoads, Flight, FlightState, Generation, OF_OTHER_TAGS, Phase, Waiter,
+};
 use crate::key::{Digest, Key};
 use crate::locked::locked;
 use crate::tag::Tags;

@@ -10,12 +10,11 @@ use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
-use super::core::Core;
+use super::core::{Core, Outcome};
 use super::error_rules::{ErrorClass, ErrorFacts};
-use super::failure_cache::FailureCache;
 use super::many::error::ItemError;
 use super::not_found::NotFound;
-use super::outcome::Outcome;
+use super::remembered::FailureCache;
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};

@@ -18,10 +18,9 @@
 //! So the store's work in a burst grows with processes and not with callers.
 
 pub(crate) mod client;
-mod core;
+pub(crate) mod core;
 mod delegate;
 pub(crate) mod error_rules;
-mod failure_cache;
 mod flight_task;
 pub(crate) mod future;
 pub(crate) mod handle;
@@ -30,8 +29,6 @@ pub(crate) mod load;
 pub(crate) mod lookup;
 pub(crate) mod many;
 mod not_found;
-mod orphaned;
-pub(crate) mod outcome;
-pub(crate) mod private_keys;
+pub(crate) mod remembered;
 pub(crate) mod service;
 mod step;
