@@ -17,12 +17,13 @@
 
 use std::any::{Any, TypeId};
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::{AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone};
 use crate::codec::Codec;
@@ -51,8 +52,9 @@ pub(super) struct PendingRequest<S, Req, C> {
     /// The types of the loader: it shares outcomes with requests of the same ones.
     types: TypeId,
     tags: Tags,
-    /// The loader and the request, until the task of its flight or it takes them to load.
-    job: LentJob<S, Req>,
+    /// The loader and the request, until it loads, or lends them to the task of a flight that it opens.
+    job: Option<Job<S, Req>>,
+    lent: Option<LentJob<S, Req>>,
     /// When it was first polled. Its status and its errors count the wait from here.
     begun: Instant,
     /// From when its wait counts against the policy.
@@ -91,7 +93,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             key: key.digested(),
             types,
             tags,
-            job: Arc::new(Mutex::new(Some(job))),
+            job: Some(job),
+            lent: None,
             begun: now,
             waiting_since: now,
             timer: Timer::new(options.deadline),
@@ -111,6 +114,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     pub(super) fn advance(
         &mut self,
         state: &mut State<S, Req>,
+        mut sleep: Pin<&mut Option<Sleep>>,
         cx: &mut Context<'_>,
     ) -> Poll<State<S, Req>> {
         match state {
@@ -147,7 +151,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             }
         }
         loop {
-            let elapsed = ready!(self.timer.poll(cx));
+            let elapsed = ready!(self.timer.poll(sleep.as_mut(), cx));
             if let Some(next) = self.elapsed(elapsed, state) {
                 return Poll::Ready(next);
             }
@@ -216,7 +220,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 
     /// Refreshes the entry that answered this request, in the background. Does nothing if a flight
     /// of this key runs in this process.
-    fn refresh(&self, accept: Accept) {
+    fn refresh(&mut self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
         let flights = &self.core.loads.flights;
         if let Some(opened) = flights.open_in_background((&self.key, self.types), &self.tags) {
@@ -281,13 +285,14 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         }
     }
 
-    fn task(&self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
+    fn task(&mut self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
         let leader = Leader::new(opened, self.listener.clone());
         let opener = match self.has_asked {
             true => self.span.waits.clone(),
             false => CallerSpan::current(),
         };
-        let (core, job) = (Arc::clone(&self.core), Arc::clone(&self.job));
+        let lent = self.lent.get_or_insert_with(|| Arc::new(Mutex::new(self.job.take())));
+        let (core, job) = (Arc::clone(&self.core), Arc::clone(lent));
         FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)
     }
 
@@ -322,7 +327,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Outcome::LoadFailed(error) => self.fail(Error::Load(SharedError::erased(error))),
             Outcome::FailedValue(kept) => {
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.
-                let led = opener && locked(&self.job).is_none();
+                let led = opener && self.lent.as_ref().is_some_and(|lent| locked(lent).is_none());
                 self.serve_stale(None, StaleReason::LoadFailed).unwrap_or_else(|| {
                     self.answer_with(kept, CacheStatus::Led { stored: false }, led)
                 })
@@ -407,14 +412,18 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             return State::Answered(Some((Err(error), status)));
         }
         self.timer.wait_until(None, None);
-        let job = locked(&self.job).take();
-        match job {
+        match self.take_job() {
             Some(Job { service, request }) => {
                 let statistics = &self.core.statistics;
                 State::Loading(load_alone(service, request, Some(&self.key), statistics))
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
+    }
+
+    /// The job, if no task has taken it to load.
+    fn take_job(&mut self) -> Option<Job<S, Req>> {
+        self.job.take().or_else(|| locked(self.lent.as_ref()?).take())
     }
 
     /// What follows when a moment has come. `None` if it goes on as before. A flight goes on without
@@ -464,8 +473,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             }
             (_, AfterWait::Load) => {
                 // The task of the flight that it leaves must not take the job any more.
-                let job = locked(&self.job).take()?;
-                self.job = Arc::new(Mutex::new(Some(job)));
+                self.job = Some(self.take_job()?);
+                self.lent = None;
                 Some(self.join_uncached())
             }
         }

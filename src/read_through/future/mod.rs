@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
+use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::Service;
@@ -40,8 +41,19 @@ use crate::trace::CallerSpan;
 /// waiters. If there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies.
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<S: Service<Req>, Req, C> {
-    request: Option<PendingRequest<S, Req, C>>,
+    /// `None`: it was answered at once.
+    request: Option<Pin<Box<TimedRequest<S, Req, C>>>>,
     state: State<S, Req>,
+}
+
+/// A request, and the sleep until the first of its moments. In one box, so that the future is small:
+/// callers move it into their tasks.
+#[pin_project]
+struct TimedRequest<S, Req, C> {
+    request: PendingRequest<S, Req, C>,
+    /// Made when it first waits.
+    #[pin]
+    sleep: Option<Sleep>,
 }
 
 /// All that has to stay in place is in boxes.
@@ -128,6 +140,7 @@ where
         let job = Job { service: service.clone(), request };
         let types = TypeId::of::<(C::Kept, E)>();
         let request = PendingRequest::new(Arc::clone(core), key, types, tags, job, options);
+        let request = Box::pin(TimedRequest { request, sleep: None });
         Self { request: Some(request), state: State::Begun(peeked) }
     }
 
@@ -143,7 +156,7 @@ where
     /// Sets what is called with each phase of its flight.
     pub(super) fn with_listener(mut self, listener: impl FnOnce() -> PhaseListener) -> Self {
         if let Some(request) = &mut self.request {
-            request.listener = Some(listener());
+            request.as_mut().project().request.listener = Some(listener());
         }
         self
     }
@@ -168,17 +181,19 @@ where
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
         loop {
             if let Some(answer) = self.at_once() {
-                self.request.iter_mut().for_each(|request| request.count(&answer));
+                if let Some(timed) = &mut self.request {
+                    timed.as_mut().project().request.count(&answer);
+                }
                 return Poll::Ready(answer);
             }
-            let request = match (&mut self.state, &mut self.request) {
+            let timed = match (&mut self.state, &mut self.request) {
                 (State::Keyless(answer), _) => return answer.as_mut().poll(cx),
-                (_, Some(request)) => request,
+                (_, Some(timed)) => timed.as_mut().project(),
                 (_, None) => panic!("polled after it was ready"),
             };
-            let span = request.span.own.clone();
+            let span = timed.request.span.own.clone();
             let _entered = span.enter();
-            self.state = ready!(request.advance(&mut self.state, cx));
+            self.state = ready!(timed.request.advance(&mut self.state, timed.sleep, cx));
         }
     }
 }
@@ -292,8 +307,6 @@ struct Timer {
     wait: Option<Instant>,
     /// When it is answered at the latest.
     deadline: Option<Instant>,
-    /// Until the first of them. In a box and made at the first poll, since few requests wait.
-    sleep: Option<Pin<Box<Sleep>>>,
 }
 
 /// Which moment has come.
@@ -306,7 +319,7 @@ enum Elapsed {
 
 impl Timer {
     fn new(deadline: Option<Instant>) -> Self {
-        Self { slow: None, wait: None, deadline, sleep: None }
+        Self { slow: None, wait: None, deadline }
     }
 
     /// Sets when the load counts as slow, and when the wait runs out.
@@ -320,7 +333,7 @@ impl Timer {
 
     /// Waits for the first moment that has not come yet. Without a runtime there are no timers, and
     /// it never comes.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Elapsed> {
+    fn poll(&mut self, mut sleep: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>) -> Poll<Elapsed> {
         let moments = [
             (self.wait, Elapsed::Wait),
             (self.slow, Elapsed::Slow),
@@ -328,14 +341,14 @@ impl Timer {
         ];
         let set = moments.into_iter().filter_map(|(at, what)| Some((at?, what)));
         let Some((at, what)) = set.min_by_key(|(at, _)| *at) else { return Poll::Pending };
-        if self.sleep.is_none() && Handle::try_current().is_err() {
-            return Poll::Pending;
+        if sleep.is_none() && Handle::try_current().is_ok() {
+            sleep.set(Some(sleep_until(at)));
         }
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        let Some(mut sleep) = sleep.as_pin_mut() else { return Poll::Pending };
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-        ready!(sleep.as_mut().poll(cx));
+        ready!(sleep.poll(cx));
         match what {
             Elapsed::Slow => self.slow = None,
             Elapsed::Wait => self.wait_until(None, None),
