@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::iter;
 use std::mem;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
 use super::scripts::{self, Seen, SeenAt};
 use super::tag_value;
+use bellwether::adapter::locked;
 use bellwether::store::{Digest, Tags};
 use bellwether::store::{Entry, TagState};
 use bellwether::{Key, StoreError};
@@ -173,10 +173,11 @@ impl NameReader {
         &self,
         lookups: &[ReadNames],
         is_timed: bool,
-        mut answer: impl FnMut(usize, ReadResult),
+        answer: impl FnMut(usize, ReadResult) + Send,
     ) {
         let is_timed = is_timed || self.with_time.load(Ordering::Relaxed);
-        let (mut open, names) = OpenLookups::of(lookups);
+        let (open, names) = OpenLookups::of(lookups);
+        let answers = Mutex::new((open, answer));
         let groups = self.client.split(names, |asked| asked.name.slot());
         let read_group = async |asked: Vec<BatchedName>| {
             let (names, places) = distinct(asked.iter().map(|asked| asked.name));
@@ -190,13 +191,12 @@ impl NameReader {
                 }
                 (seen.len() == names.len()).then_some(seen)
             };
-            let seen = self.client.run(&request, read).await;
-            (asked, seen.map(|seen| (seen, places)))
+            let seen = self.client.run(&request, read).await.map(|seen| (seen, places));
+            let (open, answer) = &mut *locked(&answers);
+            open.note(asked, seen, answer);
         };
-        let mut groups: FuturesUnordered<_> = groups.into_iter().map(read_group).collect();
-        while let Some((names, seen)) = groups.next().await {
-            open.note(names, seen, &mut answer);
-        }
+        // One that is alone is not polled twice, as it would be in a `FuturesUnordered`.
+        join_all(groups.into_iter().map(read_group)).await;
     }
 
     fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {
