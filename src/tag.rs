@@ -182,6 +182,9 @@ impl TagRules {
     /// The tags of a request, with those of its options. Not called for hits in this process, since
     /// those compare the epochs of the entry only.
     pub(crate) fn of<Req: 'static>(&self, request: &Req, more: &Tags) -> Result<Tags, ConfigError> {
+        if self.of_request.is_none() && more.is_empty() && !self.is_clearable {
+            return Ok(Tags::none());
+        }
         let tags_of = self.of_request.as_ref();
         let tags_of = tags_of.and_then(|it| it.downcast_ref::<TagsOf<Req>>());
         let told = tags_of.map_or_else(Tags::none, |tags_of| tags_of(request));

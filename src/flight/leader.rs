@@ -37,7 +37,7 @@ impl<L> Leader<L> {
 
     /// The types of the loader, for whose callers the outcomes are.
     pub(crate) fn types(&self) -> TypeId {
-        self.opened.id.1
+        self.opened.id.types
     }
 
     /// Begins a new generation of waiters, right before a request to the store.

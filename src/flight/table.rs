@@ -4,6 +4,7 @@
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -49,7 +50,18 @@ struct Shard<L> {
 
 /// What a flight is for: a key, and the types of the loader, since an outcome can be shared only with
 /// callers of its types.
-type FlightId = (Digest, TypeId);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FlightId {
+    key: Digest,
+    pub(super) types: TypeId,
+}
+
+/// Few keys have loaders of several types.
+impl Hash for FlightId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
 
 /// What the table has for a key.
 enum Slot<L> {
@@ -100,7 +112,7 @@ impl<L> Flights<L> {
     /// Lets a caller read the store itself, without a task, if no other caller asks for this key.
     /// `None` if another one does: then the caller joins, so that a burst is one request.
     pub(crate) fn look_up(self: &Arc<Self>, key: &Key, types: TypeId) -> Option<LoneLookup<L>> {
-        let id = (key.digest(), types);
+        let id = FlightId { key: key.digest(), types };
         let mut shard = self.shard(id);
         let Shard { slots, lookups } = &mut *shard;
         let number = match slots.entry(id) {
@@ -132,7 +144,7 @@ impl<L> Flights<L> {
         fails_fast: bool,
         span: &CallerSpan,
     ) -> Result<(Waiter<L>, Option<OpenedFlight<L>>), Full> {
-        let id = (key.digest(), types);
+        let id = FlightId { key: key.digest(), types };
         let mut shard = self.shard(id);
         let (flight, opened) = match shard.slots.get(&id) {
             Some(Slot::Flight(flight)) => (Arc::clone(flight), None),
@@ -163,7 +175,7 @@ impl<L> Flights<L> {
         (key, types): (&Key, TypeId),
         tags: &Tags,
     ) -> Option<OpenedFlight<L>> {
-        let id = (key.digest(), types);
+        let id = FlightId { key: key.digest(), types };
         let mut shard = self.shard(id);
         if matches!(shard.slots.get(&id), Some(Slot::Flight(_))) {
             return None;
@@ -210,8 +222,8 @@ impl<L> Flights<L> {
         }
     }
 
-    fn shard(&self, (digest, _): FlightId) -> MutexGuard<'_, Shard<L>> {
-        locked(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS].0)
+    fn shard(&self, id: FlightId) -> MutexGuard<'_, Shard<L>> {
+        locked(&self.shards[usize::from(id.key.as_bytes()[0]) % SHARDS].0)
     }
 }
 
