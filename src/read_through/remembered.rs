@@ -4,7 +4,7 @@
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -169,7 +169,11 @@ const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 /// many loads bypass as it has caused itself. The first answer that can be shared ends it. Locked
 /// for a map operation, never across an `.await`.
 #[derive(Default)]
-pub struct PrivateKeys(Mutex<PrivateKeyTable>);
+pub struct PrivateKeys {
+    table: Mutex<PrivateKeyTable>,
+    /// Whether there ever were any. Without, callers need no lock.
+    were_any: AtomicBool,
+}
 
 #[derive(Default)]
 struct PrivateKeyTable {
@@ -203,24 +207,29 @@ impl Drop for BypassPermit {
 impl PrivateKeys {
     /// Notes a private answer, which is remembered for as long as it `lasts`.
     pub fn note_private(&self, key: Digest, lasts: Duration) {
-        locked(&self.0).note(key, lasts).slow = 0;
+        self.were_any.store(true, Ordering::Relaxed);
+        locked(&self.table).note(key, lasts).slow = 0;
     }
 
     /// Notes an answer that is private because it was not complete in time.
     pub fn note_slow(&self, key: Digest, lasts: Duration) {
-        let mut table = locked(&self.0);
+        self.were_any.store(true, Ordering::Relaxed);
+        let mut table = locked(&self.table);
         let record = table.note(key, lasts);
         record.slow = record.slow.saturating_add(1);
     }
 
     /// Notes an answer that can be shared: callers are coalesced again.
     pub fn note_shared(&self, key: &Digest) {
-        locked(&self.0).keys.remove(key);
+        locked(&self.table).keys.remove(key);
     }
 
     /// A permit to load without waiting for another caller, if the key has enough private answers.
     pub fn bypass(&self, key: &Digest) -> Option<BypassPermit> {
-        let table = locked(&self.0);
+        if !self.were_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let table = locked(&self.table);
         let record = table.live(key).filter(|record| record.in_a_row >= ENOUGH)?;
         if record.bypassing.fetch_add(1, Ordering::Relaxed) < record.in_a_row {
             return Some(BypassPermit(Arc::clone(&record.bypassing)));
@@ -231,7 +240,7 @@ impl PrivateKeys {
 
     /// How many answers in a row were not complete in time.
     pub fn slow_in_a_row(&self, key: &Digest) -> u32 {
-        locked(&self.0).live(key).map_or(0, |record| record.slow)
+        locked(&self.table).live(key).map_or(0, |record| record.slow)
     }
 }
 
@@ -271,7 +280,7 @@ impl PrivateKeyRecord {
 
 impl fmt::Debug for PrivateKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrivateKeys").field("keys", &locked(&self.0).keys.len()).finish()
+        f.debug_struct("PrivateKeys").field("keys", &locked(&self.table).keys.len()).finish()
     }
 }
 
@@ -390,7 +399,7 @@ mod tests {
     }
 
     fn len(private_keys: &PrivateKeys) -> usize {
-        locked(&private_keys.0).keys.len()
+        locked(&private_keys.table).keys.len()
     }
 
     fn bypassing(private_keys: &PrivateKeys) -> Vec<BypassPermit> {

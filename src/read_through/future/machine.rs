@@ -23,9 +23,12 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
+use tokio::spawn;
 use tokio::time::{Instant, Sleep};
 
-use super::{AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone};
+use super::{
+    AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone, has_runtime,
+};
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
@@ -259,9 +262,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         if self.timer.is_late() {
             return self.out_of_time();
         }
-        let Ok(runtime) = Handle::try_current() else {
+        if !has_runtime() {
             return self.fail(CacheError::no_runtime(&self.key).into());
-        };
+        }
         let loads = &self.core.loads;
         // Only callers that had asked before an uncached load began get its answer, whatever their
         // tags.
@@ -275,7 +278,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
             Ok((waiter, opened)) => {
                 match opened {
-                    Some(opened) => drop(runtime.spawn(self.task(opened, purpose).run(failed))),
+                    Some(opened) => drop(spawn(self.task(opened, purpose).run(failed))),
                     None => self.listener.iter().for_each(|listener| listener(Phase::Waiting)),
                 }
                 State::Waiting(waiter, fails_fast)

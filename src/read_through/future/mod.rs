@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::Either;
 use pin_project::pin_project;
 use tokio::runtime::Handle;
+use tokio::task::try_id;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::Service;
 use tracing::field;
@@ -81,7 +82,7 @@ where
         statistics.request(RequestEvent::BypassedNoKey);
         let load = load_alone(inner, request, None, statistics);
         let answer = async move {
-            let loaded = match deadline.filter(|_| Handle::try_current().is_ok()) {
+            let loaded = match deadline.filter(|_| has_runtime()) {
                 Some(deadline) => timeout_at(deadline, load).await,
                 None => Ok(load.await),
             };
@@ -341,7 +342,7 @@ impl Timer {
         ];
         let set = moments.into_iter().filter_map(|(at, what)| Some((at?, what)));
         let Some((at, what)) = set.min_by_key(|(at, _)| *at) else { return Poll::Pending };
-        if sleep.is_none() && Handle::try_current().is_ok() {
+        if sleep.is_none() && has_runtime() {
             sleep.set(Some(sleep_until(at)));
         }
         let Some(mut sleep) = sleep.as_pin_mut() else { return Poll::Pending };
@@ -356,6 +357,12 @@ impl Timer {
         }
         Poll::Ready(what)
     }
+}
+
+/// Whether there is a runtime, and with it timers and tasks. A task has one, and is asked first, because
+/// all tasks share the count of handles.
+fn has_runtime() -> bool {
+    try_id().is_some() || Handle::try_current().is_ok()
 }
 
 /// When a wait has to end so that its caller has the answer by the deadline.
