@@ -1,5 +1,9 @@
 //! Concurrent lookups are sent as one batch.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bellwether::Lifetimes;
@@ -48,6 +52,28 @@ async fn concurrent_lookups_of_different_keys_share_commands() {
     let expected: Vec<_> = (0..129).map(|sku: u64| Some(sku.to_string())).collect();
     assert_eq!(seen, expected);
     assert_eq!(calls(&server, "mget") - before, 5, "one alone, and four times 32");
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Else a second thread of the runtime would be woken for each, to poll it in vain.
+#[tokio::test]
+async fn a_lone_lookup_does_not_wake_its_own_caller() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut lookup = pin!(looked(&shared, 0));
+    assert!(lookup.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(!woken.0.load(Ordering::Relaxed));
+    assert_eq!(lookup.await, None);
 }
 
 #[tokio::test]
