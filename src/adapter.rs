@@ -72,9 +72,8 @@ pub use crate::log_throttle::LogThrottle;
 #[doc(hidden)]
 pub use crate::policy::Backoff;
 #[doc(hidden)]
-pub use crate::read_through::core::stale_reason;
 #[doc(hidden)]
 pub use crate::read_through::handle::{change, result_of_all};
 #[doc(hidden)]
-pub use crate::read_through::remembered::{BypassPermit, PrivateKeys};
+pub use crate::read_through::remembered::{BypassPermit, PrivateKeys, stale_reason};
 pub use crate::warn_throttled;

@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
 
-use super::core::{Core, Outcome};
+use super::core::Core;
 use super::error_rules::{ErrorClass, ErrorFacts};
 use super::many::error::ItemError;
 use super::not_found::NotFound;
-use super::remembered::FailureCache;
+use super::remembered::{FailureCache, Outcome};
 use super::step::AnswerKind;
 use crate::box_future::BoxFuture;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};

@@ -18,7 +18,7 @@
 //! So the store's work in a burst grows with processes and not with callers.
 
 pub(crate) mod client;
-pub(crate) mod core;
+mod core;
 mod delegate;
 pub(crate) mod error_rules;
 mod flight_task;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::events::Tracking;
 use super::names::{InSlot, tag_of};
 use super::node::RedisNode;
-use super::node::RedisNodeStats;
+use super::node_record::RedisNodeStats;
 use super::options::RedisClientOptions;
 use super::parts::{ClientParts, ClientSetup};
 use super::request::RedisScript;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::events::ServerEvent;
-use super::node::NodeRecord;
+use super::node_record::NodeRecord;
 use super::request::RedisRequest;
 
 /// A connection to a server. It ends when this is dropped.

@@ -13,7 +13,7 @@ use super::address::ServerAddress;
 use super::connection::{Connection, ConnectionState, PushReceiver};
 use super::dial::{DialStep, Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
-use super::node::NodeRecord;
+use super::node_record::NodeRecord;
 #[cfg(feature = "sentinel")]
 use super::sentinel::verify;
 use super::server_error::ServerError;

@@ -13,9 +13,9 @@ use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
 use crate::locked::locked;
 use crate::policy::{FailureWindow, WhenAbandoned};
-use crate::read_through::core::{Core, Outcome};
+use crate::read_through::core::Core;
 use crate::read_through::load::{Loader, LoaderAnswer, load};
-use crate::read_through::remembered::FailureKind;
+use crate::read_through::remembered::{FailureKind, Outcome};
 use crate::read_through::step::{
     AnswerKind, AnswerOf, KnownOfKey, LeaseHold, LoadAnswer, Record, Remember, Share, Verdict,
     begins, verdict,

@@ -17,9 +17,9 @@ pub(crate) use self::asking::Purpose;
 
 use self::asking::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use self::loading::FlightLoad;
-use super::core::{Core, Outcome};
+use super::core::Core;
 use super::load::{LentJob, Loader};
-use super::remembered::OrphanGuard;
+use super::remembered::{OrphanGuard, Outcome};
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;

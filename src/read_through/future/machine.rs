@@ -26,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::spawn;
 use tokio::time::{Instant, Sleep};
 
-use super::{
+use super::state::{
     AnswerWithStatus, Elapsed, RequestSpan, State, Timer, failure, finish_alone, has_runtime,
 };
 use crate::codec::Codec;
@@ -35,12 +35,12 @@ use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
 use crate::locked::locked;
 use crate::policy::AfterWait;
-use crate::read_through::core::{self, Core, Outcome, Peeked, StaleFallback, stale_reason};
+use crate::read_through::core::{self, Core, Peeked};
 use crate::read_through::flight_task::{FlightTask, Purpose};
 use crate::read_through::load::{Job, LentJob, Loader, load_alone};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
-use crate::read_through::remembered::BypassPermit;
+use crate::read_through::remembered::{BypassPermit, Outcome, StaleFallback, stale_reason};
 use crate::shared_error::SharedError;
 use crate::stats::{LimitEvent, RequestEvent};
 use crate::status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
