@@ -59,7 +59,8 @@ async fn call(locks: &Locks<Remote<Scripted>>, world: &World, chance: &mut StdRn
         let held = match taken {
             Ok(held) => held,
             Err(error) => {
-                let expected = [LockErrorKind::Busy, LockErrorKind::TimedOut];
+                use LockErrorKind::{Busy, TimedOut, Unreleased};
+                let expected = [Busy, TimedOut, Unreleased];
                 let scripted = [LockErrorKind::NoReply, LockErrorKind::Unreachable];
                 let is_scripted = scripted.contains(&error.kind());
                 assert!(expected.contains(&error.kind()) || is_scripted, "{error}");
