@@ -59,8 +59,7 @@ async fn call(locks: &Locks<Remote<Scripted>>, world: &World, chance: &mut StdRn
         let held = match taken {
             Ok(held) => held,
             Err(error) => {
-                use LockErrorKind::{Busy, TimedOut, Unreleased};
-                let expected = [Busy, TimedOut, Unreleased];
+                let expected = [LockErrorKind::Busy, LockErrorKind::TimedOut];
                 let scripted = [LockErrorKind::NoReply, LockErrorKind::Unreachable];
                 let is_scripted = scripted.contains(&error.kind());
                 assert!(expected.contains(&error.kind()) || is_scripted, "{error}");
