@@ -58,8 +58,7 @@ pub use self::node_record::RedisNodeStats;
 pub use self::one_task::OneTask;
 pub use self::options::RedisClientOptions;
 pub use self::parts::ClientSetup;
-pub use self::request::RedisScript;
-pub use self::request::{RedisRequest, RedisValue};
+pub use self::request::{RedisRequest, RedisScript, RedisValue};
 pub use self::server_clock::{ServerClock, ServerTime};
 #[cfg(feature = "tls")]
 pub use self::tls::RedisTls;

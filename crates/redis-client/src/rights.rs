@@ -3,8 +3,7 @@
 use std::sync::LazyLock;
 
 use super::names::InSlot;
-use super::request::RedisScript;
-use super::request::{RedisRequest, RedisValue};
+use super::request::{RedisRequest, RedisScript, RedisValue};
 use super::server_error::{ServerError, classify_text};
 use bellwether::StoreError;
 use bellwether::store::StoreErrorKind;
