@@ -2,9 +2,8 @@
 //! get their part in one: they look up alone, join, or open one.
 
 use std::any::TypeId;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -43,24 +42,18 @@ struct PaddedShard<L>(Mutex<Shard<L>>);
 
 /// What a lock of the table guards.
 struct Shard<L> {
-    slots: HashMap<FlightId, Slot<L>>,
+    /// Few at a time, and of random digests, so that it costs less to find one than to hash it.
+    slots: BTreeMap<FlightId, Slot<L>>,
     /// Numbers the lone lookups.
     lookups: u64,
 }
 
 /// What a flight is for: a key, and the types of the loader, since an outcome can be shared only with
 /// callers of its types.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FlightId {
     key: Digest,
     pub(super) types: TypeId,
-}
-
-/// Few keys have loaders of several types.
-impl Hash for FlightId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key.hash(state);
-    }
 }
 
 /// What the table has for a key.
@@ -83,7 +76,7 @@ pub(crate) struct OpenedFlight<L> {
 
 impl<L> Flights<L> {
     pub(crate) fn new(bounds: (usize, usize), abandoned: Arc<AbandonedLoads<L>>) -> Arc<Self> {
-        let shard = |_| PaddedShard(Mutex::new(Shard { slots: HashMap::new(), lookups: 0 }));
+        let shard = |_| PaddedShard(Mutex::new(Shard { slots: BTreeMap::new(), lookups: 0 }));
         let shards = (0..SHARDS).map(shard).collect();
         Arc::new(Self { shards, open: Arc::default(), abandoned, bounds })
     }
