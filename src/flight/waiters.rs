@@ -264,23 +264,18 @@ impl<L> Waiter<L> {
             Phase::Loading => !self.opener,
         }
     }
-}
 
-impl<L: Clone> Waiter<L> {
     /// Waits for an outcome, which is not older than this waiter. `None` if the leader was dropped and
     /// left none: then it reads the store again, and joins or opens a flight. The task that polled
     /// last is woken.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<L>> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Option<Arc<L>>> {
         let mut state = locked(&self.flight.state);
         let closed = state.closed;
         let closing = state.closing.clone().filter(|_| closed);
         let slot = &mut state.slots[self.slot];
-        if let Some(answer) = slot.answer.take().or(closing) {
-            drop(state);
-            return Poll::Ready(Some(Arc::unwrap_or_clone(answer)));
-        }
-        if closed {
-            return Poll::Ready(None);
+        let answer = slot.answer.take().or(closing);
+        if answer.is_some() || closed {
+            return Poll::Ready(answer);
         }
         match &mut slot.waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -288,7 +283,9 @@ impl<L: Clone> Waiter<L> {
         }
         Poll::Pending
     }
+}
 
+impl<L: Clone> Waiter<L> {
     /// The stale fallback of the flight. `None` if there is none that this waiter may have.
     pub(crate) fn stale_fallback(&self) -> Option<L> {
         let state = locked(&self.flight.state);

@@ -97,7 +97,7 @@ impl Stage {
 type Joined = (Waiter<u64>, Option<Leader<u64>>);
 
 fn outcome(waiter: &Waiter<u64>) -> Option<u64> {
-    block_on_poll(|context| waiter.poll(context))
+    block_on_poll(|context| waiter.poll(context)).map(|outcome| *outcome)
 }
 
 /// Each interleaving in which threads are stopped three times, where another one could run. What they do by

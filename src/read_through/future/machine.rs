@@ -312,7 +312,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
     }
 
     /// `Waiting` has ended.
-    fn waited(&mut self, outcome: Option<Outcome>, opener: bool) -> State<S, Req> {
+    fn waited(&mut self, outcome: Option<Arc<Outcome>>, opener: bool) -> State<S, Req> {
         let Some(outcome) = outcome else {
             // A flight always answers its opener, unless its task was dropped. A runtime that drops
             // tasks as soon as they are spawned would make it open flights for ever.
@@ -321,18 +321,20 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
                 false => self.again(|it| it.join(None)),
             };
         };
-        match outcome {
-            Outcome::Value(kept, status) => self.answer_with(kept, status, opener),
+        match &*outcome {
+            Outcome::Value(kept, status) => self.answer_with(&**kept, status.clone(), opener),
             Outcome::Stale(fallback) => {
-                self.fallback = Some(Box::new(fallback));
+                self.fallback = Some(Box::new(fallback.clone()));
                 self.fail(CacheError::load_lost(&self.key).into())
             }
-            Outcome::LoadFailed(error) => self.fail(Error::Load(SharedError::erased(error))),
+            Outcome::LoadFailed(error) => {
+                self.fail(Error::Load(SharedError::erased(Arc::clone(error))))
+            }
             Outcome::FailedValue(kept) => {
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.
                 let led = opener && self.lent.as_ref().is_some_and(|lent| locked(lent).is_none());
                 self.serve_stale(None, StaleReason::LoadFailed).unwrap_or_else(|| {
-                    self.answer_with(kept, CacheStatus::Led { stored: false }, led)
+                    self.answer_with(&**kept, CacheStatus::Led { stored: false }, led)
                 })
             }
             Outcome::PrivateOnce if mem::take(&mut self.options.retries_private) => {
@@ -345,7 +347,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Outcome::Failed(error) if error.kind() == CacheErrorKind::Full => {
                 self.refuse(LimitEvent::UncachedLoads)
             }
-            Outcome::Failed(error) => self.fail(error.into()),
+            Outcome::Failed(error) => self.fail(error.clone().into()),
         }
     }
 
@@ -377,7 +379,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 
     fn answer_with(
         &mut self,
-        kept: Arc<dyn Any + Send + Sync>,
+        kept: &(dyn Any + Send + Sync),
         of_opener: CacheStatus,
         opener: bool,
     ) -> State<S, Req> {
@@ -385,10 +387,10 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         if let Some(not_found) = kept.downcast_ref::<NotFound>() {
             return State::Answered(Some((Err(not_found.to_error(&self.key)), status)));
         }
-        match kept.downcast::<C::Kept>() {
-            Ok(it) => State::Answered(Some((Ok(self.core.codec.restore(&it, &status)), status))),
+        match kept.downcast_ref::<C::Kept>() {
+            Some(it) => State::Answered(Some((Ok(self.core.codec.restore(it, &status)), status))),
             // Only if the flight were one of another type, and those are kept apart.
-            Err(_) => self.fail(CacheError::load_lost(&self.key).into()),
+            None => self.fail(CacheError::load_lost(&self.key).into()),
         }
     }
 
