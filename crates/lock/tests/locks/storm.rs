@@ -61,9 +61,7 @@ async fn call(locks: &Locks<Remote<Scripted>>, world: &World, chance: &mut StdRn
             Err(error) => {
                 let expected = [LockErrorKind::Busy, LockErrorKind::TimedOut];
                 let scripted = [LockErrorKind::NoReply, LockErrorKind::Unreachable];
-                // What `try_lock` may meet when a release was scripted to fail.
-                let is_unreleased = way == 0 && error.kind() == LockErrorKind::Unreleased;
-                let is_scripted = scripted.contains(&error.kind()) || is_unreleased;
+                let is_scripted = scripted.contains(&error.kind());
                 assert!(expected.contains(&error.kind()) || is_scripted, "{error}");
                 return;
             }
