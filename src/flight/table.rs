@@ -42,7 +42,7 @@ struct PaddedShard<L>(Mutex<Shard<L>>);
 
 /// What a lock of the table guards.
 struct Shard<L> {
-    /// Few at a time, and of random digests, so that it costs less to find one than to hash it.
+    /// Few at a time, so comparing digests costs less than hashing one.
     slots: BTreeMap<FlightId, Slot<L>>,
     /// Numbers the lone lookups.
     lookups: u64,
