@@ -1,6 +1,6 @@
 //! Requests: commands, and scripts, which are constant text and run by their hash. And the replies.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{fmt, io};
 
@@ -221,7 +221,7 @@ impl RedisScript {
     /// A function or constant of a library is a paragraph that begins with `local`.
     pub fn linked(first: &str, libraries: &[&str], last: &str) -> Self {
         let last = without_comments(last);
-        let mut used: HashSet<_> = words(&last).collect();
+        let mut used: BTreeSet<_> = words(&last).collect();
         let libraries = [&[include_str!("prelude.lua")], libraries].concat();
         let libraries: Vec<_> = libraries.into_iter().map(without_comments).collect();
         let paragraphs = libraries.iter().flat_map(|library| library.split("\n\n"));

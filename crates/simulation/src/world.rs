@@ -1,6 +1,7 @@
 //! The world: processes, servers and a network, moved on tick by tick from one seed.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Once};
@@ -380,6 +381,10 @@ impl World {
     }
 
     fn outcome(self) -> RunOutcome {
+        // All hash tables of a thread share a count. One that is made once per process would shift it in
+        // the first run only, so it is part of what a run does.
+        let hash_tables = RandomState::new().hash_one(0);
+        self.shared.note(format_args!("the next hash table is that of {hash_tables:x}"));
         let (commands, journal) =
             self.shared.network.with(|it| (it.commands, std::mem::take(&mut it.journal)));
         self.shared.with(|history| RunOutcome {
