@@ -52,11 +52,7 @@ async fn call(locks: &Locks<Remote<Scripted>>, world: &World, chance: &mut StdRn
     let end = chance.random_range(0..3);
     let takes = async {
         let taken = match way {
-            0 => match locks.try_lock(&key).await {
-                // A release of this process was lost, and is sent again. A caller that waits gets the lock.
-                Err(error) if error.kind() == LockErrorKind::Unreleased => locks.lock(&key).await,
-                tried => tried,
-            },
+            0 => locks.try_lock(&key).await,
             1 => locks.lock_before(&key, tokio::time::Instant::now() + patience).await,
             _ => locks.lock(&key).await,
         };
