@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::store::Digest;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout_at};
 
 use super::Owner;
 
@@ -226,21 +226,32 @@ impl QueueTicket {
     /// # Cancel safety
     /// Dropping the future leaves the queue.
     pub(super) async fn try_permit(mut self) -> Result<QueuePermit, PermitState> {
-        self.released().await;
-        if self.permit_again() {
-            return Ok(self.queues.permit(self.digest));
+        let until = Instant::now() + LONGEST_RELEASE;
+        loop {
+            self.released(until).await;
+            if self.permit_again() {
+                return Ok(self.queues.permit(self.digest));
+            }
+            if self.wait_point.turns.try_acquire().map(SemaphorePermit::forget).is_ok() {
+                return Ok(self.take_permit());
+            }
+            match self.state() {
+                Some(state) => return Err(state),
+                None if Instant::now() >= until => return Err(PermitState::Releasing),
+                None => {}
+            }
         }
-        let Ok(turn) = self.wait_point.turns.try_acquire() else { return Err(self.state()) };
-        turn.forget();
-        Ok(self.take_permit())
     }
 
-    fn state(&self) -> PermitState {
+    /// What has the permit. `None` if it is a release for which attempts wait: it has begun just now.
+    fn state(&self) -> Option<PermitState> {
         let queues = self.queues.lock();
-        let holder = queues.get(&self.digest).and_then(|queue| queue.holder.as_ref());
+        let queue = queues.get(&self.digest);
+        let holder = queue.and_then(|queue| queue.holder.as_ref());
         match holder.is_some_and(|holder| holder.permits == holder.releasing) {
-            true => PermitState::Releasing,
-            false => PermitState::Held,
+            true if queue.is_some_and(|queue| queue.releases > 0) => None,
+            true => Some(PermitState::Releasing),
+            false => Some(PermitState::Held),
         }
     }
 
@@ -258,21 +269,21 @@ impl QueueTicket {
             turn = wait_point.turns.acquire() => {
                 // Dropped during a release, it goes to the next ticket. Turns never close.
                 let turn = turn.ok()?;
-                self.released().await;
+                self.released(Instant::now() + LONGEST_RELEASE).await;
                 turn.forget();
                 Some(self.take_permit())
             }
         }
     }
 
-    /// Waits for the releases that are under way, for [`LONGEST_RELEASE`] at most.
-    async fn released(&self) {
+    /// Waits for the releases that are under way, until then at most.
+    async fn released(&self, until: Instant) {
         let released = self.wait_point.until(|| {
             let queues = self.queues.lock();
             queues.get(&self.digest).is_none_or(|queue| queue.releases == 0)
         });
         // A timeout is no error: the lock itself knows whether the key is free.
-        let _ = timeout(LONGEST_RELEASE, released).await;
+        let _ = timeout_at(until, released).await;
     }
 
     /// Turns this ticket into the first permit of its owner.
