@@ -60,8 +60,8 @@ impl Policy {
         self.wait.max_wait(self.load_timeout.saturating_add(PROPAGATION))
     }
 
-    /// How long a caller waits for its own lookup. `None`: without a bound here, since the store's
-    /// timeout ends the lookup, and a timer for each lookup would slow down hits.
+    /// How long a caller waits for its own lookup. `None`: without a bound here, since a store that is
+    /// silent ends the lookup, and a timer for each lookup would slow down hits.
     pub(crate) fn max_lookup_wait(&self) -> Option<Duration> {
         let max_wait = self.max_wait();
         (!self.wait.is_fail_fast() && max_wait < LONG_LOOKUP).then_some(max_wait)
@@ -114,8 +114,8 @@ const FIRST_TERM: Duration = Duration::from_secs(1);
 /// How long it takes at most, in a healthy fleet, until all processes know that a load has ended.
 const PROPAGATION: Duration = Duration::from_secs(1);
 
-/// Far more than a store takes to answer: its timeout is 250 ms by default.
-const LONG_LOOKUP: Duration = Duration::from_secs(1);
+/// Far more than a store takes to answer, also over a slow link, and less than the default wait.
+const LONG_LOOKUP: Duration = Duration::from_secs(30);
 
 /// What becomes of a load when the last caller that waited for it has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

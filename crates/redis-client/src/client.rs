@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Notify;
+#[cfg(feature = "cluster")]
 use tokio::time::Instant;
 
 use super::events::Tracking;
@@ -18,7 +19,9 @@ use super::request::{RedisRequest, RedisScript, RedisValue};
 use super::rights;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
-use super::shared_connection::{connect_time, share_time};
+#[cfg(feature = "cluster")]
+use super::shared_connection::connect_time;
+use super::shared_connection::share_time;
 use super::subscriber::Subscriber;
 use bellwether::store::{Digest, Watch};
 use bellwether::{ConfigError, StoreError};
@@ -29,7 +32,8 @@ use bellwether::{ConfigError, StoreError};
 /// A handle: clones share its connections.
 ///
 /// It connects at its first use. A broken connection is replaced, and a request that was lost with
-/// it is sent once more. Every request ends within the [timeout](RedisClientOptions::timeout). While the
+/// it is sent once more. A request ends when the server is silent for the
+/// [timeout](RedisClientOptions::timeout); while it answers others, the request has its turn. While the
 /// server is [down](RedisClientOptions::down_after), requests fail at once.
 ///
 /// In a cluster, each node has connections of its own, and each request goes to the node that owns
@@ -74,14 +78,15 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
-        let deadline = self.deadline();
         let replied = match &self.0.servers {
             ServerGroup::Single(node) => {
-                node.send(request, false, deadline).await.map_err(|error| error.said)?
+                node.send(request, false).await.map_err(|error| error.said)?
             }
             // Boxed, so that the callers of a single server need no memory for it.
             #[cfg(feature = "cluster")]
-            ServerGroup::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await?,
+            ServerGroup::Cluster(cluster) => {
+                Box::pin(cluster.run(request, self.deadline())).await?
+            }
         };
         request.read(replied, read)
     }
@@ -110,9 +115,7 @@ impl RedisClient {
     /// # Cancel safety
     /// Dropping it leaves connections that are open or about to be.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        // An attempt ends before, and its error says what was missing.
-        let deadline = Instant::now() + 2 * self.options().connect_timeout;
-        self.0.servers.connect(deadline).await
+        self.0.servers.connect().await
     }
 
     /// Runs the requests of a `connect`. Together they may take as long as
@@ -220,6 +223,8 @@ impl RedisClient {
         self.0.subscriber.is_subscribed()
     }
 
+    /// Until when a request follows redirections.
+    #[cfg(feature = "cluster")]
     fn deadline(&self) -> Instant {
         let deadline = Instant::now() + self.options().timeout;
         connect_time().map_or(deadline, |(_, until)| deadline.max(until))
@@ -292,6 +297,11 @@ impl RedisClient {
     /// The number of attempts to connect.
     pub fn attempts(&self) -> u64 {
         self.0.parts.attempts.load(Ordering::Relaxed)
+    }
+
+    /// How often a timer has shown that this process was not running, or a runtime of it was blocked.
+    pub fn stalls(&self) -> u64 {
+        self.0.parts.stalls.load(Ordering::Relaxed)
     }
 
     /// How often the server was taken to be down.

@@ -8,7 +8,7 @@ use std::task::Context;
 use std::{io, mem};
 
 use redis::aio::{MultiplexedConnection, SendError};
-use redis::{ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, Pipeline, PushInfo, RedisError, ServerErrorKind, Value};
 use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
@@ -18,6 +18,8 @@ use tokio::time::{Instant, sleep_until};
 use super::events::ServerEvent;
 use super::node_record::NodeRecord;
 use super::request::RedisRequest;
+use super::silence::LastHeard;
+use super::window::Window;
 
 /// A connection to a server. It ends when this is dropped.
 pub(super) struct Connection {
@@ -42,6 +44,9 @@ pub(super) struct ConnectionState {
     has_ended: AtomicBool,
     /// Notified when it has ended.
     ended: Notify,
+    /// When bytes last arrived.
+    pub(super) heard: Arc<LastHeard>,
+    window: Window,
 }
 
 impl Connection {
@@ -50,19 +55,21 @@ impl Connection {
         state.is_broken.load(Ordering::Relaxed) || state.node.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for the reply until the deadline. `asks` says whether its slot is one
-    /// that the node is importing.
+    /// Sends a request, and waits for the reply. `asks` says whether its slot is one that the node is
+    /// importing.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(
         &self,
         request: &RedisRequest<'_>,
         asks: bool,
-        deadline: Instant,
     ) -> Result<Value, RedisError> {
-        match self.exchange(request, asks, false, deadline).await {
+        match self.exchange(request, asks, false).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.exchange(request, asks, true, deadline).await
+                self.exchange(request, asks, true).await
             }
             exchanged => exchanged,
         }
@@ -75,31 +82,30 @@ impl Connection {
         request: &RedisRequest<'_>,
         asks: bool,
         by_text: bool,
-        deadline: Instant,
     ) -> Result<Value, RedisError> {
         let mut socket = self.socket.clone();
-        let command = request.packed(by_text);
-        if !asks && !request.is_timed {
-            let reply = self.state.reply(socket.send_packed_command(&command), deadline).await?;
-            return reply.extract_error();
-        }
-        let mut pipeline = Pipeline::with_capacity(3);
-        if asks {
-            pipeline.cmd("ASKING").ignore();
-        }
-        pipeline.add_command(command);
-        if request.is_timed {
-            pipeline.cmd("TIME");
-        }
-        pipeline.ignore_errors();
-        let replies = self.state.reply(pipeline.query_async(&mut socket), deadline).await?;
-        folded(replies, request.is_timed)
+        let is_plain = !asks && !request.is_timed;
+        let send = async |command: Cmd| {
+            if is_plain {
+                return socket.send_packed_command(&command).await?.extract_error();
+            }
+            let mut pipeline = Pipeline::with_capacity(3);
+            if asks {
+                pipeline.cmd("ASKING").ignore();
+            }
+            pipeline.add_command(command);
+            if request.is_timed {
+                pipeline.cmd("TIME");
+            }
+            pipeline.ignore_errors();
+            folded(pipeline.query_async(&mut socket).await?, request.is_timed)
+        };
+        self.state.reply(request, by_text, send).await
     }
 }
 
-/// Waits until a request is late. Each runtime that polls it times it, because the one before may have
-/// ended.
-async fn passed(deadline: Instant) {
+/// Waits until a moment. Each runtime that polls it times it, because the one before may have ended.
+pub(super) async fn passed(deadline: Instant) {
     let mut runtime = Handle::current().id();
     let mut timer = pin!(sleep_until(deadline));
     let poll = |context: &mut Context<'_>| {
@@ -122,8 +128,8 @@ fn folded(replies: Vec<Value>, is_timed: bool) -> Result<Value, RedisError> {
 impl ConnectionState {
     pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use, has_ended] = [false; 3].map(AtomicBool::new);
-        let ended = Notify::new();
-        Self { node, number, is_tracked, is_broken, is_in_use, has_ended, ended }
+        let (ended, heard, window) = (Notify::new(), Arc::default(), Window::default());
+        Self { node, number, is_tracked, is_broken, is_in_use, has_ended, ended, heard, window }
     }
 
     /// Takes it out of use: the next request opens another one. Requests that are under way on it
@@ -139,35 +145,45 @@ impl ConnectionState {
         }
     }
 
-    /// Waits for a reply until the deadline, or until the connection ends. A reply counts, even if it is
-    /// late. Without the end, a request that is queued at that moment could stay unanswered as long as
-    /// there is a clone. Over RESP2 the end is not reported, and only the deadline ends the wait.
+    /// Sends a request when there is room for it in the window, and waits for the reply, or until the
+    /// connection ends. Without the end, a request that is queued at that moment could stay unanswered as
+    /// long as there is a clone.
     async fn reply<T>(
         &self,
-        reply: impl Future<Output = Result<T, RedisError>>,
-        deadline: Instant,
+        request: &RedisRequest<'_>,
+        by_text: bool,
+        send: impl AsyncFnOnce(Cmd) -> Result<T, RedisError>,
     ) -> Result<T, RedisError> {
-        let sent_at = self.is_tracked.then(Instant::now);
         // It is notified from here on, also before it is polled.
         let ended = self.ended.notified();
         if self.has_ended.load(Ordering::Acquire) {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
-        let reply = select! {
-            biased;
-            reply = reply => reply?,
-            () = passed(deadline) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-            () = ended => return Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        let replied = async {
+            let _room = self.window.enter(request).await;
+            let sent_at = Instant::now();
+            let reply = send(request.packed(by_text, || self.node.lapses_at())).await?;
+            self.confirm(sent_at);
+            Ok(reply)
         };
-        if let Some(sent_at) = sent_at {
+        select! {
+            biased;
+            reply = replied => reply,
+            () = ended => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        }
+    }
+
+    /// A request that was sent then has its reply.
+    fn confirm(&self, sent_at: Instant) {
+        self.node.reply_times.note(sent_at.elapsed());
+        if self.is_tracked {
             let (node, connection) = (self.node.place, self.number);
             self.node.parts.tell(ServerEvent::Confirmed { node, connection, sent_at });
         }
-        Ok(reply)
     }
 
-    /// The connection has ended.
-    fn end(&self) {
+    /// The connection has ended, or counts as ended: requests that are under way on it fail as lost.
+    pub(super) fn end(&self) {
         self.give_up();
         self.has_ended.store(true, Ordering::Release);
         self.ended.notify_waiters();
@@ -218,36 +234,25 @@ mod tests {
         ConnectionState::new(Arc::new(NodeRecord::new(parts, 0, server)), 0, false)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn each_request_without_a_reply_ends_at_its_own_deadline() {
-        let state = state();
-        let began = Instant::now();
-        let late = async |after| {
-            let error = state.reply(pending::<Result<(), _>>(), began + after).await;
-            assert!(error.is_err_and(|error| error.is_timeout()) && began.elapsed() >= after);
-            began.elapsed() - after < TIMEOUT / 100
-        };
-        let ends = join!(late(TIMEOUT * 2), late(TIMEOUT), late(TIMEOUT * 3));
-        assert_eq!(ends, (true, true, true));
+    async fn send(
+        state: &ConnectionState,
+        reply: impl Future<Output = ()>,
+    ) -> Result<(), RedisError> {
+        let request = RedisRequest::command("GET", [b"a".to_vec()], [], "testing");
+        state.reply(&request, false, async |_| Ok(reply.await)).await
     }
 
     #[test]
-    fn a_request_whose_runtime_has_ended_keeps_its_deadline_in_another() {
+    fn a_timer_whose_runtime_has_ended_fires_in_another() {
         let runtime = || {
             let mut builder = Builder::new_current_thread();
             builder.enable_time().start_paused(true).build().expect("a runtime")
         };
-        let (state, first) = (state(), runtime());
-        let deadline = Instant::now() + TIMEOUT;
-        let mut request = Box::pin(state.reply(pending::<Result<(), _>>(), deadline));
-        assert!(first.block_on(async { request.as_mut().now_or_never() }).is_none());
+        let first = runtime();
+        let mut timer = Box::pin(passed(Instant::now() + TIMEOUT));
+        assert!(first.block_on(async { timer.as_mut().now_or_never() }).is_none());
         drop(first);
-        assert!(runtime().block_on(request).is_err_and(|error| error.is_timeout()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_reply_counts_even_if_it_is_late() {
-        assert_eq!(state().reply(ready(Ok(7)), Instant::now() - TIMEOUT).await, Ok(7));
+        runtime().block_on(timer);
     }
 
     #[tokio::test(start_paused = true)]
@@ -255,12 +260,21 @@ mod tests {
         let state = state();
         let began = Instant::now();
         let lost = async || {
-            let error = state.reply(pending::<Result<(), _>>(), began + TIMEOUT).await;
-            error.is_err_and(|error| error.is_connection_dropped())
+            let sent = send(&state, pending()).await;
+            sent.is_err_and(|error| error.is_connection_dropped())
         };
         let (first, second, ()) = join!(lost(), lost(), async { state.end() });
         assert!(first && second && lost().await);
         assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_waits_for_room_ends_with_the_connection_too() {
+        let state = state();
+        let large = RedisRequest::command("GET", [vec![0; 1 << 20]], [], "testing");
+        let first = state.reply(&large, false, async |_| Ok(pending::<()>().await));
+        let (first, second, ()) = join!(first, send(&state, ready(())), async { state.end() });
+        assert!(first.is_err() && second.is_err());
     }
 
     #[test]

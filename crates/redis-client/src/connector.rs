@@ -34,14 +34,20 @@ impl Connector {
     pub(super) async fn connect(&self) -> Result<Connection, ServerError> {
         let step = DialStep::new(ANSWER);
         let limit = self.node.parts.options.connect_timeout;
-        let connection = step.within(limit, self.make_first(&step)).await?;
+        step.within(limit, self.make_first(&step)).await
+    }
+
+    /// Notes that a connection is used from now on, after another one or not. No request may be sent over
+    /// it before.
+    pub(super) fn adopt(&self, connection: &Connection, was_open: bool) {
         if let Some(sent_at) = connection.tracked_at {
             let (node, number) = (self.node.place, connection.state.number);
             let is_broken = &|| connection.is_broken();
             let connected = ServerEvent::Connected { node, connection: number, sent_at, is_broken };
             self.node.parts.tell(connected);
         }
-        Ok(connection)
+        connection.state.is_in_use.store(true, Ordering::Relaxed);
+        self.node.opened(self.number, was_open);
     }
 
     /// The first connection of two attempts. One goes on until it ends, because a busy server takes
@@ -73,11 +79,13 @@ impl Connector {
         node.connects_to(address);
         let mut is_resp3 = node.parts.options.is_resp3;
         let mut dialed = self.dial(address, is_resp3, number, step).await;
-        if is_resp3 && dialed.as_ref().is_err_and(ServerError::is_about_the_protocol) {
+        let spoken = node.has_spoken_resp3.load(Ordering::Relaxed);
+        if is_resp3 && dialed.as_ref().is_err_and(|error| error.is_about_the_protocol(spoken)) {
             is_resp3 = false;
             dialed = self.dial(address, is_resp3, number, step).await;
         }
         let (state, (mut socket, tasks)) = dialed?;
+        node.has_spoken_resp3.store(is_resp3, Ordering::Relaxed);
         #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
@@ -104,8 +112,9 @@ impl Connector {
         });
         let failovers = Arc::clone(&self.node.failovers);
         let until = async move { failovers.switched.notified().await };
+        let heard = [&state.heard, &self.node.heard].map(Arc::clone);
         let dialer = &self.node.parts.options.dialer;
-        Ok((state, dialer.dial(address, pushes, until, step).await?))
+        Ok((state, dialer.dial(address, pushes, heard, until, step).await?))
     }
 
     fn is_tracked(&self) -> bool {

@@ -18,6 +18,7 @@ use super::address::ServerAddress;
 use super::credentials::RedisCredentials;
 use super::login::Login;
 use super::server_error::ServerError;
+use super::silence::{HeardStream, LastHeard};
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain_end};
 use bellwether::adapter::{BoxFuture, locked};
@@ -69,14 +70,14 @@ impl DialStep {
 }
 
 /// Bytes to and from a server.
-trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
     /// Connects to a server, and authenticates: by RESP3 if push messages are received, by RESP2
-    /// otherwise. The caller sets the timeout, and says what was `step` then. The connection ends when
-    /// `until` is over; requests that are under way on it fail as if it had been lost.
+    /// otherwise. The caller sets the timeout, and says what was `step` then. `heard` notes when bytes
+    /// arrive. The connection ends when `until` is over; requests that are under way on it fail as if it had been lost.
     ///
     /// # Errors
     /// Those of the stream, of the credentials and of the authentication, and a refusal of the
@@ -88,6 +89,7 @@ impl Dialer {
         &self,
         address: &ServerAddress,
         pushes: Option<PushSender>,
+        heard: [Arc<LastHeard>; 2],
         until: impl Future<Output = ()> + Send + 'static,
         step: &DialStep,
     ) -> Result<Dialed, ServerError> {
@@ -95,7 +97,10 @@ impl Dialer {
             Some(_) => ProtocolVersion::RESP3,
             None => ProtocolVersion::RESP2,
         };
-        let connect = |stream, settings| self.authenticate(stream, settings, pushes.clone());
+        let connect = |stream, settings| {
+            let stream = HeardStream { stream, heard: heard.clone(), is_full: false };
+            self.authenticate(stream, settings, pushes.clone())
+        };
         let connected = self.log_in(address, protocol, step, connect).await;
         let ((socket, io), credentials) = connected?;
         step.next("answer to the first commands", address);
@@ -203,7 +208,7 @@ impl Dialer {
 
     async fn authenticate(
         &self,
-        stream: Box<dyn ByteStream>,
+        stream: HeardStream,
         settings: RedisConnectionInfo,
         pushes: Option<PushSender>,
     ) -> Result<(MultiplexedConnection, BoxFuture<'static, ()>), ServerError> {

@@ -41,6 +41,7 @@ mod server_clock;
 mod server_error;
 mod server_group;
 mod shared_connection;
+mod silence;
 #[cfg(feature = "simulated-network")]
 #[doc(hidden)]
 pub mod simulated;
@@ -48,6 +49,7 @@ mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
+mod window;
 
 pub use self::batcher::{BatchSender, BatchedRequest, Batcher};
 pub use self::client::RedisClient;

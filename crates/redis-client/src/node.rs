@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tokio::time::Instant;
 
 use super::address::ServerAddress;
 use super::breaker::Breaker;
@@ -13,7 +12,7 @@ use super::node_record::{NodeRecord, RedisNodeStats};
 use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
-use super::shared_connection::SharedConnection;
+use super::shared_connection::{SharedConnection, share_time};
 use bellwether::StoreError;
 use bellwether::adapter::jitter;
 
@@ -55,7 +54,6 @@ impl RedisNode {
         &self,
         request: &RedisRequest<'_>,
         asks: bool,
-        deadline: Instant,
     ) -> Result<Replied, NodeError> {
         let counters = &self.state.counters;
         let admission = self.breaker.admit().map_err(|said| {
@@ -63,7 +61,7 @@ impl RedisNode {
             NodeError { error: None, said }
         })?;
         counters.sent(1);
-        let error = match self.connection(request).send(request, asks, deadline).await {
+        let error = match self.connection(request).send(request, asks).await {
             Ok(replied) => {
                 admission.answered();
                 return Ok(replied);
@@ -105,8 +103,10 @@ impl RedisNode {
     ///
     /// # Errors
     /// That of the first that fails.
-    pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
-        let all = self.connections.iter().map(|connection| connection.open(deadline));
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
+        // An attempt ends before, and its error says what was missing.
+        let limit = 2 * self.state.parts.options.connect_timeout;
+        let all = self.connections.iter().map(|connection| share_time(limit, connection.open()));
         let said = |error: ServerError| self.error(error.during(CONNECTING, None), error).said;
         try_join_all(all).await.map(drop).map_err(said)
     }

@@ -5,7 +5,9 @@
 //! server after a restart. A client cannot tell that from a network that failed for a moment. So
 //! every broken connection counts as a possible loss of the last writes.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -16,7 +18,8 @@ use super::parts::{ClientParts, Failovers};
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
-use bellwether::adapter::locked;
+use super::silence::{LastHeard, ReplyTimes};
+use bellwether::adapter::{locked, micros};
 use bellwether::stats::{NodeCounters, StoreErrorStats};
 use bellwether::store::Digest;
 
@@ -32,6 +35,11 @@ pub(super) struct NodeRecord {
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
     pub(super) counters: NodeCounters,
+    /// When bytes last arrived over any of its connections.
+    pub(super) heard: Arc<LastHeard>,
+    pub(super) reply_times: ReplyTimes,
+    /// Whether its last connection speaks RESP3.
+    pub(super) has_spoken_resp3: AtomicBool,
     /// The server that the node is, which the counters are about. A node of a cluster is one server,
     /// and so is a fixed address. Behind sentinels, one node is a server after the other, and none
     /// before the first attempt to connect. Never held across an `.await`.
@@ -65,6 +73,9 @@ impl NodeRecord {
             failovers,
             clock: ServerClock::default(),
             counters: NodeCounters::default(),
+            heard: Arc::default(),
+            reply_times: ReplyTimes::default(),
+            has_spoken_resp3: AtomicBool::new(false),
             broken: Mutex::new(BrokenConnections { untold, lost_at: None }),
             parts,
         }
@@ -77,6 +88,17 @@ impl NodeRecord {
             return sentinels.primary().await;
         }
         Ok(self.address.clone())
+    }
+
+    /// For how long a connection may be silent.
+    pub(super) fn silence_bound(&self) -> Duration {
+        self.reply_times.bound(self.parts.options.timeout)
+    }
+
+    /// The server's time, in us, at which a request that is sent now has lapsed. None if its clock is not
+    /// known.
+    pub(super) fn lapses_at(&self) -> Option<u64> {
+        Some(self.clock.now()?.latest.saturating_add(micros(self.silence_bound())))
     }
 
     /// Notes an attempt to connect to a server.
@@ -162,8 +184,6 @@ pub struct RedisNodeStats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;

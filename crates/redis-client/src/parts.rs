@@ -13,6 +13,7 @@ use super::breaker::Outages;
 use super::events::{ServerEvent, ServerObserver, Tracking};
 use super::names::{Names, SlotOwners};
 use super::options::RedisClientOptions;
+use super::silence::LastHeard;
 use bellwether::adapter::locked;
 use bellwether::store::{Digest, Watchers};
 use bellwether::warn_throttled;
@@ -45,6 +46,9 @@ pub(super) struct ClientParts {
     pub(super) pushes: AtomicU64,
     /// The number of attempts to connect so far.
     pub(super) attempts: AtomicU64,
+    /// How often timers have shown that this process was not running.
+    pub(super) stalls: AtomicU64,
+    stalled: LastHeard,
 }
 
 impl ClientParts {
@@ -61,6 +65,8 @@ impl ClientParts {
             is_tracked: AtomicBool::new(setup.tracking != Tracking::Nothing),
             pushes: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            stalled: LastHeard::default(),
             options,
             setup,
         }
@@ -93,6 +99,23 @@ impl ClientParts {
             }
             _ => {}
         }
+    }
+
+    /// A timer was late: this process was not running. Timers that are late together count once.
+    pub(super) fn stalled(&self) {
+        let now = Instant::now();
+        let last = self.stalled.last();
+        self.stalled.note(now);
+        if now < last + ONE_STALL {
+            return;
+        }
+        self.stalls.fetch_add(1, Ordering::Relaxed);
+        warn_throttled!(target: "bellwether::store", "this process was not running for a while, or its runtime is blocked: replies of redis are late by that");
+    }
+
+    /// A silent connection was replaced by one over which the server answers.
+    pub(super) fn replaced(&self) {
+        warn_throttled!(target: "bellwether::store", "a connection to redis was dead, and another one has replaced it");
     }
 
     /// Notifies the watches of some keys, if they rely on the reports of the server.
@@ -158,6 +181,9 @@ impl Failovers {
         warn_throttled!(target: "bellwether::store", "redis has become a replica: connecting again");
     }
 }
+
+/// Timers that are late within this time of another one show the same stall.
+const ONE_STALL: Duration = Duration::from_millis(100);
 
 /// The pause between reconnects because of a replica. If the address still leads to one, a reconnect for each
 /// write would only add load.

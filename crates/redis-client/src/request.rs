@@ -27,6 +27,12 @@ pub struct RedisRequest<'a> {
     /// Whether the server's time is read, too.
     pub(super) is_timed: bool,
     is_once: bool,
+    /// It does not wait for room in the [window](super::window).
+    pub(super) is_urgent: bool,
+    /// Its last argument is the server's time from which on its caller does not wait for it.
+    lapses: bool,
+    /// How many bytes its reply is expected to have.
+    expected: usize,
     /// Which node of a cluster runs a command without names: the owner of this slot.
     slot: u16,
 }
@@ -79,6 +85,22 @@ impl<'a> RedisRequest<'a> {
         Self { is_timed: true, ..self }
     }
 
+    /// Declares that others must not hold it up, because a lease depends on it.
+    pub fn urgent(self) -> Self {
+        Self { is_urgent: true, ..self }
+    }
+
+    /// Gives the script one more argument: until when the caller waits for the reply, in us by the
+    /// server's clock, counted from when the request is sent. Empty while that clock is not known.
+    pub fn lapsing(self) -> Self {
+        Self { lapses: true, ..self }
+    }
+
+    /// Declares about how many bytes the reply has.
+    pub fn expecting(self, bytes: usize) -> Self {
+        Self { expected: bytes, ..self }
+    }
+
     /// Sends a command without names to the owner of this slot, in a cluster.
     pub fn in_slot(self, slot: u16) -> Self {
         Self { slot, ..self }
@@ -110,27 +132,37 @@ impl<'a> RedisRequest<'a> {
         read(value).ok_or_else(|| self.error(&ServerError::malformed()))
     }
 
-    /// The command to send: a script by its hash, or by its text.
-    pub(super) fn packed(&self, by_text: bool) -> Cmd {
+    /// How many bytes it and its reply have, about.
+    pub(super) fn byte_len(&self) -> usize {
+        self.names.iter().chain(&self.args).map(Vec::len).sum::<usize>() + self.expected
+    }
+
+    /// The command to send: a script by its hash, or by its text. `lapses_at` is the server's time from
+    /// which on nothing waits for it.
+    pub(super) fn packed(&self, by_text: bool, lapses_at: impl FnOnce() -> Option<u64>) -> Cmd {
         let (command, script) = match self.script {
             Some(script) if by_text => ("EVAL", Some(script.text())),
             script => (self.command, script.map(RedisScript::hash)),
         };
-        let words = 3 + self.names.len() + self.args.len();
+        let words = 4 + self.names.len() + self.args.len();
         let bytes = self.names.iter().chain(&self.args).map(Vec::len).sum::<usize>();
-        let bytes = command.len() + script.map_or(0, |script| script.len() + DIGITS) + bytes;
+        let bytes =
+            command.len() + script.map_or(0, |script| script.len() + DIGITS) + bytes + DIGITS;
         let mut packed = Cmd::with_capacity(words, bytes);
         packed.arg(command);
         if let Some(script) = script {
             packed.arg(script).arg(self.names.len());
         }
         packed.arg(&self.names).arg(&self.args);
+        if self.lapses {
+            packed.arg(lapses_at().map(|at| at.to_string()).unwrap_or_default());
+        }
         packed
     }
 }
 
-/// Enough for the number of names.
-const DIGITS: usize = 8;
+/// Enough for the number of names, or for a time.
+const DIGITS: usize = 20;
 
 impl fmt::Debug for RedisRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -266,7 +298,7 @@ mod tests {
     use super::*;
 
     fn words(request: &RedisRequest<'_>, by_text: bool) -> Vec<String> {
-        let packed = request.packed(by_text);
+        let packed = request.packed(by_text, || None);
         let words = packed.args_iter().map(|word| match word {
             redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
             _ => String::new(),

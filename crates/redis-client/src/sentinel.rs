@@ -145,8 +145,9 @@ impl SentinelService {
     async fn ask(&self, address: &ServerAddress) -> Result<Option<SentinelAnswer>, ServerError> {
         let step = DialStep::new("connection");
         let asked = async {
-            let (mut socket, _tasks) =
-                self.dialer.dial(address, Some(Arc::new(ignored)), pending(), &step).await?;
+            let (pushes, heard) = (Arc::new(ignored), Default::default());
+            let dialed = self.dialer.dial(address, Some(pushes), heard, pending(), &step);
+            let (mut socket, _tasks) = dialed.await?;
             step.next("answer", address);
             let mut ask = redis::pipe();
             ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);

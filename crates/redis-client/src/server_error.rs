@@ -75,10 +75,20 @@ impl ServerError {
         }
     }
 
-    /// Whether a server that refused RESP3 may accept RESP2. It refuses wrong credentials by both.
-    pub(super) fn is_about_the_protocol(&self) -> bool {
-        matches!(self, Self::Reported(error) if !error.is_io_error())
+    /// Whether a server that refused RESP3 may accept RESP2. It refuses wrong credentials by both, and one
+    /// that is not ready says nothing of the protocol. Of a server that has `spoken` RESP3 before, only the
+    /// plain refusal of the protocol counts: a proxy may give any error for a moment.
+    pub(super) fn is_about_the_protocol(&self, spoken: bool) -> bool {
+        let Self::Reported(error) = self else { return false };
+        let refuses = || matches!(error.code(), Some("NOPROTO")) || self.says("unknown command");
+        !error.is_io_error()
             && !self.is_about_credentials()
+            && self.kind() != StoreErrorKind::NotReady
+            && (!spoken || refuses())
+    }
+
+    fn says(&self, said: &str) -> bool {
+        self.classification().is_some_and(|class| class.said == said)
     }
 
     /// Whether the server refused the credentials, or misses them.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::address::ServerAddress;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
@@ -32,11 +30,11 @@ impl ServerGroup {
     }
 
     /// Opens the connections that are not open.
-    pub(super) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
+    pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
-            Self::Single(node) => node.connect(deadline).await,
+            Self::Single(node) => node.connect().await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Box::pin(cluster.connect(deadline)).await,
+            Self::Cluster(cluster) => Box::pin(cluster.connect()).await,
         }
     }
 

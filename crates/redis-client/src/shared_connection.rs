@@ -1,21 +1,22 @@
-//! A connection that is replaced when it breaks, with a timeout for each request.
+//! A connection that is replaced when it breaks or is silent.
 
 use std::mem;
-use std::sync::atomic::Ordering;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Shared;
 use tokio::sync::oneshot;
-use tokio::task_local;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
+use tokio::{select, task_local};
 
-use super::connection::Connection;
+use super::connection::{Connection, passed};
 use super::connector::Connector;
 use super::request::{RedisRequest, Replied};
 use super::retry_pauses::RetryPauses;
 use super::server_error::ServerError;
+use super::silence::{Judgement, Silence};
 use bellwether::adapter::locked;
 
 task_local! {
@@ -42,7 +43,8 @@ pub(super) fn connect_time() -> Option<(Duration, Instant)> {
 /// ```
 ///
 /// There is one attempt at a time, which goes on without the requests that wait for it. After a failed
-/// one there is a pause, in which requests fail at once, with its error.
+/// one there is a pause, in which requests fail at once, with its error. While an open connection is
+/// [silent](super::silence), another one is begun, to take its place.
 pub(super) struct SharedConnection {
     connector: Connector,
     /// Held for a few steps, never across an `.await`.
@@ -56,6 +58,8 @@ struct ConnectionSlot {
     failures: u32,
     /// Whether a connection was open before.
     was_open: bool,
+    /// Whether another connection is begun, because the open one is silent.
+    has_probe: bool,
 }
 
 /// Ready when an attempt to connect has ended.
@@ -80,7 +84,8 @@ impl SharedConnection {
         Arc::new(Self { connector, slot: Mutex::default() })
     }
 
-    /// Sends it, and connects first if necessary, all before the deadline.
+    /// Sends it, and connects first if necessary. It takes as long as the server is not
+    /// [silent](super::silence).
     ///
     /// A request that a replica refuses is sent once more over another connection, because the
     /// address may lead to another server after a failover. So is one that is refused because the
@@ -96,24 +101,23 @@ impl SharedConnection {
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
         asks: bool,
-        deadline: Instant,
     ) -> Result<Replied, ServerError> {
         let (mut lost, mut is_refused) = (None, false);
         loop {
-            let connection = match self.open(deadline).await {
+            let connection = match self.open().await {
                 Ok(connection) => connection,
                 // Whether it was executed before it was lost is unknown, so that is its error.
                 Err(error) => return Err(lost.unwrap_or(error)),
             };
-            let error = match connection.send(request, asks, deadline).await {
-                Ok(value) => return Ok(Replied { value, is_repeated: lost.is_some() }),
-                Err(error) => error,
+            let sent = connection.send(request, asks);
+            let error = match self.while_heard(Some(&connection), sent).await {
+                Ok(Ok(value)) => return Ok(Replied { value, is_repeated: lost.is_some() }),
+                Ok(Err(error)) => error,
+                Err(silent) => {
+                    connection.state.give_up();
+                    return Err(silent);
+                }
             };
-            if error.is_timeout() {
-                // A reply that stopped halfway would block all later replies.
-                connection.state.give_up();
-                return Err(self.late());
-            }
             let error = ServerError::Reported(error);
             let is_lost = error.is_lost();
             if error.is_of_replica() {
@@ -145,25 +149,72 @@ impl SharedConnection {
     ///
     /// # Cancel safety
     /// Dropping it leaves an attempt to connect, which goes on.
-    pub(super) async fn open(
-        self: &Arc<Self>,
-        deadline: Instant,
-    ) -> Result<Arc<Connection>, ServerError> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Connection>, ServerError> {
         loop {
             let attempt = match self.connection()? {
                 Ok(connection) => return Ok(connection),
                 Err(attempt) => attempt,
             };
             // The error of it says that the attempt has ended.
-            if timeout_at(deadline, attempt).await.is_err() {
-                return Err(self.late());
-            }
+            _ = self.while_heard(None, attempt).await?;
         }
     }
 
-    fn late(&self) -> ServerError {
-        let timeout = self.connector.node.parts.options.timeout;
-        ServerError::late(connect_time().map_or(timeout, |(limit, _)| limit))
+    /// Waits for a reply, or for an attempt to connect, until the server is silent.
+    ///
+    /// # Errors
+    /// If it is. The error has the time.
+    async fn while_heard<T>(
+        self: &Arc<Self>,
+        connection: Option<&Arc<Connection>>,
+        reply: impl Future<Output = T>,
+    ) -> Result<T, ServerError> {
+        let node = &self.connector.node;
+        let mut reply = pin!(reply);
+        let (begun, mut stalls) = (Instant::now(), 0);
+        let silence = |stalls| {
+            let heard = connection.map(|connection| connection.state.heard.last());
+            let since = heard.map_or(begun, |heard| heard.max(begun));
+            Silence { since, node_heard: node.heard.last(), bound: node.silence_bound(), stalls }
+        };
+        // A `connect` has all of its time, and no more.
+        let connect_time = connect_time();
+        let mut due = connect_time.map_or(silence(stalls).first_look(), |(_, until)| until);
+        loop {
+            select! {
+                biased;
+                reply = &mut reply => return Ok(reply),
+                () = passed(due) => {}
+            }
+            if let Some((limit, _)) = connect_time {
+                return Err(ServerError::late(limit));
+            }
+            let silence = silence(stalls);
+            due = match silence.judge(due, Instant::now()) {
+                Judgement::Wait(until) => until,
+                Judgement::Stalled(until) => {
+                    stalls += 1;
+                    node.parts.stalled();
+                    until
+                }
+                Judgement::Probe(until) => {
+                    connection.inspect(|silent| self.probe(silent));
+                    until
+                }
+                Judgement::Silent => return Err(ServerError::late(silence.bound)),
+            };
+        }
+    }
+
+    /// Begins another connection, since this one is silent. If the server answers over that one alone, it
+    /// takes the place of this one, and what is under way on this one is sent again.
+    fn probe(self: &Arc<Self>, silent: &Arc<Connection>) {
+        let mut slot = locked(&self.slot);
+        let is_open = matches!(&slot.state, SlotState::Open(open) if Arc::ptr_eq(open, silent));
+        if is_open && !mem::replace(&mut slot.has_probe, true) {
+            drop(slot);
+            tokio::spawn(Probe { shared: Arc::clone(self), silent: Arc::clone(silent) }.run());
+        }
     }
 
     /// Whether connections have credentials. If the server does not accept those any more, another
@@ -220,9 +271,7 @@ impl DialAttempt {
                     slot.failures = 0;
                     mem::replace(&mut slot.was_open, true)
                 };
-                // No request may be sent over it before.
-                connection.state.is_in_use.store(true, Ordering::Relaxed);
-                connector.node.opened(connector.number, was_open);
+                connector.adopt(&connection, was_open);
                 SlotState::Open(Arc::new(connection))
             }
             Err(error) => {
@@ -244,5 +293,43 @@ impl DialAttempt {
 impl Drop for DialAttempt {
     fn drop(&mut self) {
         locked(&self.shared.slot).state = mem::take(&mut self.next);
+    }
+}
+
+/// Another connection to a server of which the open one is silent. When it is dropped, there may be another
+/// one.
+struct Probe {
+    shared: Arc<SharedConnection>,
+    silent: Arc<Connection>,
+}
+
+impl Probe {
+    async fn run(self) {
+        let Self { shared, silent } = &self;
+        let connector = &shared.connector;
+        let begun = Instant::now();
+        let Ok(connection) = connector.connect().await else { return };
+        // What was begun first has its time.
+        sleep_until(silent.state.heard.last() + connector.node.silence_bound()).await;
+        if silent.state.heard.last() >= begun {
+            return;
+        }
+        let mut slot = locked(&shared.slot);
+        if !matches!(&slot.state, SlotState::Open(open) if Arc::ptr_eq(open, silent)) {
+            return;
+        }
+        // In this order: what breaks, and then what replaces it.
+        silent.state.give_up();
+        connector.adopt(&connection, true);
+        slot.state = SlotState::Open(Arc::new(connection));
+        drop(slot);
+        connector.node.parts.replaced();
+        silent.state.end();
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        locked(&self.shared.slot).has_probe = false;
     }
 }

@@ -179,8 +179,8 @@ const MARK: usize = 16;
 /// Those between attempts, and before a connection is replaced. Waiters poll meanwhile.
 const PAUSES: RetryPauses = RetryPauses::new(FIRST_PAUSE, Duration::from_secs(2));
 
-/// The same if the server refuses. That lasts until a person allows it.
-const PAUSES_IF_REFUSED: RetryPauses = RetryPauses::new(FIRST_PAUSE, Duration::from_secs(60));
+/// The same if the server refuses. That may last until a person allows it, or be over in a moment.
+const PAUSES_IF_REFUSED: RetryPauses = RetryPauses::new(FIRST_PAUSE, Duration::from_secs(5));
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 

@@ -5,9 +5,9 @@
 -- ARGV   1 token, 16 bytes, and the trace of its load, or nothing   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and failures are ignored, or the
 --            fence of the one entry that is not acceptable, as bytes
---        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
+--        4 the mark to leave at a lease or a failure that the caller waits for, or ''
+--        5 until when the caller waits for the reply, in us by the server's clock, or '' if the
 --            caller does not know that clock
---        5 the mark to leave at a lease or a failure that the caller waits for, or ''
 -- gives  {1, now, entry}                                                found
 --        {2, now, other entry or false, what is left of the lease in
 --            ms, its fence, and the trace of the load if it has one}    busy
@@ -29,7 +29,7 @@
 -- the script that ends the lease or the failure tells it.
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
-if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
+if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then return {5, now} end
 local entry, stored = peek(KEYS[1]), 0
 if readable(entry) then
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
@@ -50,7 +50,7 @@ elseif held then
   if left >= 0 then
     busy = left
     -- A full server refuses the mark, and then the process polls.
-    if adds_mark(lease, first, ARGV[5]) then try('SETRANGE', KEYS[2], #lease, ARGV[5]) end
+    if adds_mark(lease, first, ARGV[4]) then try('SETRANGE', KEYS[2], #lease, ARGV[4]) end
   end
 end
 local failed, waiting = split_failure(peek(KEYS[4]))
@@ -63,8 +63,8 @@ if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
     -- A full server refuses the mark, and then the process asks again after a second at most.
-    if not busy and adds_mark(waiting, 1, ARGV[5]) then
-      local mark = waiting == '' and '\0' .. ARGV[5] or ARGV[5]
+    if not busy and adds_mark(waiting, 1, ARGV[4]) then
+      local mark = waiting == '' and '\0' .. ARGV[4] or ARGV[4]
       try('SETRANGE', KEYS[4], #failed + (waiting == '' and 0 or 1 + #waiting), mark)
     end
     return {4, now, entry, failed, held_up}

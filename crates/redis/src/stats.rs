@@ -16,7 +16,7 @@ use bellwether_redis_client::RedisNodeStats;
 /// | `store_errors_total` | counter | `store`, `error` | those that failed |
 /// | `store_operation_duration_seconds` | histogram | `store`, `operation` | how many operations of a `RedisStore` have ended, and how long they took |
 /// | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
-/// | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
+/// | `store_connects_total`, `store_outages_total`, `store_stalls_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | this |
 /// | `store_subscribed` | gauge | `store` | 1 while messages wake waiters, 0 while they poll |
 /// | `store_node_up` | gauge | `store`, `node` | 0 while the circuit breaker of a server is open, 1 while it is closed. The label is its address. A recorder keeps the series of a server that requests no longer go to, unless it drops those that are not set any more (`PrometheusBuilder::idle_timeout`) |
 /// | `store_node_requests_total`, `store_node_redirections_total`, `store_node_connects_total`, `store_node_outages_total` | counter | `store`, `node` | [`RedisNodeStats`] |
@@ -33,6 +33,9 @@ pub struct RedisStats {
     pub connects: u64,
     /// How often the server was taken to be down.
     pub outages: u64,
+    /// How often a reply was late because this process was not running, or had no processor, or a runtime
+    /// of it was blocked. That says nothing about the server, and opens no circuit breaker.
+    pub stalls: u64,
     /// Push messages of the server about changes, and disconnections; and messages that scripts
     /// published to this process.
     pub pushes: u64,
@@ -106,6 +109,9 @@ bellwether::metric_table! { RedisStats, "store":
         = |it, to| to.one(it.connects);
     Counter "bellwether.store.outages" "{outage}" "How often the store was taken to be down."
         = |it, to| to.one(it.outages);
+    Counter "bellwether.store.stalls" "{stall}"
+        "How often this process was not running while the store had to answer."
+        = |it, to| to.one(it.stalls);
     Counter "bellwether.store.pushes" "{message}" "Push messages of the store."
         = |it, to| to.one(it.pushes);
     Counter "bellwether.store.unreadable" "{entry}"

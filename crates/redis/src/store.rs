@@ -27,8 +27,7 @@ use bellwether::store::{Digest, StoreErrorKind, Tags};
 use bellwether::trace::TraceParent;
 use bellwether::{ConfigError, Key, StoreError};
 use bellwether_redis_client::{
-    ClientSetup, OneTask, RedisClient, RedisClientOptions, RedisRequest, ServerClock, SlotOwners,
-    Tracking,
+    ClientSetup, OneTask, RedisClient, RedisClientOptions, RedisRequest, SlotOwners, Tracking,
 };
 
 /// The parts of a store, which the clones of its handle share.
@@ -88,6 +87,7 @@ impl StoreParts {
         RedisStats {
             connects: self.client.attempts(),
             outages: self.client.outages(),
+            stalls: self.client.stalls(),
             pushes: self.client.pushes(),
             unreadable: self.tags.lookups.unreadable.load(Ordering::Relaxed),
             operation_times: self.operations.times(),
@@ -199,9 +199,6 @@ impl StoreParts {
         accept: Accept,
     ) -> RedisRequest<'a> {
         let trace = claim.trace().map_or("", TraceParent::as_str);
-        // The server's time at which a caller that starts now has stopped waiting.
-        let now = self.client.with_clock(digest, ServerClock::now);
-        let timeout = micros(self.client.options().request_timeout());
         let args = [
             [claim.token().as_bytes(), trace.as_bytes()].concat(),
             number(millis(term)),
@@ -210,11 +207,10 @@ impl StoreParts {
                 Accept::Nothing => b"0".to_vec(),
                 Accept::Other { than } => than.to_be_bytes().to_vec(),
             },
-            now.map(|now| number(now.latest + timeout)).unwrap_or_default(),
             self.client.mark(),
         ];
         let names = scripts::names(&self.client, digest);
-        RedisRequest::script(&scripts::ACQUIRE, names, args, TAKING).of(claim.key())
+        RedisRequest::script(&scripts::ACQUIRE, names, args, TAKING).of(claim.key()).lapsing()
     }
 
     /// What the tags have made of an entry in the reply to a claim. They were touched before.
@@ -249,7 +245,7 @@ impl StoreParts {
         let args = [claim.token().as_bytes().to_vec(), number(millis(term)), number(fence)];
         let request = RedisRequest::script(&scripts::RENEW, names, args, "renewing the lease");
         let read = |reply| Some(if is_done(reply)? { Renew::Held } else { Renew::Lost });
-        self.client.run(&request.of(claim.key()), read).await
+        self.client.run(&request.of(claim.key()).urgent(), read).await
     }
 
     /// Stores an entry. Kept invalidations supersede it, unless its lease was granted after them. One that
@@ -275,7 +271,8 @@ impl StoreParts {
             number(u64::from(draft.change == Some(Change::Invalidate))),
         ];
         let names = scripts::names(&self.client, &digest);
-        let request = RedisRequest::script(&scripts::COMMIT, names, args, "storing the entry");
+        let request =
+            RedisRequest::script(&scripts::COMMIT, names, args, "storing the entry").urgent();
         let losses = ledger.losses();
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
@@ -302,7 +299,8 @@ impl StoreParts {
             number(millis(failure.life)),
             number(lease.fence),
         ];
-        let request = RedisRequest::script(&scripts::FAIL, names, args, "remembering a failure");
+        let request =
+            RedisRequest::script(&scripts::FAIL, names, args, "remembering a failure").urgent();
         self.client.run(&request.of(lease.key()), any).await?;
         unsettled.item = None;
         Ok(())

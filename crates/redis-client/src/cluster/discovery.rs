@@ -24,7 +24,7 @@ pub(super) async fn discover(
 ) -> Result<SlotRanges, StoreError> {
     let asked = (0..).zip(nodes).map(async |(turn, node)| {
         sleep(HEDGE * MOST_TURNS.min(turn)).await;
-        ask(node(), deadline).await
+        ask(node()).await
     });
     let mut asked: FuturesUnordered<_> = asked.collect();
     let mut best: Option<SlotRanges> = None;
@@ -41,9 +41,9 @@ pub(super) async fn discover(
     best.ok_or(error)
 }
 
-async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
+async fn ask(node: Arc<RedisNode>) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], [b"SLOTS".to_vec()], ASKING_FOR_SLOTS);
-    let replied = node.send(&request, false, deadline).await.map_err(|error| error.said)?;
+    let replied = node.send(&request, false).await.map_err(|error| error.said)?;
     let malformed = || request.error(&ServerError::malformed());
     SlotRanges::read(replied.value, &node.state.address).ok_or_else(malformed)
 }

@@ -38,6 +38,7 @@ use super::node::{CONNECTING, NodeError, RedisNode};
 use super::parts::ClientParts;
 use super::request::{RedisRequest, Replied};
 use super::server_error::ServerError;
+use super::shared_connection::share_time;
 use bellwether::StoreError;
 use bellwether::adapter::{jitter, locked};
 use bellwether::store::StoreErrorKind;
@@ -124,7 +125,7 @@ impl Cluster {
                 Some(next) => next,
                 None => (self.owner(request, journey.deadline).await?, false),
             };
-            match node.send(request, asks, journey.deadline).await {
+            match node.send(request, asks).await {
                 Ok(Replied { value, is_repeated }) => {
                     let is_repeated = is_repeated || journey.may_be_repeated;
                     return Ok(Replied { value, is_repeated });
@@ -241,9 +242,11 @@ impl Cluster {
     ///
     /// # Errors
     /// If no node can be reached, if slots have no owner, or if an owner cannot be reached.
-    pub(super) async fn connect(self: &Arc<Self>, deadline: Instant) -> Result<(), StoreError> {
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         if self.table.coverage() == 0 {
-            self.refresh(None, deadline).await;
+            // An attempt ends before, and its error says what was missing.
+            let limit = 2 * self.parts.options.connect_timeout;
+            share_time(limit, self.refresh(None, Instant::now() + limit)).await;
         }
         let missing = SLOTS - self.table.coverage();
         if missing == SLOTS {
@@ -255,7 +258,7 @@ impl Cluster {
             return Err(StoreError::new(StoreErrorKind::NotReady, message));
         }
         let owners = self.table.owners();
-        try_join_all(owners.iter().map(|(_, node)| node.connect(deadline))).await.map(drop)
+        try_join_all(owners.iter().map(|(_, node)| node.connect())).await.map(drop)
     }
 
     /// The address of a node that is not known to be down, which differs from call to call.

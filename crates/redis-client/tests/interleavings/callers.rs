@@ -1,6 +1,6 @@
 use std::sync::Arc;
 use std::task::{block_on, poll_once};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loom::model::Builder;
 use loom::thread::{self, JoinHandle};
@@ -24,20 +24,20 @@ impl Callers {
         let network = Network::of(ends);
         let mut node = Node::default();
         node.parts.options.probe_every = 2 * pause;
-        let connector = Connector { node, number: 0, network: Arc::clone(&network) };
+        let connector = Connector { node, network: Arc::clone(&network) };
         Self { shared: SharedConnection::new(connector), network }
     }
 
     /// A request. Gives the number of the connection that it was sent over.
     fn ask(&self) -> Result<usize, ServerError> {
         let request = RedisRequest::default();
-        block_on(self.shared.send(&request, false, Instant::now())).map(|replied| replied.value)
+        block_on(self.shared.send(&request, false)).map(|replied| replied.value)
     }
 
     /// A request that is dropped when it has to wait.
     fn ask_and_leave(&self) {
         let request = RedisRequest::default();
-        _ = poll_once(self.shared.send(&request, false, Instant::now()));
+        _ = poll_once(self.shared.send(&request, false));
     }
 
     /// What another caller does meanwhile.

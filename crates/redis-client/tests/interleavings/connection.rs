@@ -1,3 +1,4 @@
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,6 +17,21 @@ pub(crate) struct Connection {
 pub(crate) struct ConnectionState {
     is_broken: AtomicBool,
     pub(crate) is_in_use: AtomicBool,
+    pub(crate) heard: LastHeard,
+}
+
+#[derive(Default)]
+pub(crate) struct LastHeard;
+
+impl LastHeard {
+    pub(crate) fn last(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+/// No timer fires here.
+pub(crate) async fn passed(_until: Instant) {
+    pending().await
 }
 
 impl Connection {
@@ -27,7 +43,6 @@ impl Connection {
         &self,
         _request: &RedisRequest<'_>,
         _asks: bool,
-        _deadline: Instant,
     ) -> Result<usize, ConnectionLost> {
         assert!(self.state.is_in_use.load(Ordering::Relaxed), "nothing knows that it is in use");
         if self.network.has_cut(self.number) { Err(ConnectionLost) } else { Ok(self.number) }
@@ -38,4 +53,6 @@ impl ConnectionState {
     pub(crate) fn give_up(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
+
+    pub(crate) fn end(&self) {}
 }

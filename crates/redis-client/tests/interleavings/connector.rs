@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::adapter::locked;
-use super::connection::{Connection, ConnectionState};
+use super::connection::{Connection, ConnectionState, LastHeard};
 use super::server_error::ServerError;
 
 pub(crate) struct Connector {
     pub(crate) node: Node,
-    pub(crate) number: usize,
     pub(crate) network: Arc<Network>,
 }
 
@@ -67,16 +66,23 @@ impl Connector {
             DialOutcome::IsDropped => pending().await,
         }
     }
+
+    pub(crate) fn adopt(&self, connection: &Connection, _was_open: bool) {
+        connection.state.is_in_use.store(true, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
 pub(crate) struct Node {
     pub(crate) parts: Parts,
     pub(crate) failovers: Failovers,
+    pub(crate) heard: LastHeard,
 }
 
 impl Node {
-    pub(crate) fn opened(&self, _number: usize, _was_open: bool) {}
+    pub(crate) fn silence_bound(&self) -> Duration {
+        Duration::MAX
+    }
 }
 
 #[derive(Default)]
@@ -84,9 +90,14 @@ pub(crate) struct Parts {
     pub(crate) options: Options,
 }
 
+impl Parts {
+    pub(crate) fn stalled(&self) {}
+
+    pub(crate) fn replaced(&self) {}
+}
+
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) timeout: Duration,
     pub(crate) probe_every: Duration,
     pub(crate) dialer: Dialer,
 }

@@ -10,8 +10,8 @@ extern crate self as tokio;
 extern crate std as real_std;
 extern crate tokio as real_tokio;
 
-use real_std::{cell, collections, convert, fmt, future, marker, mem, pin, thread_local};
-use real_tokio::task_local;
+use real_std::{cell, collections, fmt, future, marker, mem, pin, thread_local};
+use real_tokio::{select, task_local};
 
 mod adapter;
 mod callers;
@@ -24,6 +24,7 @@ mod server_error;
 #[expect(dead_code, reason = "what is not interleaved here")]
 #[path = "../../src/shared_connection.rs"]
 mod shared_connection;
+mod silence;
 mod sync;
 mod task;
 mod time;

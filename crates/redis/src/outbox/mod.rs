@@ -202,7 +202,7 @@ impl Outbox {
         let names = claims.iter().map(|claim| self.client.name(&claim.key().digest(), ":lease"));
         let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
         let names = names.collect::<Vec<_>>();
-        RedisRequest::script(&scripts::ABANDON, names, [tokens.collect()], doing)
+        RedisRequest::script(&scripts::ABANDON, names, [tokens.collect()], doing).urgent()
     }
 
     /// Sends all that is in the ledger, until nothing is.

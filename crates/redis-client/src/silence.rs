@@ -1,0 +1,310 @@
+//! Silence: whether a server is alive, by the bytes that arrive from it, and not by how long one request
+//! has taken.
+//!
+//! A request may wait behind thousands of others, here and in the server. While bytes arrive, the server
+//! works, and the request goes on. Only silence counts: no byte for as long as the *bound*, while a
+//! request is under way.
+//!
+//! ```text
+//!  a byte arrives ──► half the bound ──────────────► the bound
+//!                     another connection is begun    the node is silent, too:     no answer
+//!                                                    the other one has opened:    it replaces this one
+//!                                                    bytes arrive over it:        goes on
+//! ```
+//!
+//! - The bound follows the times of replies, as the timer of TCP for retransmissions does (RFC 6298): a
+//!   server that works through a burst of a fleet may be silent to one connection for long. It is
+//!   [`PATIENCE`] times the longest reply of late, but the timeout at least and [`MOST`] times that at most.
+//!   The longest, since replies take longer and longer as a queue grows, and a mean is late.
+//! - A timer that fires late shows that this process was not running, or had no processor. Then the
+//!   replies may be there already, and the server may have no processor either. So the time begins again,
+//!   a few times.
+//! - A server that answers another connection, which had nothing before it, has served this one, too: it
+//!   serves its connections by turns. If this one is silent all the same, it is dead (half-open).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::dial::ByteStream;
+use bellwether::adapter::micros;
+
+/// When something last happened, as when bytes last arrived.
+#[derive(Debug)]
+pub(super) struct LastHeard {
+    born: Instant,
+    /// In ns since `born`.
+    at: AtomicU64,
+}
+
+impl Default for LastHeard {
+    fn default() -> Self {
+        Self { born: Instant::now(), at: AtomicU64::new(0) }
+    }
+}
+
+impl LastHeard {
+    pub(super) fn note(&self, now: Instant) {
+        let at = now.saturating_duration_since(self.born).as_nanos();
+        self.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// When that was. If it never was, when this was made.
+    pub(super) fn last(&self) -> Instant {
+        self.born + Duration::from_nanos(self.at.load(Ordering::Relaxed))
+    }
+}
+
+/// A stream that notes when bytes arrive.
+pub(super) struct HeardStream {
+    pub(super) stream: Box<dyn ByteStream>,
+    /// Over this connection, and over any of the node.
+    pub(super) heard: [Arc<LastHeard>; 2],
+    /// The last write had to wait: the peer has taken nothing for a while.
+    pub(super) is_full: bool,
+}
+
+impl HeardStream {
+    fn note(&self) {
+        let now = Instant::now();
+        self.heard.iter().for_each(|heard| heard.note(now));
+    }
+}
+
+impl AsyncRead for HeardStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if buffer.filled().len() >= before + SHORTEST_REPLY {
+            self.note();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A write that goes on after it had to wait counts, too: the peer has taken bytes.
+impl AsyncWrite for HeardStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if self.is_full && written.is_ready() {
+            self.note();
+        }
+        self.is_full = written.is_pending();
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The longest reply time of late, in us, and the second since `born` in which it was noted: in the halves
+/// of one number. It decays by each shorter reply, and halves with each second. Notes that come together
+/// may lose one.
+#[derive(Debug)]
+pub(super) struct ReplyTimes {
+    born: Instant,
+    longest: AtomicU64,
+}
+
+impl Default for ReplyTimes {
+    fn default() -> Self {
+        Self { born: Instant::now(), longest: AtomicU64::new(0) }
+    }
+}
+
+impl ReplyTimes {
+    /// A request has its reply after so long.
+    pub(super) fn note(&self, took: Duration) {
+        let took = micros(took).min(LONGEST_US);
+        let longest = self.longest();
+        let next = longest.saturating_sub(longest.div_ceil(DECAY)).max(took);
+        self.longest.store(next << 32 | self.second(), Ordering::Relaxed);
+    }
+
+    fn longest(&self) -> u64 {
+        let both = self.longest.load(Ordering::Relaxed);
+        let noted_at = both & u64::from(u32::MAX);
+        both >> 32 >> self.second().saturating_sub(noted_at).min(31)
+    }
+
+    fn second(&self) -> u64 {
+        self.born.elapsed().as_secs().min(u64::from(u32::MAX))
+    }
+
+    /// For how long a connection may be silent.
+    pub(super) fn bound(&self, timeout: Duration) -> Duration {
+        let expected = Duration::from_micros(PATIENCE * self.longest());
+        expected.clamp(timeout, MOST * timeout)
+    }
+}
+
+/// What is known of a connection while a request waits for its reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// Since when the request waits, or bytes last arrived for it.
+    pub(super) since: Instant,
+    /// When bytes last arrived from the node, over any connection.
+    pub(super) node_heard: Instant,
+    pub(super) bound: Duration,
+    /// How often the timer was late.
+    pub(super) stalls: u32,
+}
+
+/// What follows when a timer has fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// It goes on until then.
+    Wait(Instant),
+    /// The same, because this process was not running.
+    Stalled(Instant),
+    /// The same. Another connection is begun, unless that was done.
+    Probe(Instant),
+    /// The server is down.
+    Silent,
+}
+
+impl Silence {
+    /// When it is judged for the first time.
+    pub(super) fn first_look(&self) -> Instant {
+        self.since + self.bound / 2
+    }
+
+    /// Judges a connection by a timer that was `due` before.
+    pub(super) fn judge(&self, due: Instant, now: Instant) -> Judgement {
+        let Self { since, node_heard, bound, stalls } = *self;
+        let (half, end) = (since + bound / 2, since + bound);
+        let late = now.saturating_duration_since(due);
+        if now < half {
+            return Judgement::Wait(half);
+        }
+        if late > bound / LATE && stalls < MOST_STALLS {
+            return Judgement::Stalled(now + bound);
+        }
+        if now < end {
+            return Judgement::Probe(end);
+        }
+        let node_end = node_heard + bound;
+        if now < node_end && now < since + LONGEST * bound {
+            return Judgement::Probe(node_end);
+        }
+        Judgement::Silent
+    }
+}
+
+/// How many times the timeout a bound is at most.
+pub(super) const MOST: u32 = 10;
+
+/// How many times the bound a connection may be silent while its node is not.
+const LONGEST: u32 = 4;
+
+/// Fewer bytes are no reply, so they may come from a server that answers a byte at a time.
+const SHORTEST_REPLY: usize = 3;
+
+/// The share of the bound by which a timer is late if the process was not running.
+const LATE: u32 = 10;
+
+/// How often a request has patience with its own process.
+const MOST_STALLS: u32 = 4;
+
+/// How many times the longest reply of late a connection may be silent.
+const PATIENCE: u64 = 8;
+
+/// By which share a shorter reply shortens the longest one.
+const DECAY: u64 = 16;
+
+/// An hour, which fits into half of a number.
+const LONGEST_US: u64 = 3_600_000_000;
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(250);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A connection that is silent since `born`. The node was heard so many ms after that.
+    fn silence(born: Instant, node_heard: u64) -> Silence {
+        Silence { since: born, node_heard: born + ms(node_heard), bound: TIMEOUT, stalls: 0 }
+    }
+
+    #[test]
+    fn a_silent_server_is_judged_after_the_bound_and_asked_over_another_connection_before() {
+        let born = Instant::now();
+        let it = silence(born, 0);
+        assert_eq!(it.first_look(), born + ms(125));
+        assert_eq!(it.judge(born + ms(125), born + ms(126)), Judgement::Probe(born + ms(250)));
+        assert_eq!(it.judge(born + ms(250), born + ms(251)), Judgement::Silent);
+    }
+
+    #[test]
+    fn bytes_begin_the_time_again() {
+        let born = Instant::now();
+        let it = silence(born + ms(100), 100);
+        assert_eq!(it.judge(born + ms(125), born + ms(125)), Judgement::Wait(born + ms(225)));
+    }
+
+    #[test]
+    fn a_node_that_answers_another_connection_is_not_down_for_a_while() {
+        let born = Instant::now();
+        let at = |heard: u64, now: u64| silence(born, heard).judge(born + ms(now), born + ms(now));
+        assert_eq!(at(200, 250), Judgement::Probe(born + ms(450)));
+        assert_eq!(at(900, 999), Judgement::Probe(born + ms(1_150)));
+        assert_eq!(at(900, 1_000), Judgement::Silent);
+    }
+
+    #[test]
+    fn a_late_timer_gives_a_turn_but_not_for_ever() {
+        let born = Instant::now();
+        let it = silence(born, 0);
+        let judged = |it: Silence| it.judge(born + ms(250), born + ms(350));
+        assert_eq!(judged(it), Judgement::Stalled(born + ms(600)));
+        assert_eq!(judged(Silence { stalls: MOST_STALLS, ..it }), Judgement::Silent);
+        assert_eq!(it.judge(born + ms(250), born + ms(270)), Judgement::Silent);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_bound_follows_the_replies_between_the_timeout_and_ten_times_that() {
+        let times = ReplyTimes::default();
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+        (0..100).for_each(|_| times.note(ms(1)));
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+        times.note(ms(100));
+        assert_eq!(times.bound(TIMEOUT), ms(800));
+        (0..50).for_each(|_| times.note(ms(1)));
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+        times.note(Duration::MAX);
+        assert_eq!(times.bound(TIMEOUT), MOST * TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_replies_the_bound_is_the_timeout_after_a_few_seconds() {
+        let times = ReplyTimes::default();
+        times.note(ms(200));
+        advance(Duration::from_secs(3)).await;
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+    }
+}
