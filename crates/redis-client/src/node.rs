@@ -22,6 +22,9 @@ pub(super) struct RedisNode {
     is_of_cluster: bool,
     breaker: Breaker,
     connections: Box<[Arc<SharedConnection>]>,
+    /// For [large](RedisRequest::is_large) requests, which would hold up the short ones behind them. It is
+    /// opened for the first of them.
+    large: Arc<SharedConnection>,
 }
 
 /// Why a node gave no usable reply.
@@ -41,6 +44,7 @@ impl RedisNode {
             is_of_cluster: parts.options.is_cluster(),
             breaker: Breaker::new(parts.options.rules(jitter()), Arc::clone(&parts.outages)),
             connections: (0..parts.connections()).map(connection).collect(),
+            large: connection(parts.connections()),
             state,
         }
     }
@@ -82,9 +86,10 @@ impl RedisNode {
         Err(failed)
     }
 
-    /// The connection for a request. Those for one key share one.
+    /// The connection for a request. Short ones for one key share one.
     fn connection(&self, request: &RedisRequest<'_>) -> &Arc<SharedConnection> {
         match &*self.connections {
+            _ if request.is_large() => &self.large,
             [only] => only,
             several => &several[usize::from(request.slot()) % several.len()],
         }

@@ -63,7 +63,8 @@ impl NodeRecord {
         let is_cluster = parts.options.is_cluster();
         let failovers = if is_cluster { Arc::default() } else { Arc::clone(&parts.failovers) };
         let is_fixed = !matches!(parts.options.servers.kind, ServersKind::Sentinel { .. });
-        let untold = vec![None; parts.connections()];
+        // The last one is that for large values.
+        let untold = vec![None; parts.connections() + 1];
         Self {
             place,
             server: Mutex::new(is_fixed.then(|| address.clone())),

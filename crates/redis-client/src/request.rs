@@ -33,6 +33,8 @@ pub struct RedisRequest<'a> {
     lapses: bool,
     /// How many bytes its reply is expected to have.
     expected: usize,
+    /// The server is to report changes of what it reads.
+    is_tracked: bool,
     /// Which node of a cluster runs a command without names: the owner of this slot.
     slot: u16,
 }
@@ -96,9 +98,23 @@ impl<'a> RedisRequest<'a> {
         Self { lapses: true, ..self }
     }
 
-    /// Declares about how many bytes the reply has.
+    /// Declares about how many bytes the reply has. A request of [`LARGE`](Self::LARGE) bytes or more, with
+    /// its reply, is sent over a connection for those, which reports no changes.
     pub fn expecting(self, bytes: usize) -> Self {
         Self { expected: bytes, ..self }
+    }
+
+    /// Sends it over the connection that reports changes, however large it is.
+    pub fn tracked(self) -> Self {
+        Self { is_tracked: true, ..self }
+    }
+
+    /// How many bytes are large. A network of 1 Gbit/s takes half a millisecond for them, as long as a
+    /// round trip takes; fewer hold up short replies less than that.
+    pub const LARGE: usize = 64 * 1024;
+
+    pub(super) fn is_large(&self) -> bool {
+        !self.is_tracked && self.byte_len() >= Self::LARGE
     }
 
     /// Sends a command without names to the owner of this slot, in a cluster.

@@ -35,6 +35,7 @@ mod options;
 mod outbox;
 mod record;
 mod scripts;
+mod sizes;
 mod stats;
 mod store;
 mod tag_value;

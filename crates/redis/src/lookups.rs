@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::envelope::{self, Opened};
 use super::scripts::{self, Seen, SeenAt};
+use super::sizes::{EntrySizes, cut};
 use super::tag_value;
 use bellwether::adapter::locked;
 use bellwether::store::{Digest, Tags};
@@ -25,7 +26,8 @@ use bellwether_redis_client::{
 /// The lookups of a store.
 ///
 /// A lone lookup is sent at once. Concurrent lookups are batched by the servers of what they read. In a
-/// batch, a tag, which many entries share, is read once.
+/// batch, a tag, which many entries share, is read once. Entries that were large when they were last seen
+/// are read by requests of their own.
 #[derive(Debug)]
 pub(super) struct Lookups {
     batcher: Batcher<NameReader>,
@@ -41,6 +43,9 @@ struct NameReader {
     /// Whether lookups read the server's time, too. They do not until one finds an entry that needs
     /// it.
     with_time: AtomicBool,
+    /// The server reports changes of what is read, so it is read over the connection for that.
+    is_tracked: bool,
+    sizes: EntrySizes,
 }
 
 /// What is left of the life of an entry needs the server's time, which was not read.
@@ -79,9 +84,11 @@ type Found = (Option<Seen>, Vec<Option<TagState>>);
 type ReadResult = Result<Found, StoreError>;
 
 impl Lookups {
-    /// Those of a store. `with_time` if they read the server's time from the first one on.
-    pub(super) fn new(client: RedisClient, with_time: bool) -> Self {
-        let batcher = Batcher::new(NameReader { client, with_time: AtomicBool::new(with_time) });
+    /// Those of a store. With a near tier, they read the server's time from the first one on.
+    pub(super) fn new(client: RedisClient, has_near: bool) -> Self {
+        let with_time = AtomicBool::new(has_near);
+        let sizes = EntrySizes::default();
+        let batcher = Batcher::new(NameReader { client, with_time, is_tracked: has_near, sizes });
         Self { batcher, active: Arc::default(), unreadable: AtomicU64::new(0) }
     }
 
@@ -115,6 +122,11 @@ impl Lookups {
         result
     }
 
+    /// The entry of a key has so many bytes.
+    pub(super) fn note_size(&self, key: &Digest, bytes: usize) {
+        self.batcher.sender().sizes.note(key, bytes);
+    }
+
     /// Opens an entry, with what is left of its life. One that cannot be read counts as none.
     ///
     /// # Errors
@@ -125,6 +137,7 @@ impl Lookups {
         key: &Key,
         digest: &Digest,
     ) -> Result<Option<Entry>, NeedsTime> {
+        self.note_size(digest, sealed.len());
         let opened: Opened = match envelope::open(Bytes::from(sealed), digest) {
             Ok(opened) => opened,
             Err(what) => {
@@ -179,9 +192,11 @@ impl NameReader {
         let (open, names) = OpenLookups::of(lookups);
         let answers = Mutex::new((open, answer));
         let groups = self.client.split(names, |asked| asked.name.slot());
-        let read_group = async |asked: Vec<BatchedName>| {
+        let groups = groups.into_iter().flat_map(|group| cut(group, |asked| self.size(asked)));
+        let read_group = async |(asked, bytes): (Vec<BatchedName>, usize)| {
             let (names, places) = distinct(asked.iter().map(|asked| asked.name));
-            let request = self.request(&names, is_timed);
+            let request = self.request(&names, is_timed).expecting(bytes);
+            let request = if self.is_tracked { request.tracked() } else { request };
             let asked_at = Instant::now();
             let read = |reply| {
                 let estimate = || self.client.with_clock(&request, ServerClock::now);
@@ -196,7 +211,14 @@ impl NameReader {
             open.note(asked, seen, answer);
         };
         // One that is alone is not polled twice, as it would be in a `FuturesUnordered`.
-        join_all(groups.into_iter().map(read_group)).await;
+        join_all(groups.map(read_group)).await;
+    }
+
+    fn size(&self, asked: &BatchedName) -> usize {
+        match asked.name {
+            ReadName::Entry(key) => self.sizes.of(&key),
+            ReadName::Tag(_) => 0,
+        }
     }
 
     fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {

@@ -262,9 +262,11 @@ impl StoreParts {
             return self.outbox.release(&lease.claim).await.map(|()| Settled::Superseded);
         };
         let stored_at = lease.granted_at.saturating_add(micros(draft.lease_age));
+        let sealed = envelope::seal(&draft, &digest, lease.fence, stored_at, &epochs);
+        self.tags.lookups.note_size(&digest, sealed.len());
         let args = [
             lease.claim.token().as_bytes().to_vec(),
-            envelope::seal(&draft, &digest, lease.fence, stored_at, &epochs),
+            sealed,
             number(millis(draft.lifetimes.life())),
             number(lease.fence),
             number(lease.granted_at),
