@@ -99,6 +99,7 @@ struct Summary {
     breakers: usize,
     took: f64,
     errors: BTreeMap<String, u64>,
+    reasons: BTreeMap<String, u64>,
     is_passed: bool,
 }
 
@@ -108,12 +109,16 @@ impl Summary {
         let of_key = |key| reports.iter().map(|report| u64::from(report.loads[key])).sum::<u64>();
         let of_keys: Vec<u64> = (0..keys).map(of_key).collect();
         let mut errors = BTreeMap::new();
+        let mut reasons = BTreeMap::new();
         for report in reports {
             for (kind, count) in &report.errors {
                 *errors.entry(kind.clone()).or_default() += count;
             }
             for (kind, count) in &report.store_errors {
                 *errors.entry(format!("store {kind}")).or_default() += count;
+            }
+            for (reason, count) in &report.reasons {
+                *reasons.entry(reason.clone()).or_default() += count;
             }
         }
         let mut summary = Self {
@@ -125,6 +130,7 @@ impl Summary {
             breakers: reports.iter().filter(|report| report.outages > 0).count(),
             took: reports.iter().map(|report| report.took).fold(0.0, f64::max),
             errors,
+            reasons,
             is_passed: false,
         };
         // Without Redis, each process loads for itself.
@@ -167,6 +173,10 @@ impl Verdict {
             load.as_millis(),
             errors.join(", "),
         );
+        if options.verbose {
+            let reasons = summary.reasons.iter().map(|(reason, count)| format!("{reason} {count}"));
+            println!("{:>11} {}", "", reasons.collect::<Vec<_>>().join(", "));
+        }
         self.runs += 1;
         self.failed += usize::from(!summary.is_passed);
         self.loads.push(loads);

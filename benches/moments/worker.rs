@@ -43,6 +43,8 @@ pub(crate) struct Report {
     /// By their kind: the callers', and the store's.
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) store_errors: BTreeMap<String, u64>,
+    /// Why it has loaded, and what became of its leases.
+    pub(crate) reasons: BTreeMap<String, u64>,
     pub(crate) outages: u64,
     pub(crate) connects: u64,
     /// From the start to its last answer, in milliseconds.
@@ -99,6 +101,12 @@ pub(crate) fn work(setup: &str) {
     let stats = store.stats();
     let errors = stats.errors.by_name().into_iter().filter(|(_, count)| *count > 0);
     report.store_errors = errors.map(|(kind, count)| (kind.to_owned(), count)).collect();
+    let stats_of_cache = cache.stats();
+    let loads = stats_of_cache.loads.by_name().into_iter();
+    let reasons =
+        loads.chain(stats_of_cache.leases.by_name()).chain(stats_of_cache.commits.by_name());
+    let reasons = reasons.filter(|(_, count)| *count > 0);
+    report.reasons = reasons.map(|(reason, count)| (reason.to_owned(), count)).collect();
     report.loads = source.loads.iter().map(|loads| loads.load(Ordering::Relaxed)).collect();
     report.calls = source.calls.load(Ordering::Relaxed);
     (report.outages, report.connects) = (stats.outages, stats.connects);
