@@ -34,6 +34,9 @@ pub(crate) fn run(options: &Options) -> bool {
                 server.restart();
             }
             let reports = one_run(&mut server, options, *size, *load, number);
+            if options.verbose {
+                print_repeated(&reports);
+            }
             verdict.count(Summary::of(&reports, options, *size), options, *size, *load);
         }
         verdict.print(*size, *load);
@@ -86,6 +89,19 @@ fn one_run(
     }
     drop(disturbance);
     workers.iter_mut().map(Worker::report).collect()
+}
+
+/// Prints by which workers a key was loaded more than once, and when, for a few keys.
+fn print_repeated(reports: &[Report]) {
+    let mut loads: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for (worker, report) in reports.iter().enumerate() {
+        for (key, time) in &report.times {
+            loads.entry(*key).or_default().push(format!("by {worker} at {time:.0} ms"));
+        }
+    }
+    for (key, loads) in loads.iter().filter(|(_, loads)| loads.len() > 1).take(6) {
+        println!("{:>11} key {key} was loaded {}", "", loads.join(", "));
+    }
 }
 
 /// The reports of a run, together.

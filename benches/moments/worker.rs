@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bellwether::{BoxError, Cache, Error};
@@ -45,6 +45,8 @@ pub(crate) struct Report {
     pub(crate) store_errors: BTreeMap<String, u64>,
     /// Why it has loaded, and what became of its leases.
     pub(crate) reasons: BTreeMap<String, u64>,
+    /// Each key that it has loaded, and when, in milliseconds from the start.
+    pub(crate) times: Vec<(u64, f64)>,
     pub(crate) outages: u64,
     pub(crate) connects: u64,
     /// From the start to its last answer, in milliseconds.
@@ -55,6 +57,8 @@ pub(crate) struct Report {
 struct Source {
     loads: Vec<AtomicU32>,
     calls: AtomicU32,
+    /// Held to add to it.
+    times: Mutex<Vec<(u64, Instant)>>,
     takes: Duration,
     keys: u64,
 }
@@ -65,8 +69,14 @@ impl Source {
         for key in keys {
             self.loads[*key as usize].fetch_add(1, Ordering::Relaxed);
         }
+        let now = Instant::now();
+        self.times().extend(keys.iter().map(|key| (*key, now)));
         sleep(self.takes).await;
         keys.iter().map(|key| Ok(format!("the value of {key}"))).collect()
+    }
+
+    fn times(&self) -> MutexGuard<'_, Vec<(u64, Instant)>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,6 +88,7 @@ pub(crate) fn work(setup: &str) {
     let source = Arc::new(Source {
         loads: (0..all).map(|_| AtomicU32::new(0)).collect(),
         calls: AtomicU32::new(0),
+        times: Mutex::default(),
         takes: setup.load,
         keys: setup.keys as u64,
     });
@@ -108,6 +119,8 @@ pub(crate) fn work(setup: &str) {
     let reasons = reasons.filter(|(_, count)| *count > 0);
     report.reasons = reasons.map(|(reason, count)| (reason.to_owned(), count)).collect();
     report.loads = source.loads.iter().map(|loads| loads.load(Ordering::Relaxed)).collect();
+    let since = |time: &Instant| time.saturating_duration_since(began).as_secs_f64() * 1e3;
+    report.times = source.times().iter().map(|(key, time)| (*key, since(time))).collect();
     report.calls = source.calls.load(Ordering::Relaxed);
     (report.outages, report.connects) = (stats.outages, stats.connects);
     step(&serde_json::to_string(&report).expect("it is JSON"));
