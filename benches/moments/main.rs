@@ -21,8 +21,11 @@
 //! The program starts itself as each worker of a fleet. It exits with 1 if a run fails.
 
 mod disturbance;
+mod fault;
 mod fleet;
+mod link;
 mod options;
+mod outage;
 mod storm;
 mod worker;
 
@@ -52,5 +55,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if storm::run(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_passed = if !options.outage.kinds.is_empty() {
+        outage::run(&options, &options.outage)
+    } else if !options.link.mbit.is_empty() {
+        link::run(&options, &options.link)
+    } else {
+        storm::run(&options)
+    };
+    if is_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fault::KINDS;
+
 /// What `--help` prints.
 const HELP: &str = "\
 A fleet that asks for the same cold keys at once:
@@ -17,7 +19,20 @@ A fleet that asks for the same cold keys at once:
   --batch             each worker asks by get_or_load_many
   --chain N           the load of a key reads N more keys, each in the load of the one before (0)
   --down              Redis is killed before they ask
-  --verbose           a line of log messages, and of each kind of error, per run";
+  --verbose           why there were loads, and which keys were loaded again
+
+Requests while a Redis is away:
+  --outage LIST       killed, stalled, refusing, full, flapping, resetting, cut-off, or all
+  --rate N            requests per second: nine in ten for 200 hot keys, the others for 10,000 (2000)
+  --ttl-ms N          how long an answer is kept (60000)
+  --load-ms N         how long a load takes (20)
+  --near              with near copies
+  --source-down       the source fails during the outage, too; with stale_if_error
+
+Large values over a slow link, all of them stored, beside a small one:
+  --link LIST         Mbit per second of the link: 100,1000
+  --value-kib LIST    the size of the large values (900)
+  --callers LIST      how many read one each, again and again (32)";
 
 /// How many processes ask for how many keys.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +41,29 @@ pub(crate) struct Size {
     pub(crate) keys: usize,
 }
 
+/// Requests while a Redis is away.
+#[derive(Clone, Debug)]
+pub(crate) struct OutageOptions {
+    pub(crate) kinds: Vec<String>,
+    pub(crate) rate: u32,
+    pub(crate) ttl: Duration,
+    pub(crate) load: Duration,
+    pub(crate) near: bool,
+    pub(crate) source_down: bool,
+}
+
+/// Large values over a slow link.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkOptions {
+    pub(crate) mbit: Vec<f64>,
+    pub(crate) kib: Vec<usize>,
+    pub(crate) callers: Vec<u64>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    pub(crate) outage: OutageOptions,
+    pub(crate) link: LinkOptions,
     pub(crate) sizes: Vec<Size>,
     pub(crate) loads: Vec<Duration>,
     pub(crate) runs: usize,
@@ -44,6 +80,15 @@ pub(crate) struct Options {
 impl Options {
     fn new() -> Self {
         Self {
+            outage: OutageOptions {
+                kinds: Vec::new(),
+                rate: 2_000,
+                ttl: Duration::from_secs(60),
+                load: Duration::from_millis(20),
+                near: false,
+                source_down: false,
+            },
+            link: LinkOptions { mbit: Vec::new(), kib: vec![900], callers: vec![32] },
             sizes: vec![Size { processes: 16, keys: 1_000 }],
             loads: vec![Duration::from_millis(200)],
             runs: 5,
@@ -81,11 +126,20 @@ impl Options {
                 "moments" => {}
                 "--processes" => processes = number(value()?)?,
                 "--keys" => keys = number(value()?)?,
-                "--sizes" => sizes = Some(value()?.split(',').map(size).collect::<Result<_, _>>()?),
+                "--sizes" => sizes = Some(list(value()?, size)?),
                 "--load-ms" => {
-                    options.loads = value()?.split(',').map(millis).collect::<Result<_, _>>()?;
+                    options.loads = list(value()?, millis)?;
+                    options.outage.load = options.loads[0];
                 }
-                "--runs" => options.runs = number(value()?)?,
+                "--outage" => options.outage.kinds = list(value()?, kind)?.concat(),
+                "--rate" => options.outage.rate = number(value()?)?,
+                "--ttl-ms" => options.outage.ttl = millis(value()?)?,
+                "--near" => options.outage.near = true,
+                "--source-down" => options.outage.source_down = true,
+                "--link" => options.link.mbit = list(value()?, number)?,
+                "--value-kib" => options.link.kib = list(value()?, number)?,
+                "--callers" => options.link.callers = list(value()?, number)?,
+                "--runs" => options.runs = number::<usize>(value()?)?.max(1),
                 "--busy" => options.busy = true,
                 "--timeout-ms" => options.timeout = Some(millis(value()?)?),
                 "--stop" => options.stop = true,
@@ -102,6 +156,17 @@ impl Options {
         options.sizes = sizes.unwrap_or_else(|| vec![Size { processes, keys }]);
         Ok(Some(options))
     }
+}
+
+fn list<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(read).collect()
+}
+
+/// The kinds of outages that a word names.
+fn kind(text: &str) -> Result<Vec<String>, String> {
+    let names = KINDS.iter().map(|(name, _)| (*name).to_owned());
+    let named: Vec<_> = names.filter(|name| text == "all" || text == name).collect();
+    if named.is_empty() { Err(format!("no outage is called {text}")) } else { Ok(named) }
 }
 
 fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
