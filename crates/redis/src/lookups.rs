@@ -193,6 +193,7 @@ impl NameReader {
         let answers = Mutex::new((open, answer));
         let groups = self.client.split(names, |asked| asked.name.slot());
         let groups = groups.into_iter().flat_map(|group| cut(group, |asked| self.size(asked)));
+        let groups: Vec<_> = groups.collect();
         let read_group = async |(asked, bytes): (Vec<BatchedName>, usize)| {
             let (names, places) = distinct(asked.iter().map(|asked| asked.name));
             let request = self.request(&names, is_timed).expecting(bytes);
@@ -211,7 +212,7 @@ impl NameReader {
             open.note(asked, seen, answer);
         };
         // One that is alone is not polled twice, as it would be in a `FuturesUnordered`.
-        join_all(groups.map(read_group)).await;
+        join_all(groups.into_iter().map(read_group)).await;
     }
 
     fn size(&self, asked: &BatchedName) -> usize {

@@ -204,3 +204,40 @@ fn a_task_whose_batch_was_full_takes_no_lookup_of_another_runtime() {
     let looked = ours.block_on(async { timeout(MINUTE, last).await });
     assert_eq!(looked.expect("an answer").as_deref(), Some("1"));
 }
+
+async fn store_bytes(store: &RedisStore, sku: u64, bytes: usize) {
+    let claim = Claim::new(key(sku));
+    let Ok(Acquire::Lead { lease, .. }) = store.acquire(claim, MINUTE, Accept::Fresh).await else {
+        panic!("no lease of {sku}");
+    };
+    let value = Value::new(vec![7; bytes].into());
+    let draft = Draft::new(value, 1, Lifetimes::fresh_for(MINUTE));
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Settled::Done);
+}
+
+#[tokio::test]
+async fn large_values_have_a_connection_which_is_opened_for_the_first_of_them() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    store_bytes(&shared, 1, 10_000).await;
+    assert_eq!(shared.stats().connects, 1);
+    store_bytes(&shared, 2, 200_000).await;
+    assert_eq!(shared.stats().connects, 2);
+    // A process that has not seen it learns its size by the first lookup.
+    let other = options(&server).connect().await.expect("a store");
+    for connects in [1, 2, 2] {
+        let entry = other.find(key(2)).await.expect("an answer").expect("an entry");
+        assert_eq!((entry.value().encoded().len(), other.stats().connects), (200_000, connects));
+    }
+}
+
+#[tokio::test]
+async fn a_large_value_is_read_over_the_tracked_connection_of_a_near_tier() {
+    let server = RedisServer::start();
+    let near = options(&server).near(16 << 20).connect().await.expect("a store");
+    store_bytes(&near, 1, 200_000).await;
+    for _ in 0..2 {
+        near.find(key(1)).await.expect("an answer").expect("an entry");
+    }
+    assert!(matches!(near.peek(&key(1)), bellwether::store::Peek::Found(_)));
+}
