@@ -114,8 +114,8 @@ pub struct CacheError {
 }
 
 impl CacheError {
-    /// What there is no room for, if as many loads without a lease run as may run.
-    pub(crate) const LOADS: &str = "loads without a lease are running";
+    /// What there is no room for, if as many loads are under way as may be.
+    pub(crate) const LOADS: &str = "loads are under way";
 
     /// What went wrong.
     pub fn kind(&self) -> CacheErrorKind {
@@ -253,7 +253,7 @@ pub enum CacheErrorKind {
     KeyTooLong,
     /// A bound of this process is reached: [`max_waiters`](crate::service::ReadThroughLayerBuilder::max_waiters),
     /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights) or
-    /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads).
+    /// [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads).
     Full,
     /// A load failed a moment ago, perhaps in another process, and the key is in cooldown.
     LoadFailed(FailureCause),

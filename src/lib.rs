@@ -64,6 +64,7 @@ pub mod guide;
 mod jitter;
 mod key;
 mod lifetimes;
+mod loads;
 mod locked;
 mod log_throttle;
 #[cfg(feature = "metrics")]
@@ -96,6 +97,7 @@ pub use config_error::ConfigError;
 pub use error::{BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError};
 pub use key::{CacheKey, Key, KeyOf};
 pub use lifetimes::Lifetimes;
+pub use loads::Loads;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 pub use read_through::error_rules::ErrorClass;
 pub use read_through::future::AnswerFuture;

@@ -40,7 +40,7 @@
 //! | `requests_total` | counter | `cache`, `outcome`, `detail` | [`RequestStats`](crate::stats::RequestStats): `hit_local` is `outcome="hit", detail="local"` |
 //! | `loads_started_total` | counter | `cache`, `why` | [`LoadStats`](crate::stats::LoadStats) |
 //! | `loads_running` | gauge | `cache` | loads that have started and not ended |
-//! | `loads_queued` | gauge | `cache` | [`CurrentStats`](crate::stats::CurrentStats): uncached loads that wait because as many run as may |
+//! | `loads_queued` | gauge | `cache` | [`CurrentStats`](crate::stats::CurrentStats): flights that wait because as many loads are under way as may be |
 //! | `flights`, `waiters` | gauge | `cache` | the same: keys that are loaded or waited for, and the callers that wait |
 //! | `failing_keys` | gauge | `cache` | the same: keys whose last loads have failed |
 //! | `wakes_total` | counter | `cache`, `by` | [`WakeStats`](crate::stats::WakeStats) |

@@ -115,11 +115,10 @@ impl Kind {
     }
 }
 
-/// How long a caller waits for the load of another one, and for an uncached load of its own to begin.
+/// How long a caller waits for the load of another one.
 const WAIT: Duration = Duration::from_secs(4);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(6);
-/// The longest that a caller without a deadline can wait: for another load, in the queue of uncached loads,
-/// for its own load, and for a store that times out before and after.
+/// The longest that a caller without a deadline can wait: for another load, for its own load, and for a store that times out before and after.
 pub(crate) const LONGEST: Duration = Duration::from_secs(16);
 
 impl RowKey {

@@ -39,7 +39,7 @@ struct Item {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // As many connections as loads may run at once, and a limit below that of a load.
+    // As many connections as loads may be under way, and a limit below that of a load.
     let pool = PgPoolOptions::new().max_connections(20).acquire_timeout(Duration::from_secs(3));
     let db = pool.connect(&env::var("DATABASE_URL")?).await?;
     sqlx::raw_sql(SCHEMA).execute(&db).await?;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .stale_if_error(Duration::from_secs(600)) // an old item is better than an error
         .load_timeout(Duration::from_secs(5))
         .wait(Wait::at_most(Duration::from_secs(6)))
-        .max_uncached_loads(20)
+        .max_loads(20)
         .build()?;
     let app = Router::new()
         .route("/items/{id}", get(item))

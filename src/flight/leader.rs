@@ -102,7 +102,7 @@ impl<L> Leader<L> {
     /// store themselves from now on.
     pub(crate) fn set_fallback(&self, generation: Generation, answer: L) {
         let mut state = locked(&self.flight().state);
-        state.callers_look_up = true;
+        state.has_stale = true;
         let earlier = state.fallback.replace((generation, answer));
         drop(state);
         // After the lock: it may be of any type.
@@ -122,6 +122,19 @@ impl<L> Leader<L> {
         while locked(&self.flight().state).slots.iter().all(|(_, slot)| is_served(slot)) {
             self.flight().joined.notified().await;
         }
+    }
+
+    /// Whether it loads without a permit.
+    pub(crate) fn passes(&self) -> bool {
+        locked(&self.flight().state).passes
+    }
+
+    /// Waits until a waiter has joined since the last time.
+    ///
+    /// # Cancel safety
+    /// Dropping it before it returns loses nothing.
+    pub(crate) async fn has_joined(&self) {
+        self.flight().joined.notified().await;
     }
 
     /// Whether there is a waiter without an outcome right now.

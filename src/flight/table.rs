@@ -64,6 +64,12 @@ enum Slot<L> {
     Flight(Arc<Flight<L>>),
 }
 
+impl<L> Slot<L> {
+    fn is(&self, flight: &Arc<Flight<L>>) -> bool {
+        matches!(self, Self::Flight(ours) if Arc::ptr_eq(ours, flight))
+    }
+}
+
 /// A flight in its table, for the leader that it gets at once.
 pub(crate) struct OpenedFlight<L> {
     flights: Arc<Flights<L>>,
@@ -111,7 +117,7 @@ impl<L> Flights<L> {
         let number = match slots.entry(id) {
             Entry::Occupied(slot) => match slot.get() {
                 // No caller has to wait for it.
-                Slot::Flight(flight) if locked(&flight.state).callers_look_up => None,
+                Slot::Flight(flight) if locked(&flight.state).callers_look_up() => None,
                 _ => return None,
             },
             Entry::Vacant(slot) => {
@@ -223,9 +229,7 @@ impl<L> Flights<L> {
 impl<L> OpenedFlight<L> {
     /// Removes it from its table: no caller can join it any more.
     pub(super) fn close(&self) {
-        let is_ours =
-            |slot: &Slot<L>| matches!(slot, Slot::Flight(at) if Arc::ptr_eq(at, &self.flight));
-        self.flights.remove(self.id, is_ours);
+        self.flights.remove(self.id, |slot| slot.is(&self.flight));
         self.flight.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -45,8 +45,8 @@ pub(super) struct FlightState<L> {
     pub(super) closed: bool,
     /// The outcome for the waiters that remain when the flight closes.
     pub(super) closing: Option<Arc<L>>,
-    /// Callers read the store themselves before they join: it may have a usable answer.
-    pub(super) callers_look_up: bool,
+    /// Callers read the store themselves before they join: it has a stale answer.
+    pub(super) has_stale: bool,
     /// The flight goes on without waiters.
     pub(super) in_background: bool,
     /// A load of this process runs, and goes on when all callers have left it.
@@ -59,6 +59,8 @@ pub(super) struct FlightState<L> {
     pub(super) fallback: Option<(Generation, L)>,
     /// When the phase began.
     pub(super) since: Instant,
+    /// It loads without a permit: a load that may hold one waits for it.
+    pub(super) passes: bool,
     /// The load that the waiters wait for, if it is traced.
     pub(super) load: Option<LoadTrace>,
     /// How many callers have joined so far.
@@ -102,7 +104,7 @@ pub(crate) enum Phase {
     Waiting,
     /// The loader.
     Loading,
-    /// A permit to load, because as many uncached loads run as may run.
+    /// A permit to load, because as many loads are under way as may be.
     Queueing,
     /// The end of a cooldown. It has an answer for each caller that joins.
     CoolingDown,
@@ -112,7 +114,7 @@ impl<L> Flight<L> {
     /// Lets callers look up, and the flight go on without waiters.
     pub(super) fn run_in_the_background(&self) {
         let mut state = locked(&self.state);
-        state.callers_look_up = true;
+        state.has_stale = true;
         state.in_background = true;
     }
 
@@ -171,17 +173,24 @@ impl<L> FlightState<L> {
             phase: Phase::Asking,
             closed: false,
             closing: None,
-            callers_look_up: false,
+            has_stale: false,
             in_background: false,
             load_goes_on: false,
             task: None,
             is_listed: false,
             fallback: None,
             since: Instant::now(),
+            passes: false,
             load: None,
             callers: 0,
             slots: Slab::new(),
         }
+    }
+
+    /// Callers read the store themselves before they join: it may have a usable answer. While the flight
+    /// queues, another process may load.
+    pub(super) fn callers_look_up(&self) -> bool {
+        self.has_stale || self.phase == Phase::Queueing
     }
 
     /// The wakers of the slots that `of` picks.
@@ -234,6 +243,13 @@ impl<L> Waiter<L> {
         locked(&self.flight.state).in_background = true;
     }
 
+    /// Lets the flight load without a permit. Otherwise the load that waits here could hold the permit for
+    /// which the flight queues.
+    pub(crate) fn let_pass(&self) {
+        locked(&self.flight.state).passes = true;
+        self.flight.joined.notify_one();
+    }
+
     /// What it waits for, and how long that has lasted: as text for error messages.
     pub(crate) fn awaited(&self) -> String {
         let state = locked(&self.flight.state);
@@ -244,7 +260,7 @@ impl<L> Waiter<L> {
             }
             Phase::Loading if self.opener => format!("its load has run for {ran_for:?}"),
             Phase::Loading => format!("a load in this process has run for {ran_for:?}"),
-            Phase::Queueing => "as many loads without a lease are running as may run".to_owned(),
+            Phase::Queueing => "as many loads are under way as may be".to_owned(),
             // Of another process, or of another cache or type in this one.
             Phase::Waiting => "another load, here or in another process, has the lease".to_owned(),
             Phase::Asking | Phase::CoolingDown => "the store has not answered".to_owned(),

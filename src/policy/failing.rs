@@ -66,8 +66,8 @@ const IN_A_ROW: Duration = Duration::from_secs(1);
 #[non_exhaustive]
 pub enum WhenStoreFails {
     /// It loads. Callers of one key in this process share the load, and
-    /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads) bounds how many loads
-    /// run. The default, so that the service outlives its store.
+    /// [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads) bounds how many loads run, as it
+    /// does otherwise. The default, so that the service outlives its store.
     #[default]
     Load,
     /// It ends with an error. For loaders that cannot take the load without a cache.

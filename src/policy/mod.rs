@@ -42,8 +42,6 @@ pub(crate) struct Policy {
     pub(crate) max_waiters: usize,
     /// How many keys are looked up or loaded.
     pub(crate) max_flights: usize,
-    /// How many loads have no lease: while the store fails, or after waits that ran out.
-    pub(crate) max_uncached_loads: usize,
     /// How many loads go on that all callers have left.
     pub(crate) max_abandoned_loads: usize,
 }
@@ -101,7 +99,6 @@ impl Default for Policy {
             max_entry_bytes: 1024 * 1024,
             max_waiters: 10_000,
             max_flights: 10_000,
-            max_uncached_loads: 64,
             max_abandoned_loads: 64,
         }
     }

@@ -6,8 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::error_rules::ErrorRules;
 use super::handle::Handle;
 use super::lookup::RequestOptions;
@@ -19,6 +17,7 @@ use crate::error::{BoxError, CacheError, Error};
 use crate::flight::{AbandonedLoads, Flights};
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::loads::Loads;
 use crate::locked::locked;
 use crate::policy::Policy;
 use crate::stats::{Activity, CurrentStats, RequestEvent, Statistics};
@@ -35,7 +34,7 @@ pub(crate) struct Core<C: ?Sized> {
     pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
     pub(crate) tags: TagRules,
-    pub(crate) loads: Arc<Loads>,
+    pub(crate) loads: Arc<UnderWay>,
     pub(crate) statistics: Arc<Statistics>,
 }
 
@@ -50,15 +49,15 @@ impl<C: fmt::Debug + ?Sized> fmt::Debug for Core<C> {
 }
 
 /// What is under way in this process, for all services of one layer.
-pub(crate) struct Loads {
+pub(crate) struct UnderWay {
     /// The flights that load under a lease, one per key.
     pub(crate) flights: Arc<Flights<Outcome>>,
     /// Uncached loads of callers whose wait for another load ran out, one per key.
     pub(crate) uncached: Arc<Flights<Outcome>>,
     /// Forced refreshes, one per key.
     pub(crate) forced: Arc<Flights<Outcome>>,
-    /// Permits to load without a lease.
-    pub(crate) uncached_permits: Semaphore,
+    /// The bound on its loads, if there is one.
+    pub(crate) bound: Option<Loads>,
     /// Failures of a moment ago.
     pub(crate) failures: FailureCache,
     /// Keys with private answers.
@@ -67,9 +66,9 @@ pub(crate) struct Loads {
     pub(crate) orphaned: Arc<OrphanedClaims>,
 }
 
-impl Loads {
+impl UnderWay {
     /// None yet.
-    pub(crate) fn new(policy: &Policy) -> Arc<Self> {
+    pub(crate) fn new(policy: &Policy, bound: Option<Loads>) -> Arc<Self> {
         let abandoned = AbandonedLoads::new(policy.max_abandoned_loads);
         let bounds = (policy.max_flights, policy.max_waiters);
         let flights = || Flights::new(bounds, Arc::clone(&abandoned));
@@ -77,7 +76,7 @@ impl Loads {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            uncached_permits: Semaphore::new(policy.max_uncached_loads),
+            bound,
             failures: FailureCache::default(),
             private_keys: PrivateKeys::default(),
             orphaned: Arc::default(),
@@ -90,7 +89,7 @@ impl Loads {
     }
 }
 
-impl Activity for Loads {
+impl Activity for UnderWay {
     fn current(&self) -> CurrentStats {
         let mut current = CurrentStats::default();
         current.failing_keys += self.failures.failing_keys();

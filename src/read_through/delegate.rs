@@ -24,7 +24,7 @@ macro_rules! delegate_load_options {
             max_entry_bytes(most: usize);
             max_waiters(most: usize);
             max_flights(most: usize);
-            max_uncached_loads(most: usize);
+            max_loads(most: impl Into<$crate::Loads>);
             max_abandoned_loads(most: usize);
             $($more)*
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tower::{Layer, Service};
 
-use super::core::{Core, Loads};
+use super::core::{Core, UnderWay};
 use super::error_rules::{ErrorClass, ErrorRule, ErrorRules};
 use super::handle::Handle;
 use super::lookup::IntoLookup;
@@ -15,6 +15,7 @@ use super::service::ReadThrough;
 use crate::codec::{Cacheability, Codec, InProcess, Json, RuledCodec};
 use crate::config_error::{ConfigError, FirstError, within};
 use crate::error::BoxError;
+use crate::loads::Loads;
 use crate::policy::{Doubling, Freshness, Policy, Wait, WhenAbandoned, WhenStoreFails};
 use crate::stats::{CacheStats, Statistics};
 use crate::store::{InProcessStore, Store};
@@ -124,6 +125,7 @@ pub struct ReadThroughLayerBuilder<K, C = Json> {
     codec: C,
     store: Arc<dyn Store>,
     policy: Policy,
+    loads: Option<Loads>,
     errors: ErrorRules,
     tags: TagRules,
     name: Arc<str>,
@@ -138,6 +140,7 @@ impl<K> ReadThroughLayerBuilder<K> {
             codec: Json,
             store: Arc::new(store),
             policy: Policy::default(),
+            loads: None,
             errors: ErrorRules::default(),
             tags: TagRules::default(),
             name: Statistics::UNNAMED.into(),
@@ -241,19 +244,34 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// load can be cancelled that [all callers have left](Self::max_abandoned_loads).
     /// [`build`](Self::build) fails if it is zero.
     ///
-    /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
+    /// Default: 10,000. [`max_loads`](Self::max_loads) bounds how many load at once.
     pub fn max_flights(self, most: usize) -> Self {
         self.set(|p| &mut p.max_flights, within("max flights", most, 1, usize::MAX))
     }
 
-    /// Sets how many uncached loads of this layer may run at once in a process: loads without a
-    /// lease, while the store fails and after waits that ran out. Further ones queue. When their wait
-    /// ends, callers get a stale answer or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
-    /// [`build`](Self::build) fails if it is zero, or more than 1,000,000.
+    /// Sets how many loads may be under way at once in this process: a number for this layer alone, or
+    /// [`Loads`] that several share. One call of a batch loader counts as one. It holds with and
+    /// without a store that answers.
     ///
-    /// Default: 64. While the store is down, this protects the database from all processes.
-    pub fn max_uncached_loads(self, most: usize) -> Self {
-        self.set(|p| &mut p.max_uncached_loads, within("max uncached loads", most, 1, 1_000_000))
+    /// Further keys queue. A queued key has no lease, and its time in the queue does not count as
+    /// time of its load. Keys that callers wait for go first, in their order; refreshes go last. When the
+    /// [`wait`](Self::wait) of a caller ends in the queue, it gets a stale answer or
+    /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full). Hits and stale answers wait for nothing.
+    ///
+    /// A load that begins inside another load of this process does not queue, whatever cache it is of:
+    /// otherwise the two could wait for each other. So bound the outer cache. Tasks that a loader spawns
+    /// count as inside only for calls that were made before the spawn. Loads of requests without a key, and
+    /// individual loads of private answers, do not count.
+    ///
+    /// [`build`](Self::build) fails if the bound is zero.
+    ///
+    /// Default: none, but [`max_flights`](Self::max_flights). A database has a pool that bounds loads
+    /// already, and a number that is too small makes loads wait that the source could serve.
+    pub fn max_loads(mut self, most: impl Into<Loads>) -> Self {
+        let most = most.into();
+        let checked = within("max loads", most.most(), 1, usize::MAX);
+        self.wrong.set(&mut self.loads, checked.map(|_| Some(most)));
+        self
     }
 
     /// Sets how many loads of this layer go on in a process after all their callers have left (see
@@ -528,13 +546,15 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     }
 
     pub(crate) fn map_codec<D>(self, map: impl FnOnce(C) -> D) -> ReadThroughLayerBuilder<K, D> {
-        let Self { key_of, codec, store, policy, errors, tags, name, trace_keys, wrong } = self;
+        let Self { key_of, codec, store, policy, loads, errors, tags, name, trace_keys, wrong } =
+            self;
         let codec = map(codec);
         ReadThroughLayerBuilder {
             key_of,
             codec,
             store,
             policy,
+            loads,
             errors,
             tags,
             name,
@@ -549,8 +569,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// If an option is wrong: the first one.
     pub fn build(self) -> Result<ReadThroughLayer<K, C>, ConfigError> {
         self.wrong.result()?;
-        let Self { key_of, codec, store, policy, errors, tags, .. } = self;
-        let loads = Loads::new(&policy);
+        let Self { key_of, codec, store, policy, loads, errors, tags, .. } = self;
+        let loads = UnderWay::new(&policy, loads);
         let statistics = Statistics::new(self.name, self.trace_keys, &(Arc::clone(&loads) as _));
         let codec = Arc::new(codec);
         let core = Core { store, policy, codec, errors, tags, loads, statistics };

@@ -2,10 +2,12 @@
 
 use std::any::Any;
 use std::error::Error as StdError;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
+use tokio::task_local;
 use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 use tracing::Instrument;
@@ -127,9 +129,28 @@ pub(crate) async fn load<S: Loader<Req>, Req, C: Codec<S::Response>>(
     }
 }
 
+task_local! {
+    /// Set while a loader is polled.
+    static IN_LOAD: ();
+}
+
+/// A call of a loader: what it asks of a cache is part of a load that may hold a permit.
+pub(crate) fn in_load<F: Future>(call: F) -> impl Future<Output = F::Output> {
+    IN_LOAD.scope((), call)
+}
+
+/// Whether this is called by a loader. Requests of a loader wait for no permit, since the load around them
+/// may hold the one for which they would wait. A task that a loader spawns is not recognised.
+pub(crate) fn is_in_load() -> bool {
+    IN_LOAD.try_with(|()| ()).is_ok()
+}
+
 /// Calls the loader for one request past the cache: for lack of a key, or because answers for the key
 /// are not kept. The load counts, and has a span of its own. It starts with the first poll. The outer
 /// error is a panic of the loader.
+///
+/// It takes no permit of [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads): its caller polls
+/// it. A caller that stops would keep the permit from all others.
 pub(crate) fn load_alone<S: Service<Req, Future: Send> + Send + 'static, Req: Send + 'static>(
     loader: S,
     request: Req,
@@ -163,12 +184,12 @@ where
     C: Codec<S::Response>,
 {
     let limit = core.policy.load_timeout;
-    let called = timeout(limit.saturating_add(core.policy.collect_within), async {
+    let called = in_load(timeout(limit.saturating_add(core.policy.collect_within), async {
         match job.service.oneshot(job.request).await {
             Ok(response) => classified(core, key, tags, core.codec.keep(response)),
             Err(error) => loader_failed(error, core),
         }
-    });
+    }));
     // The panic drops the loader, so no broken state of it is seen again.
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(answer)) => answer,

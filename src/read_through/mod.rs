@@ -26,6 +26,7 @@ pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod load;
+mod load_group;
 pub(crate) mod lookup;
 pub(crate) mod many;
 mod not_found;

@@ -60,8 +60,8 @@ pub struct CurrentStats {
     pub flights: u64,
     /// Callers that wait in these flights. A caller that opened one is among them.
     pub waiters: u64,
-    /// Uncached loads that wait because
-    /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads) run.
+    /// Flights that wait for their load because
+    /// [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads) are under way.
     pub queued_loads: u64,
     /// Keys whose last loads have failed, as far as this process remembers: callers share the failure
     /// or get a stale answer, and now and then one of them may load.
@@ -343,8 +343,8 @@ counters! {
         waiters: Waiters,
         /// [`max_flights`](crate::service::ReadThroughLayerBuilder::max_flights).
         flights: Flights,
-        /// [`max_uncached_loads`](crate::service::ReadThroughLayerBuilder::max_uncached_loads).
-        uncached_loads: UncachedLoads,
+        /// [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads).
+        loads: Loads,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Flights and watches, under every interleaving of threads: by [loom](https://docs.rs/loom).
+//! Flights, permits and watches, under every interleaving of threads: by [loom](https://docs.rs/loom).
 //!
 //! The code under test is the files of the crate themselves. What they name of `std` and `tokio` is here, with the locks
 //! and atomics of loom.
@@ -17,7 +17,11 @@ mod flight;
 mod flights;
 mod jitter;
 mod key;
+#[expect(dead_code, unreachable_pub, reason = "what is not interleaved here")]
+#[path = "../../src/loads.rs"]
+mod loads;
 mod locked;
+mod permits;
 mod store;
 mod sync;
 mod tag;

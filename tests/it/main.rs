@@ -12,6 +12,7 @@ mod faulty_store;
 mod flights_properties;
 mod hit;
 mod invalidate;
+mod loads;
 mod many;
 mod memory_store;
 mod miss;

@@ -171,6 +171,5 @@ const LATEST_RELEASE: Millis = 110;
 /// How long the cache waits for the load of another caller.
 const LONGEST_LEASE_WAIT: Millis = 1_000;
 
-/// The cache waits for a second for the load of another caller, and for another one in the queue of uncached
-/// loads. A load takes half a second at most, and a command a quarter of one.
+/// The cache waits for a second for the load of another caller. A load takes half a second at most, and a command a quarter of one.
 const LONGEST_WAIT: Millis = 6_000;

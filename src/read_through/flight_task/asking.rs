@@ -131,6 +131,32 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         }
     }
 
+    /// Looks for what the callers may have while the flight queues for a permit: a value that another
+    /// process has stored, or a stale answer.
+    pub(super) async fn look_before_the_queue(&self, memory: &mut FlightMemory) -> TaskEvent {
+        self.leader.enter(Phase::Asking);
+        let asked = self.leader.generation();
+        let tags = self.claim.tags().clone();
+        match self.core.store.lookup(self.leader.key().clone(), tags).await {
+            Ok(Some(entry)) if entry.is_fresh() => {
+                let is_plain = memory.accept.admits(&entry) && entry.as_marker().is_none();
+                match is_plain.then(|| self.value_of(&entry, memory.waited)).flatten() {
+                    Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(&entry) },
+                    None => TaskEvent::Queued { asked, meanwhile: Meanwhile::Nothing },
+                }
+            }
+            Ok(stale) => {
+                memory.fallback = self.fallback(asked, stale);
+                let meanwhile = self.meanwhile(memory.fallback.as_ref());
+                TaskEvent::Queued { asked, meanwhile }
+            }
+            Err(error) => {
+                self.core.statistics.store_failed("loading without a lease", &error);
+                self.store_failed(&error, LeaseHold::NotAsked)
+            }
+        }
+    }
+
     pub(super) async fn look_up(&self, late: Generation, memory: &FlightMemory) -> TaskEvent {
         if !self.leader.has_joined_since(late) {
             return TaskEvent::NoneRemain;

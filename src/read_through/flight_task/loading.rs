@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
-use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::asking::{AskedFallback, Carried, FlightHold, GrantedLease, Purpose, Scope};
+use super::queueing::{LoadAdmission, Queueing};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Generation, Leader, Phase};
+use crate::loads::Loads;
 use crate::locked::locked;
 use crate::policy::{FailureWindow, WhenAbandoned};
 use crate::read_through::core::Core;
@@ -30,30 +31,39 @@ pub(super) struct FlightLoad<'a, S, Req, C> {
     pub(super) scope: &'a Scope<S, Req, C>,
     pub(super) hold: &'a FlightHold,
     pub(super) fallback: Option<&'a AskedFallback>,
+    pub(super) queueing: Queueing<'a>,
 }
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
     /// Loads, and completes every other waiter with `meanwhile`.
     pub(super) async fn run(
         self,
+        admission: Option<LoadAdmission>,
         cause: (LoadReason, CallerSpan),
         meanwhile: Option<Outcome>,
     ) -> Option<AnswerOf<Carried>> {
         tokio::select! {
             biased;
-            answer = self.load(cause) => answer,
+            answer = self.load(admission, cause) => answer,
             never = complete_others(&self.scope.leader, meanwhile) => match never {},
         }
     }
 
-    async fn load(&self, cause: (LoadReason, CallerSpan)) -> Option<AnswerOf<Carried>> {
+    async fn load(
+        &self,
+        admission: Option<LoadAdmission>,
+        cause: (LoadReason, CallerSpan),
+    ) -> Option<AnswerOf<Carried>> {
         let Scope { core, leader, job, claim, .. } = self.scope;
         if !begins(self.hold, self.scope.can_load(), || leader.is_awaited()) {
             return None;
         }
-        let _permit = match self.permit().await {
-            Ok(permit) => permit,
-            Err(refused) => return refused,
+        let _until_it_has_ended = match admission {
+            Some(admission) => admission,
+            None => match self.admission().await {
+                Ok(admission) => admission,
+                Err(refused) => return refused,
+            },
         };
         let job = locked(job).take()?;
         let known = self.known();
@@ -73,34 +83,28 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         Some(self.judge(answer, known, began, started.elapsed()))
     }
 
-    /// A permit for a load without a lease, which may have to wait for one. A load under a lease
-    /// needs none. Or what the flight ends with instead: nothing if no waiter is left.
-    async fn permit(&self) -> Result<Option<SemaphorePermit<'_>>, Option<AnswerOf<Carried>>> {
+    /// Queues a load that has not asked the store for a lease. Or what the flight ends with instead: nothing
+    /// if no waiter is left.
+    async fn admission(&self) -> Result<LoadAdmission, Option<AnswerOf<Carried>>> {
         let Scope { core, leader, purpose, .. } = self.scope;
-        if matches!(self.hold, LeaseHold::Lease(_)) {
-            return Ok(None);
+        if let Some(admission) = self.queueing.at_once() {
+            return Ok(admission);
         }
-        let permits = &core.loads.uncached_permits;
-        if let Ok(permit) = permits.try_acquire() {
-            return Ok(Some(permit));
-        }
-        leader.enter(Phase::Queueing);
         let max_wait = match purpose {
             Purpose::Uncached => core.policy.max_wait(),
             // The waits of its callers run out.
             _ => Duration::MAX,
         };
-        let permit = tokio::select! {
-            biased;
-            permit = timeout(max_wait, permits.acquire()) => permit.ok().and_then(Result::ok),
-            () = leader.abandoned() => return Err(None),
-        };
-        permit.map(Some).ok_or_else(|| {
-            let most = core.policy.max_uncached_loads;
-            let error = Outcome::Failed(CacheError::full(leader.key(), most, CacheError::LOADS));
-            let (began, share) = (leader.generation(), Share::All);
-            Some(LoadAnswer { began, outcome: error, share, record: None, fallback: None })
-        })
+        match timeout(max_wait, self.queueing.wait()).await {
+            Ok(admission) => admission.ok_or(None),
+            Err(_) => {
+                let most = core.loads.bound.as_ref().map_or(0, Loads::most);
+                let full = CacheError::full(leader.key(), most, CacheError::LOADS);
+                let (began, outcome) = (leader.generation(), Outcome::Failed(full));
+                let (share, record, fallback) = (Share::All, None, None);
+                Err(Some(LoadAnswer { began, outcome, share, record, fallback }))
+            }
+        }
     }
 
     /// Which failures its own is one of.

@@ -2,6 +2,7 @@
 
 mod asking;
 mod loading;
+mod queueing;
 
 use std::fmt::Display;
 use std::mem;
@@ -17,8 +18,10 @@ pub(crate) use self::asking::Purpose;
 
 use self::asking::{Carried, FlightHold, FlightMemory, Scope, TaskEvent, TaskState};
 use self::loading::FlightLoad;
+use self::queueing::{LoadAdmission, Queueing};
 use super::core::Core;
 use super::load::{LentJob, Loader};
+use super::load_group::GroupOfItem;
 use super::remembered::{OrphanGuard, Outcome};
 use super::step::{self, AnswerOf, LeaseHold, Meanwhile, Share, Step, WaiterAction};
 use crate::codec::Codec;
@@ -44,9 +47,22 @@ pub(crate) struct FlightTask<S, Req, C> {
     /// Its last wait was ended by a pause, and is not counted yet: what the store says next tells
     /// whether a push was missed.
     has_paused: bool,
-    /// The span of the caller that opened the flight. A flight in the background keeps it until it
-    /// loads or waits, since the load follows from it.
-    opener: CallerSpan,
+    /// A flight in the background keeps the span until it loads or waits, since the load follows from it.
+    opener: FlightOpener,
+    /// Set from when it may load until it has.
+    admission: Option<LoadAdmission>,
+    /// The store has been looked at for what the callers may have while it queues.
+    has_looked: bool,
+}
+
+/// The caller that opens a flight.
+pub(crate) struct FlightOpener {
+    /// The span in which it waits.
+    pub(crate) span: CallerSpan,
+    /// It has just read the store, and found nothing usable.
+    pub(crate) has_looked_up: bool,
+    /// It is an item of a batch.
+    pub(crate) group_of: Option<GroupOfItem>,
 }
 
 impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
@@ -56,12 +72,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         job: LentJob<S, Req>,
         purpose: Purpose,
         tags: Tags,
-        opener: CallerSpan,
+        opener: FlightOpener,
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
-        let claim = Claim::new(key.clone()).tagged(tags).traced(opener.trace_parent());
+        let claim = Claim::new(key.clone()).tagged(tags).traced(opener.span.trace_parent());
         Self {
             orphan: core.loads.orphaned.guard(&claim, core.policy.lease),
             backoff: core.policy.backoff(!watch.is_silent()),
@@ -71,6 +87,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             background: purpose.background(),
             has_paused: false,
             opener,
+            admission: None,
+            // A refresh has read the entry that it replaces, and a forced one has no use for it.
+            has_looked: purpose != Purpose::Answer,
         }
     }
 
@@ -80,11 +99,21 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
     /// next flight of the key releases the lease.
     pub(crate) async fn run(mut self, failed: Option<StoreError>) {
+        self.follow_protocol(failed).await;
+        self.orphan.disarm();
+        if self.scope.purpose != Purpose::Uncached {
+            self.scope.core.statistics.flight(self.scope.leader.callers());
+        }
+    }
+
+    async fn follow_protocol(&mut self, failed: Option<StoreError>) {
         let mut state = match (self.scope.purpose, failed) {
             (Purpose::Uncached, _) => self.take(TaskEvent::WaitRanOut),
             (_, Some(error)) => self.take(self.scope.store_failed(&error, LeaseHold::NotAsked)),
             (_, None) => {
                 self.gather().await;
+                // Its only caller has read the store a moment ago.
+                self.has_looked |= self.opener.has_looked_up && self.scope.leader.callers() == 1;
                 TaskState::Acquiring
             }
         };
@@ -93,10 +122,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             let Some(event) = self.perform(state).instrument(span).await else { break };
             self.count(&event);
             state = self.take(event);
-        }
-        self.orphan.disarm();
-        if self.scope.purpose != Purpose::Uncached {
-            self.scope.core.statistics.flight(self.scope.leader.callers());
+            let keeps_admission = match state {
+                TaskState::Loading { .. } => true,
+                TaskState::Acquiring => self.background.is_none(),
+                _ => false,
+            };
+            self.admission = self.admission.take().filter(|_| keeps_admission);
         }
     }
 
@@ -123,7 +154,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// The span in which it runs: that of its opener, but none in the background. Otherwise the span
     /// of a request that has its answer would go on.
     fn span(&self) -> Span {
-        if self.background.is_some() { Span::none() } else { self.opener.span() }
+        if self.background.is_some() { Span::none() } else { self.opener.span.span() }
     }
 
     /// Performs the actions after an event, and returns the next state.
@@ -156,14 +187,16 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     async fn perform(&mut self, state: TaskState) -> Option<TaskEvent> {
         let scope = &self.scope;
         Some(match state {
-            TaskState::Acquiring => scope.acquire(&mut self.memory).await,
+            TaskState::Acquiring => self.acquire().await,
             TaskState::LookingUp { late } => scope.look_up(late, &self.memory).await,
             TaskState::Waiting { asked, other: (it, left) } => self.wait(asked, &it, left).await,
             TaskState::Loading { hold, meanwhile } => {
                 let cause = (self.load_reason(&hold), self.trigger());
+                let admission = self.admission.take();
                 let fallback = self.memory.fallback.as_ref();
-                let load = FlightLoad { scope: &self.scope, hold: &hold, fallback };
-                match load.run(cause, meanwhile).await {
+                let (scope, queueing) = (&self.scope, self.queueing());
+                let load = FlightLoad { scope, hold: &hold, fallback, queueing };
+                match load.run(admission, cause, meanwhile).await {
                     Some(answer) => TaskEvent::LoadEnded { hold, answer },
                     None => TaskEvent::NotLoaded { hold },
                 }
@@ -182,18 +215,44 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         })
     }
 
+    /// Asks for the entry or the lease, once it may load: a flight in the queue has no lease, and costs the
+    /// store nothing.
+    async fn acquire(&mut self) -> TaskEvent {
+        if self.admission.is_none() {
+            self.admission = self.queueing().at_once();
+        }
+        if self.admission.is_none() && !mem::replace(&mut self.has_looked, true) {
+            return self.scope.look_before_the_queue(&mut self.memory).await;
+        }
+        if self.admission.is_none() {
+            self.admission = self.queueing().wait().await;
+        }
+        match self.admission {
+            Some(_) => self.scope.acquire(&mut self.memory).await,
+            None => TaskEvent::Abandoned,
+        }
+    }
+
+    fn queueing(&self) -> Queueing<'_> {
+        let Scope { core, leader, .. } = &self.scope;
+        let (bound, group_of) = (core.loads.bound.as_ref(), self.opener.group_of.as_ref());
+        Queueing { leader, bound, group_of, has_waited: self.memory.waited }
+    }
+
     /// Waits for a message, for a change of the key, for a delay, or until the last waiter leaves:
     /// then there is no reason to wait for the load of another process. A message is a change, and may
     /// have the value. It answers this flight if it is about the lease that the last request found: see
     /// [`Told`](step::Event::Told).
     async fn wait(&mut self, asked: Generation, other: &OtherLease, left: Duration) -> TaskEvent {
         if self.background.is_some() {
-            self.opener = CallerSpan::default();
+            self.opener.span = CallerSpan::default();
         }
         let Scope { core, leader, .. } = &self.scope;
         leader.enter(Phase::Waiting);
         let delay = self.backoff.next(jitter(), left);
         self.memory.waited = true;
+        // By its next request the other process may have stored its answer.
+        self.has_looked = false;
         let statistics = &core.statistics;
         tokio::select! {
             // In this order: a task that runs late finds both, and the push came first.
@@ -233,7 +292,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         match event {
             TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
             // With a stale answer for every caller, the load is for none.
-            TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
+            TaskEvent::Queued { meanwhile: Meanwhile::Give(_), .. }
+            | TaskEvent::Busy { meanwhile: Meanwhile::Give(_), .. }
             | TaskEvent::Granted { meanwhile: Meanwhile::Give(_), .. } => {
                 self.background.get_or_insert(LoadReason::Revalidation);
             }
@@ -287,7 +347,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// What a load in the background follows from.
     fn trigger(&mut self) -> CallerSpan {
         match self.background {
-            Some(_) => mem::take(&mut self.opener),
+            Some(_) => mem::take(&mut self.opener.span),
             None => CallerSpan::default(),
         }
     }

@@ -33,11 +33,13 @@ use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Full, Leader, OpenedFlight, Phase, PhaseListener, Waiter};
 use crate::key::Key;
+use crate::loads::Loads;
 use crate::locked::locked;
 use crate::policy::AfterWait;
 use crate::read_through::core::{self, Core, Peeked};
-use crate::read_through::flight_task::{FlightTask, Purpose};
-use crate::read_through::load::{Job, LentJob, Loader, load_alone};
+use crate::read_through::flight_task::{FlightOpener, FlightTask, Purpose};
+use crate::read_through::load::{Job, LentJob, Loader, is_in_load, load_alone};
+use crate::read_through::load_group::GroupOfItem;
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::remembered::{BypassPermit, Outcome, StaleFallback, stale_reason};
@@ -73,6 +75,10 @@ pub(super) struct PendingRequest<S, Req, C> {
     bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
     pub(super) listener: Option<PhaseListener>,
+    /// It is an item of a batch.
+    pub(super) group_of: Option<GroupOfItem>,
+    /// It was made inside a load.
+    is_nested: bool,
     /// It has asked the store, or joined a flight that does; and the number of its lone lookup.
     has_asked: bool,
     looked_up: Option<u64>,
@@ -106,6 +112,8 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             fallback: None,
             bypassing: None,
             listener: None,
+            group_of: None,
+            is_nested: is_in_load(),
             has_asked: false,
             looked_up: None,
             is_counted: false,
@@ -277,6 +285,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let (id, span) = ((&self.key, self.types), &self.span.waits);
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
             Ok((waiter, opened)) => {
+                if self.is_nested || is_in_load() {
+                    waiter.let_pass();
+                }
                 match opened {
                     Some(opened) => drop(spawn(self.task(opened, purpose).run(failed))),
                     None => self.listener.iter().for_each(|listener| listener(Phase::Waiting)),
@@ -290,10 +301,12 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
 
     fn task(&mut self, opened: OpenedFlight<Outcome>, purpose: Purpose) -> FlightTask<S, Req, C> {
         let leader = Leader::new(opened, self.listener.clone());
-        let opener = match self.has_asked {
+        let span = match self.has_asked {
             true => self.span.waits.clone(),
             false => CallerSpan::current(),
         };
+        let has_looked_up = self.looked_up.is_some();
+        let opener = FlightOpener { span, has_looked_up, group_of: self.group_of.clone() };
         let lent = self.lent.get_or_insert_with(|| Arc::new(Mutex::new(self.job.take())));
         let (core, job) = (Arc::clone(&self.core), Arc::clone(lent));
         FlightTask::new(core, leader, job, purpose, self.tags.clone(), opener)
@@ -305,7 +318,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let (most, what) = match limit {
             LimitEvent::Flights => (policy.max_flights, "keys are being loaded"),
             LimitEvent::Waiters => (policy.max_waiters, "callers wait for it"),
-            LimitEvent::UncachedLoads => (policy.max_uncached_loads, CacheError::LOADS),
+            LimitEvent::Loads => {
+                (self.core.loads.bound.as_ref().map_or(0, Loads::most), CacheError::LOADS)
+            }
         };
         self.core.statistics.refuse(limit);
         self.fail(CacheError::full(&self.key, most, what).into())
@@ -345,7 +360,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             Outcome::PrivateKey | Outcome::PrivateOnce => self.load(),
             Outcome::LookUp => self.again(Self::look_up),
             Outcome::Failed(error) if error.kind() == CacheErrorKind::Full => {
-                self.refuse(LimitEvent::UncachedLoads)
+                self.refuse(LimitEvent::Loads)
             }
             Outcome::Failed(error) => self.fail(error.clone().into()),
         }
@@ -469,7 +484,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let wait = self.core.policy.wait;
         match (waiter.phase(), wait.then) {
             (Phase::Loading, _) if wait.is_for_load() => None,
-            (Phase::Queueing, _) => Some(self.refuse(LimitEvent::UncachedLoads)),
+            (Phase::Queueing, _) => Some(self.refuse(LimitEvent::Loads)),
             (_, AfterWait::Fail) if wait.is_fail_fast() => {
                 Some(self.fail(CacheError::contended(&self.key).into()))
             }

@@ -23,6 +23,7 @@ use self::machine::PendingRequest;
 use self::state::{State, answer_by, has_runtime};
 use super::core::{Core, Peeked};
 use super::load::{Job, Loader, load_alone};
+use super::load_group::GroupOfItem;
 use super::lookup::RequestOptions;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
@@ -152,10 +153,13 @@ where
         Self { request: None, state: State::Answered(Some(answer)) }
     }
 
-    /// Sets what is called with each phase of its flight.
-    pub(super) fn with_listener(mut self, listener: impl FnOnce() -> PhaseListener) -> Self {
+    /// Sets what is called with each phase of its flight, and what gives it its group: it is an item of a
+    /// batch.
+    pub(super) fn of_batch(mut self, item: impl FnOnce() -> (PhaseListener, GroupOfItem)) -> Self {
         if let Some(request) = &mut self.request {
-            request.as_mut().project().request.listener = Some(listener());
+            let (listener, group_of) = item();
+            let request = request.as_mut().project().request;
+            (request.listener, request.group_of) = (Some(listener), Some(group_of));
         }
         self
     }

@@ -29,6 +29,8 @@ use crate::error::BoxError;
 use crate::flight::{Phase, PhaseListener};
 use crate::locked::locked;
 use crate::read_through::error_rules::ErrorRules;
+use crate::read_through::load::in_load;
+use crate::read_through::load_group::{GroupOfItem, LoadGroup};
 
 /// The requests that are loaded together.
 pub(super) struct Batch<Req, T> {
@@ -38,6 +40,17 @@ pub(super) struct Batch<Req, T> {
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
     state: Mutex<BatchState<Collected<Req, T>>>,
+    /// Locked to give an item its group, never across an `.await`. Taken before the lock of the state.
+    group: Mutex<OpenGroup>,
+}
+
+/// The group of the next call, while items may still enter it.
+#[derive(Default)]
+struct OpenGroup {
+    number: usize,
+    items: usize,
+    /// `None`: the next item begins one.
+    group: Option<Arc<LoadGroup>>,
 }
 
 /// How many requests one call gets at most: the longest `IN (..)` list that every common database
@@ -54,6 +67,8 @@ type Collected<Req, T> = (Req, oneshot::Sender<Result<T, ItemError>>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
     items: Vec<ItemState>,
+    /// The last group of each item.
+    groups: Vec<usize>,
     /// How many items are `Awaited`.
     awaited: usize,
     collected: Vec<T>,
@@ -70,6 +85,8 @@ enum ItemState {
     Awaited,
     /// It waits for the load of another caller, and may become undecided again.
     Waiting,
+    /// It waits for a permit, with its group.
+    Queueing,
     /// Its request was collected, or will never be.
     Gone,
 }
@@ -84,18 +101,42 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         E: Into<BoxError> + Send + Sync + 'static,
     {
         let items = vec![ItemState::Undecided; items];
-        let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
+        let groups = vec![0; items.len()];
+        let state =
+            BatchState { items, groups, awaited: 0, collected: Vec::new(), is_flushing: false };
         // Locked only to clone it.
         let load = Mutex::new(load);
         let load = move |requests: Vec<Req>| {
             let load = locked(&load).clone();
             let (asked, rules) = (requests.len(), rules.clone());
             let loading = async move { Ok(load(requests.clone()).await?.in_order(&requests)) };
-            let loaded = AssertUnwindSafe(loading).catch_unwind();
+            let loaded = AssertUnwindSafe(in_load(loading)).catch_unwind();
             loaded.map(move |loaded| ItemError::each(loaded, asked, &rules)).boxed()
         };
         let state = Mutex::new(state);
-        Arc::new(Self { load: Box::new(load), span: Span::current(), state })
+        let group = Mutex::default();
+        Arc::new(Self { load: Box::new(load), span: Span::current(), state, group })
+    }
+
+    /// The group with which an item gets its permit. It takes no more items than go into one call.
+    fn group_of(self: &Arc<Self>, item: usize) -> Arc<LoadGroup> {
+        let open = &mut *locked(&self.group);
+        let is_in = locked(&self.state).groups[item] == open.number;
+        if open.items >= MOST && !is_in {
+            open.group = None;
+        }
+        let number = if open.group.is_some() { open.number } else { open.number + 1 };
+        let batch = Arc::downgrade(self);
+        let group = open.group.get_or_insert_with(|| {
+            (open.number, open.items) = (number, 0);
+            LoadGroup::new(move || {
+                let admit = |batch: Arc<Self>| locked(&batch.state).admit(number);
+                batch.upgrade().into_iter().for_each(admit);
+            })
+        });
+        let earlier = mem::replace(&mut locked(&self.state).groups[item], number);
+        open.items += usize::from(earlier != number);
+        Arc::clone(group)
     }
 
     /// Notes the state of an item.
@@ -118,12 +159,24 @@ impl<Req: Send + 'static, T: Send + 'static> Batch<Req, T> {
         }
     }
 
+    /// Takes the collected requests. If none is left, a group that has its permit takes no more items: they
+    /// are for another call.
+    fn take(&self) -> Vec<Collected<Req, T>> {
+        let mut open = locked(&self.group);
+        let mut state = locked(&self.state);
+        let taken = state.take(MOST);
+        let is_over =
+            |group: &Arc<LoadGroup>| group.permit().is_some() && state.collected.is_empty();
+        open.group = open.group.take().filter(|group| !is_over(group));
+        taken
+    }
+
     /// Takes the collected requests and calls the loader for them. It yields once, so that requests that
     /// are collected at the same moment go into the same call. If its runtime goes down before that, the
     /// requests are dropped with the last of their items.
     async fn flush(self: Arc<Self>) {
         yield_now().await;
-        let mut taken = locked(&self.state).take(MOST);
+        let mut taken = self.take();
         // No call for callers that have left.
         taken.retain(|(_, caller)| !caller.is_closed());
         while !taken.is_empty() {
@@ -145,6 +198,16 @@ impl<T> BatchState<T> {
         }
         self.items[item] = state;
         self.flush_is_due(most)
+    }
+
+    /// A group has its permit: its items go on, and into the call for which others are collected.
+    fn admit(&mut self, group: usize) {
+        let items = self.items.iter_mut().zip(&self.groups);
+        let queueing = items.filter(|(item, of)| **item == ItemState::Queueing && **of == group);
+        queueing.for_each(|(item, _)| *item = ItemState::Undecided);
+        if !self.collected.is_empty() {
+            self.await_undecided();
+        }
     }
 
     /// Returns whether a flush is due now.
@@ -223,10 +286,17 @@ impl<Req: Send + 'static, T: Send + 'static> ItemSlot<Req, T> {
             let state = match phase {
                 // Its request may be collected next.
                 Phase::Asking | Phase::Loading => ItemState::Undecided,
-                Phase::Waiting | Phase::Queueing | Phase::CoolingDown => ItemState::Waiting,
+                Phase::Waiting | Phase::CoolingDown => ItemState::Waiting,
+                Phase::Queueing => ItemState::Queueing,
             };
             batch.enter(number, state);
         })
+    }
+
+    /// Gives this item its group.
+    pub(super) fn group_of(&self) -> GroupOfItem {
+        let (batch, number) = (Arc::clone(&self.batch), self.number);
+        Arc::new(move || batch.group_of(number))
     }
 
     /// Loads the answer: collects the request for the next flush.
@@ -301,6 +371,7 @@ mod tests {
         for most in 1..=ITEMS {
             let state = BatchState {
                 items: vec![ItemState::Undecided; ITEMS],
+                groups: vec![0; ITEMS],
                 awaited: 0,
                 collected: vec![],
                 is_flushing: false,

@@ -56,7 +56,7 @@ where
         let ask = service_fn(move |request| slot.ask(request));
         let key = key_of(&request);
         let mut answer = ResponseFuture::begin::<E>(core, key, &ask, request, options.clone())
-            .with_listener(|| item.listener());
+            .of_batch(|| (item.listener(), item.group_of()));
         answers.push(answer.at_once());
         if answers[number].is_none() {
             let answer = AssertUnwindSafe(answer.with_status()).catch_unwind();

@@ -13,6 +13,7 @@
 //!  ────────────  ─────────────────────  ────────────────────────────────  ───────────────────────
 //!  Acquiring     Found                  complete those before the request LookingUp (later ones)
 //!                Found, due early       the same; go to the background    Acquiring
+//!                Queued (for a permit)                                    Acquiring
 //!                Busy                                                     Waiting
 //!                Granted                                                  Loading
 //!                InCooldown             complete all with the failure     CoolingDown
@@ -59,6 +60,9 @@ pub(crate) enum Event<P: Payload> {
     PrivateOnce { accept: P::Accept },
     /// The store has a marker: an answer could not be stored.
     Uncacheable { accept: P::Accept, known: KnownFailure<P::Outcome, P::Moment> },
+    /// As many loads are under way as may be, so the flight queues before its request for the lease. The
+    /// store has this meanwhile.
+    Queued { asked: P::Generation, meanwhile: Meanwhile<P::Outcome> },
     /// Another process has the lease.
     Busy { asked: P::Generation, other: P::Other, meanwhile: Meanwhile<P::Outcome> },
     /// This flight has the lease. If the load is a probe, the other waiters get the failure
@@ -95,7 +99,7 @@ pub(crate) enum Event<P: Payload> {
     Told { asked: P::Generation, outcome: P::Outcome },
     /// The wait for another process is over: the key has changed, or the delay has passed.
     Waited,
-    /// The last waiter left during a wait for another process.
+    /// The last waiter left during a wait for another process, or in the queue before a load.
     Abandoned,
     /// The load has ended.
     LoadEnded {
@@ -161,6 +165,7 @@ pub(crate) fn next<P: Payload>(
         Event::PrivateKey { .. } => act(WaiterAction::Release, State::Closed),
         Event::PrivateOnce { .. } => act(WaiterAction::ReleaseAtClose, State::Closed),
         Event::Uncacheable { known, .. } => load_unless_known(LeaseHold::Nothing, known),
+        Event::Queued { asked, meanwhile } => serve_meanwhile(asked, meanwhile, State::Acquiring),
         Event::Busy { asked, other, meanwhile } => {
             serve_meanwhile(asked, meanwhile, State::Waiting { asked, other })
         }

@@ -26,9 +26,9 @@ pub(crate) trait Payload: Sized {
 /// What a flight is doing. Each state names the events that can end it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State<P: Payload> {
-    /// Asks the store for the entry or the lease: `Found`, `Unreadable`, `PrivateKey`,
-    /// `PrivateOnce`, `Uncacheable`, `Busy`, `Granted`, `InCooldown`, `InCooldownStale`,
-    /// `StoreFailed`.
+    /// Asks the store for the entry or the lease, once it may load: `Found`, `Unreadable`, `PrivateKey`,
+    /// `PrivateOnce`, `Uncacheable`, `Queued`, `Abandoned`, `Busy`, `Granted`, `InCooldown`,
+    /// `InCooldownStale`, `StoreFailed`.
     Acquiring,
     /// Asks the store for the entry, for the waiters of generation `late` or later: `NoneRemain`,
     /// `Found`, `Gone`.

@@ -58,10 +58,9 @@ fn bounds_of_nothing_are_refused_by_name() {
     let at_least_one = [
         refused(layer(MemoryStore::new(1)).max_waiters(0).build()),
         refused(layer(MemoryStore::new(1)).max_flights(0).build()),
-        refused(layer(MemoryStore::new(1)).max_uncached_loads(0).build()),
-        refused(layer(MemoryStore::new(1)).max_uncached_loads(1_000_001).build()),
+        refused(layer(MemoryStore::new(1)).max_loads(0).build()),
     ];
-    let names = ["max waiters", "max flights", "max uncached loads", "max uncached loads"];
+    let names = ["max waiters", "max flights", "max loads"];
     for (message, name) in at_least_one.iter().zip(names) {
         assert!(message.starts_with(name) && message.contains("from 1 to "), "{message}");
     }

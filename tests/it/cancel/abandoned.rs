@@ -138,8 +138,7 @@ async fn a_load_without_a_lease_ends_with_its_last_caller() {
     let loader = Loader::gated();
     let store = MemoryStore::new(100);
     let _held = [lease(&store, 1, MINUTE).await, lease(&store, 2, MINUTE).await];
-    let layer =
-        layer(store).wait(Wait::fail_fast().then_load()).max_uncached_loads(1).build().unwrap();
+    let layer = layer(store).wait(Wait::fail_fast().then_load()).max_loads(1).build().unwrap();
     let cached = layer.layer(loader.clone());
     let loads = ask(&cached, 1);
     loader.has_begun(1).await;

@@ -20,7 +20,7 @@ fn down() -> FaultyStore<MemoryStore> {
 #[tokio::test(start_paused = true)]
 async fn uncached_loads_are_bounded_and_the_other_callers_wait_for_a_permit() {
     let loader = Loader::taking(SECOND);
-    let cached = layer(down()).max_uncached_loads(4).build().unwrap().layer(loader.clone());
+    let cached = layer(down()).max_loads(4).build().unwrap().layer(loader.clone());
     let asked = (0..16).map(|item| ask(&cached, item)).collect();
     let began = Instant::now();
     let ended = settled(asked).await;
@@ -34,7 +34,7 @@ async fn uncached_loads_are_bounded_and_the_other_callers_wait_for_a_permit() {
 async fn a_caller_without_a_permit_before_its_wait_ends_is_told_which_bound_is_reached() {
     for (wait, seconds) in [(Wait::at_most(SECOND * 2), 2), (Wait::fail_fast(), 0)] {
         let loader = Loader::taking(SECOND * 9);
-        let layer = layer(down()).max_uncached_loads(1).wait(wait).build().unwrap();
+        let layer = layer(down()).max_loads(1).wait(wait).build().unwrap();
         let cached = layer.layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
@@ -43,7 +43,7 @@ async fn a_caller_without_a_permit_before_its_wait_ends_is_told_which_bound_is_r
         assert_eq!(kind_of(&answer), CacheErrorKind::Full);
         assert_eq!(began.elapsed(), SECOND * seconds);
         let message = answer.unwrap_err().to_string();
-        assert!(message.contains("item#") && message.contains("1 loads without a lease"));
+        assert!(message.contains("item#") && message.contains("1 loads are under way"));
         sleep(SECOND * 20).await;
         assert_eq!((loader.loads(), cached.in_flight()), (1, 0));
     }

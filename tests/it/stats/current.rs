@@ -45,7 +45,7 @@ async fn uncached_loads_queue_for_a_permit_and_leave_the_queue() {
     let broken = local(&MemoryStore::new(10));
     broken.on_any().fail(UNREACHABLE);
     let loader = Loader::gated();
-    let bounded = layer(broken).max_uncached_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
+    let bounded = layer(broken).max_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
     let cached = bounded.layer(loader.clone());
     let first = ask(&cached, 1);
     loader.has_begun(1).await;

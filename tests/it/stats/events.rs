@@ -103,7 +103,7 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
     loader.has_begun(1).await;
     settled(vec![ask(&cached, 1), ask(&cached, 1), ask(&cached, 2)]).await;
     let refused = cached.stats().refused;
-    assert_eq!((refused.waiters, refused.flights, refused.uncached_loads), (2, 1, 0));
+    assert_eq!((refused.waiters, refused.flights, refused.loads), (2, 1, 0));
     assert_eq!(cached.stats().requests.failed_full, 3);
     loader.let_go(1);
     answers(within).await;
@@ -111,12 +111,12 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
     let broken = local(&MemoryStore::new(10));
     broken.on_any().fail(UNREACHABLE);
     let loader = Loader::gated();
-    let bounded = layer(broken).max_uncached_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
+    let bounded = layer(broken).max_loads(1).wait(Wait::at_most(SECOND)).build().unwrap();
     let cached = bounded.layer(loader.clone());
     let first = ask(&cached, 1);
     loader.has_begun(1).await;
     settled(burst(&cached, 2, 5)).await;
-    assert_eq!(cached.stats().refused.uncached_loads, 5);
+    assert_eq!(cached.stats().refused.loads, 5);
     loader.let_go(1);
     answers(vec![first]).await;
 }

@@ -53,7 +53,7 @@ impl Fleet {
                 .when_abandoned(abandoned)
                 .wait(wait[random.random_range(0..3)])
                 .max_waiters(6)
-                .max_uncached_loads(2)
+                .max_loads(2)
                 .build()
                 .expect("bounds");
             fleet.caches.push(layer.layer(loader.clone()));

@@ -154,6 +154,9 @@ impl Successors<'_> {
     }
 
     fn acquire(&mut self) {
+        if self.world.left.queues > 0 {
+            self.queue();
+        }
         if self.rules.without == Without::AnswersBeforeMessages {
             self.be_told(self.world, self.flight().generations, |_| true);
         }
@@ -176,6 +179,38 @@ impl Successors<'_> {
         // A store that is known to be down gets no request.
         for event in failures(self.rules, self.world, LeaseHold::NotAsked) {
             self.lose(&event);
+        }
+    }
+
+    /// As many loads are under way as may be. The flight looks for what its callers may have meanwhile,
+    /// and queues.
+    fn queue(&mut self) {
+        let ModelFlight { memory, generations: asked, kind, .. } = *self.flight();
+        let found = storing::looked_up(self.rules, &self.world.store);
+        let mut done = self.world.clone();
+        done.left.queues -= 1;
+        let is_fresh = |entry: &StoredEntry| entry.age != Age::Stale;
+        match found {
+            Some(entry) if is_fresh(&entry) && entry.answers(memory.accept) => {
+                if let Drafted::Value(_) = entry.draft {
+                    let events = self.found(asked, entry);
+                    events.into_iter().for_each(|event| self.happen(done.clone(), event));
+                    return;
+                }
+            }
+            _ => {}
+        }
+        let value =
+            |entry: StoredEntry| Some(ModelFallback { version: entry.draft.version()?, asked });
+        let fallback = found.filter(|entry| !is_fresh(entry)).and_then(value);
+        let fallback = fallback.filter(|_| kind != Kind::Forced);
+        let meanwhile = self.meanwhile(found, fallback);
+        done.flights[self.at].memory.fallback = fallback;
+        // Callers that come while it queues read the store themselves.
+        done.flights[self.at].callers_look_up = true;
+        self.happen(done.clone(), Event::Queued { asked, meanwhile });
+        if self.is_abandoned() {
+            self.happen(done, Event::Abandoned);
         }
     }
 

@@ -192,6 +192,9 @@ fn kind(event: &Event<Modelled>, waited: bool) -> &'static str {
         Event::Uncacheable { known: KnownFailure::Nothing, .. } => "uncacheable",
         Event::Uncacheable { known: KnownFailure::Probe(_), .. } => "uncacheable, probe",
         Event::Uncacheable { known: KnownFailure::Cooldown(..), .. } => "uncacheable, in cooldown",
+        Event::Queued { meanwhile: Meanwhile::Nothing, .. } => "queued",
+        Event::Queued { meanwhile: Meanwhile::Give(_), .. } => "queued, stale",
+        Event::Queued { meanwhile: Meanwhile::Fallback(..), .. } => "queued, stale fallback",
         Event::Busy { meanwhile: Meanwhile::Nothing, .. } => "busy",
         Event::Busy { meanwhile: Meanwhile::Give(_), .. } => "busy, stale",
         Event::Busy { meanwhile: Meanwhile::Fallback(..), .. } => "busy, stale fallback",
@@ -247,10 +250,10 @@ fn kind_of_end(hold: &LeaseHold<Grant>, answer: &ModelAnswer) -> &'static str {
 }
 
 /// How many kinds of events there are.
-const KINDS: usize = 53;
+const KINDS: usize = 56;
 
 /// How many states all scenarios have together.
-const STATES: usize = 7_940_072;
+const STATES: usize = 9_484_949;
 
 const WHOLE: &str = "no thread panics while it holds the lock";
 

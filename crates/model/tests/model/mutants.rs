@@ -15,6 +15,7 @@ pub(super) enum Mutant {
     /// A value loaded without a lease is given to waiters that joined after the load began.
     GenerationsForUnleased,
     GenerationsForStale,
+    GenerationsForQueued,
     GenerationsForCooldowns,
     GenerationsForFallbacks,
     GenerationsForSetFallbacks,
@@ -44,7 +45,7 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// Each mutant, and the first scenario that notices it.
-    pub(super) const ALL: [(Self, &str); 27] = [
+    pub(super) const ALL: [(Self, &str); 28] = [
         (Self::GenerationsForFound, "stale while revalidating"),
         (Self::GenerationsForTold, "messages"),
         (Self::GenerationsForTold, "messages of a put"),
@@ -58,6 +59,7 @@ impl Mutant {
         (Self::GenerationsForCooldowns, "stale after failures"),
         (Self::GenerationsForFallbacks, "stale if error"),
         (Self::GenerationsForSetFallbacks, "stale if error, callers are in a hurry"),
+        (Self::GenerationsForQueued, "a flight queues, stale while revalidating"),
         (Self::GenerationsForLimits, "loads fail"),
         (Self::FailuresOfOneRequest, "loads fail"),
         (Self::GenerationsForUnleased, "waits run out"),
@@ -122,6 +124,7 @@ impl Mutant {
                     Self::Waits | Self::GenerationsForStale | Self::GenerationsForSetFallbacks
                 )
             }
+            Event::Queued { .. } => self == Self::GenerationsForQueued,
             Event::Granted { .. } => {
                 matches!(self, Self::GenerationsForStale | Self::GenerationsForSetFallbacks)
             }

@@ -34,6 +34,7 @@ const NONE: Budget = Budget {
     forgets: 0,
     copies: 0,
     pauses: 0,
+    queues: 0,
 };
 
 const PLAIN: Rules = Rules {
@@ -54,7 +55,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
     [shared(), stale(), not_shared(), left(), hurried(), tagged(), kept(), sent_twice(), told()]
         .into_iter()
-        .chain([put(), expired()])
+        .chain([put(), expired(), queued()])
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
         .collect()
@@ -91,6 +92,21 @@ fn shared() -> Vec<Parts> {
                 .with(Drafted::Unreadable, Age::Fresh),
             PLAIN,
         ),
+    ]
+}
+
+/// More loads than may be under way.
+fn queued() -> Vec<Parts> {
+    let old = |left| World::new(THREE, left).with(Drafted::Value(1), Age::Stale);
+    let queues = Budget { writes: 1, leaves: 1, queues: 1, ..NONE };
+    vec![
+        ("a flight queues", World::new(THREE, queues), PLAIN),
+        (
+            "a flight queues, stale while revalidating",
+            old(Budget { leaves: 0, ..queues }),
+            Rules { stale: Serves::WhileRevalidating, ..PLAIN },
+        ),
+        ("a flight queues, stale if error", old(queues), Rules { stale: Serves::IfError, ..PLAIN }),
     ]
 }
 

@@ -67,6 +67,7 @@ fn answers() -> Vec<Row> {
     let found = |due| Event::Found { asked, outcome: "value", due };
     let detached = to(To::Before(7), "value", [WaiterAction::Detach(7)]);
     let busy = |meanwhile| Event::Busy { asked, other: LEASED, meanwhile };
+    let queued = |meanwhile| Event::Queued { asked, meanwhile };
     let waiting = || State::Waiting { asked, other: LEASED };
     let granted =
         |meanwhile| Event::Granted { asked, lease: "lease", probe: Some("down"), meanwhile };
@@ -80,6 +81,9 @@ fn answers() -> Vec<Row> {
         (Event::PrivateKey { accept }, vec![], State::Acquiring),
         (Event::PrivateOnce { accept }, vec![], State::Acquiring),
         (Event::Uncacheable { accept, known: KnownFailure::Nothing }, vec![], State::Acquiring),
+        (queued(Meanwhile::Nothing), vec![], State::Acquiring),
+        (queued(Meanwhile::Give("stale")), detached_stale(), State::Acquiring),
+        (queued(Meanwhile::Fallback("stale")), fallback(), State::Acquiring),
         (busy(Meanwhile::Nothing), vec![], waiting()),
         (busy(Meanwhile::Give("stale")), detached_stale(), waiting()),
         (busy(Meanwhile::Fallback("stale")), fallback(), waiting()),
@@ -272,12 +276,13 @@ fn number(event: &Event<Words>) -> usize {
         Event::Told { .. } => 22,
         Event::WaitRanOut => 23,
         Event::NotLoaded { .. } => 24,
+        Event::Queued { .. } => 25,
     }
 }
 
 #[test]
 fn the_whole_protocol_is_this_table() {
-    let mut left_out: Vec<_> = (0..25).collect();
+    let mut left_out: Vec<_> = (0..26).collect();
     for (waited, (event, told, state)) in table() {
         left_out.retain(|left| *left != number(&event));
         let (step, accept) = step(&event, waited);

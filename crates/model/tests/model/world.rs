@@ -95,6 +95,8 @@ pub(super) struct Budget {
     pub(super) copies: u8,
     /// A flight that waits for a lease asks again before that ends.
     pub(super) pauses: u8,
+    /// A flight queues for a permit before it asks for the lease.
+    pub(super) queues: u8,
 }
 
 /// A request to the store, of a flight or of the writer.

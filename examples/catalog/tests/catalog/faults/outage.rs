@@ -19,7 +19,7 @@ pub(super) const DOWN: &[Alert] = &[
     ("BellwetherInvalidationsFail", "product"),
     ("BellwetherInvalidationsPending", "shared"),
     ("BellwetherInvalidationsDropped", "shared"),
-    ("BellwetherRefusesCallers", "uncached_loads"),
+    ("BellwetherRefusesCallers", "loads"),
 ];
 
 /// How many failed invalidations are kept.
@@ -43,7 +43,7 @@ async fn the_alerts_fire_when_entries_are_damaged_and_when_invalidations_are_los
     let mut redis = RedisServer::start();
     let store = connect(&redis).await;
     let cache = Cache::builder("product", store.clone()).ttl(HOUR).build().expect("options");
-    let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_uncached_loads(1);
+    let narrow = Cache::builder("narrow", store.clone()).ttl(HOUR).max_loads(1);
     let narrow = narrow.wait(Wait::at_most(Duration::from_millis(200))).build().expect("options");
     let caches = [cache.clone(), narrow.clone()];
     let target = expose(move || {

@@ -1,0 +1,214 @@
+//! `Loads`: a bound on loads that are under way at once, and the queue before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use crate::locked::locked;
+
+/// A bound on loads that are under way at once in this process: for one cache, or for several that load
+/// from one source. Clones are one bound.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use bellwether::{Cache, Loads, MemoryStore};
+///
+/// # fn build() -> Result<(), bellwether::ConfigError> {
+/// let minute = Duration::from_secs(60);
+/// let database = Loads::at_most(50);
+/// let items: Cache<u64, String> =
+///     Cache::builder("item", MemoryStore::new(10_000)).ttl(minute).max_loads(&database).build()?;
+/// let prices: Cache<u64, u64> =
+///     Cache::builder("price", MemoryStore::new(10_000)).ttl(minute).max_loads(&database).build()?;
+/// # let _ = (items, prices);
+/// # Ok(())
+/// # }
+/// # build().unwrap();
+/// ```
+///
+/// See [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads).
+#[derive(Clone)]
+pub struct Loads(Arc<LoadBound>);
+
+struct LoadBound {
+    most: usize,
+    /// Held for a few operations, never across an `.await` or while a waker is called. Taken last: no
+    /// other lock is taken under it.
+    queue: Mutex<LoadQueue>,
+}
+
+/// What the lock of a bound guards.
+#[derive(Default)]
+struct LoadQueue {
+    /// How many permits are out. While there are fewer than there may be, no ticket waits.
+    taken: usize,
+    /// Numbers the tickets.
+    tickets: u64,
+    /// In this order they get their permits.
+    waiting: BTreeMap<(LoadRank, u64), Option<Waker>>,
+    /// Tickets that were handed a permit, and have not fetched it.
+    handed: BTreeSet<u64>,
+}
+
+/// Which loads go first. Those of one rank go in the order in which they began to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LoadRank {
+    /// Has waited for the load of another process: probably it needs the permit for one request only.
+    Asked,
+    /// A caller waits for it.
+    Awaited,
+    /// No caller waits for it: a refresh.
+    Background,
+}
+
+impl Loads {
+    /// A bound of this many loads.
+    pub fn at_most(most: usize) -> Self {
+        Self(Arc::new(LoadBound { most, queue: Mutex::default() }))
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.0.most
+    }
+
+    /// A permit, if one is free.
+    pub(crate) fn try_permit(&self) -> Option<LoadPermit> {
+        let mut queue = locked(&self.0.queue);
+        (queue.taken < self.0.most).then(|| {
+            queue.taken += 1;
+            LoadPermit(Arc::clone(&self.0))
+        })
+    }
+
+    /// A place in the queue.
+    pub(crate) fn queue(&self, rank: LoadRank) -> LoadTicket {
+        let mut queue = locked(&self.0.queue);
+        queue.tickets += 1;
+        let number = queue.tickets;
+        queue.waiting.insert((rank, number), None);
+        // A permit may have come back since the last attempt.
+        let wakers = queue.hand_out(self.0.most);
+        drop(queue);
+        wake(wakers);
+        LoadTicket { bound: Arc::clone(&self.0), rank, number }
+    }
+}
+
+impl From<usize> for Loads {
+    fn from(most: usize) -> Self {
+        Self::at_most(most)
+    }
+}
+
+impl From<&Self> for Loads {
+    fn from(shared: &Self) -> Self {
+        shared.clone()
+    }
+}
+
+impl fmt::Debug for Loads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = locked(&self.0.queue);
+        let (taken, queued) = (queue.taken, queue.waiting.len());
+        drop(queue);
+        let mut shown = f.debug_struct("Loads");
+        shown.field("most", &self.0.most).field("taken", &taken).field("queued", &queued).finish()
+    }
+}
+
+impl LoadQueue {
+    /// Hands the free permits to the first tickets. Gives the wakers of these, for after the lock.
+    fn hand_out(&mut self, most: usize) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while self.taken < most
+            && let Some(((_, number), waker)) = self.waiting.pop_first()
+        {
+            self.taken += 1;
+            self.handed.insert(number);
+            wakers.extend(waker);
+        }
+        wakers
+    }
+}
+
+impl LoadBound {
+    /// A permit comes back, and goes to the next ticket.
+    fn give_back(&self) {
+        let mut queue = locked(&self.queue);
+        queue.taken -= 1;
+        let wakers = queue.hand_out(self.most);
+        drop(queue);
+        wake(wakers);
+    }
+}
+
+/// The right to one load. Dropping it gives it back.
+pub(crate) struct LoadPermit(Arc<LoadBound>);
+
+impl Drop for LoadPermit {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+/// A place in the queue for a permit. Dropping it gives the place up: a permit that it was handed goes
+/// to the next one.
+pub(crate) struct LoadTicket {
+    bound: Arc<LoadBound>,
+    rank: LoadRank,
+    number: u64,
+}
+
+impl LoadTicket {
+    /// Moves it to another rank, among the tickets there that began to wait before it and after it.
+    pub(crate) fn move_to(&mut self, rank: LoadRank) {
+        let from = mem::replace(&mut self.rank, rank);
+        if from != rank {
+            let queue = &mut *locked(&self.bound.queue);
+            if let Some(waker) = queue.waiting.remove(&(from, self.number)) {
+                queue.waiting.insert((rank, self.number), waker);
+            }
+        }
+    }
+}
+
+impl Future for LoadTicket {
+    type Output = LoadPermit;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<LoadPermit> {
+        let queue = &mut *locked(&self.bound.queue);
+        if queue.handed.remove(&self.number) {
+            return Poll::Ready(LoadPermit(Arc::clone(&self.bound)));
+        }
+        match queue.waiting.get_mut(&(self.rank, self.number)) {
+            Some(Some(waker)) => waker.clone_from(cx.waker()),
+            Some(waker) => *waker = Some(cx.waker().clone()),
+            None => {}
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for LoadTicket {
+    fn drop(&mut self) {
+        let mut queue = locked(&self.bound.queue);
+        let left = queue.waiting.remove(&(self.rank, self.number));
+        let was_handed = queue.handed.remove(&self.number);
+        drop(queue);
+        // After the lock: it may run any code.
+        drop(left);
+        if was_handed {
+            self.bound.give_back();
+        }
+    }
+}
+
+/// No lock may be held: a woken task may run at once, on this very thread.
+fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}
