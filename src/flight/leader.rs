@@ -1,6 +1,8 @@
 //! The leader: begins generations, completes waiters, and closes its flight when dropped.
 
 use std::any::TypeId;
+use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -135,6 +137,17 @@ impl<L> Leader<L> {
     /// Dropping it before it returns loses nothing.
     pub(crate) async fn has_joined(&self) {
         self.flight().joined.notified().await;
+    }
+
+    /// Gives a sign of life to each waiter that asks for one, for as long as it is polled.
+    pub(crate) fn signs_of_life(&self) -> impl Future<Output = Infallible> + use<L> {
+        let flight = Arc::clone(self.flight());
+        async move {
+            loop {
+                flight.pinged.notified().await;
+                locked(&flight.state).pinged = None;
+            }
+        }
     }
 
     /// Whether there is a waiter without an outcome right now.

@@ -16,6 +16,12 @@
 //!    `None`, or the outcome that the leader left. No waiter waits for ever.
 //! 4. Dropping a waiter frees its slot and nothing else.
 //!
+//! # Runtimes
+//! The task of a flight runs in the runtime of its opener. If that is not driven, as when its only thread
+//! blocks, the flight stands still. A waiter of another runtime that has waited for long asks the task for a
+//! [sign of life](Leader::signs_of_life). If there is none, the waiter gives the flight up and opens
+//! another one, and the two compete for the lease as processes do.
+//!
 //! # Locks
 //! A shard of the table is locked before a flight in it, never after. Both are held for a few map
 //! operations, never across an `.await`, and no waker is called while one is held.

@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::waiters::{
@@ -204,6 +205,8 @@ impl<L> Flights<L> {
             abandoned: Notify::new(),
             joined: Notify::new(),
             cancelled: Notify::new(),
+            pinged: Notify::new(),
+            runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
             abandoned_loads: Arc::clone(&self.abandoned),
             open: Arc::clone(&self.open),
             tags: tags.clone(),
@@ -211,6 +214,13 @@ impl<L> Flights<L> {
         });
         shard.slots.insert(id, Slot::Flight(Arc::clone(&flight)));
         Some(OpenedFlight { flights: Arc::clone(self), key: key.clone(), id, flight, over })
+    }
+
+    /// Removes the flight of a waiter from the table, since its task shows no sign of life: later callers
+    /// open another one, which competes with it for the lease. Its waiters stay.
+    pub(crate) fn give_up(&self, (key, types): (&Key, TypeId), waiter: &Waiter<L>) {
+        let id = FlightId { key: key.digest(), types };
+        self.remove(id, |slot| slot.is(&waiter.flight));
     }
 
     /// Removes a slot if `is_ours` still knows it: a later one may be there by now.

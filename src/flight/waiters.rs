@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use std::{mem, ptr};
 
 use slab::Slab;
+use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::task::{Id, try_id};
 use tokio::time::Instant;
@@ -26,6 +28,10 @@ pub(super) struct Flight<L> {
     pub(super) joined: Notify,
     /// Notified when its load is cancelled, because all callers have left it and its place is needed.
     pub(super) cancelled: Notify,
+    /// Notified when a waiter asks its task for a sign of life.
+    pub(super) pinged: Notify,
+    /// The runtime of its task.
+    pub(super) runtime: Option<runtime::Id>,
     pub(super) abandoned_loads: Arc<AbandonedLoads<L>>,
     /// How many flights its table has.
     pub(super) open: Arc<AtomicUsize>,
@@ -59,6 +65,8 @@ pub(super) struct FlightState<L> {
     pub(super) fallback: Option<(Generation, L)>,
     /// When the phase began.
     pub(super) since: Instant,
+    /// When a waiter has asked its task for a sign of life, until the task gives one.
+    pub(super) pinged: Option<Instant>,
     /// It loads without a permit: a load that may hold one waits for it.
     pub(super) passes: bool,
     /// The load that the waiters wait for, if it is traced.
@@ -180,6 +188,7 @@ impl<L> FlightState<L> {
             is_listed: false,
             fallback: None,
             since: Instant::now(),
+            pinged: None,
             passes: false,
             load: None,
             callers: 0,
@@ -202,7 +211,7 @@ impl<L> FlightState<L> {
 
 /// A caller in a flight. Dropping it leaves the flight.
 pub(crate) struct Waiter<L> {
-    flight: Arc<Flight<L>>,
+    pub(super) flight: Arc<Flight<L>>,
     slot: usize,
     /// It opened the flight, so the load is its own.
     pub(crate) opener: bool,
@@ -248,6 +257,18 @@ impl<L> Waiter<L> {
     pub(crate) fn let_pass(&self) {
         locked(&self.flight.state).passes = true;
         self.flight.joined.notify_one();
+    }
+
+    /// Asks the task of the flight for a sign of life, if it runs in another runtime: that may not be
+    /// driven. Returns whether the task has left a waiter without one for this long.
+    pub(crate) fn asks_in_vain(&self, patience: Duration) -> bool {
+        let ours = Handle::try_current().ok().map(|runtime| runtime.id());
+        if ours == self.flight.runtime {
+            return false;
+        }
+        let since = *locked(&self.flight.state).pinged.get_or_insert_with(Instant::now);
+        self.flight.pinged.notify_one();
+        since.elapsed() >= patience
     }
 
     /// What it waits for, and how long that has lasted: as text for error messages.

@@ -8,7 +8,7 @@ extern crate self as tokio;
 extern crate std as real_std;
 extern crate tokio as real_tokio;
 
-use real_std::{any, collections, fmt, future, mem, pin, ptr};
+use real_std::{any, collections, convert, fmt, future, mem, pin, ptr};
 
 #[expect(dead_code, unused_imports, reason = "what is not interleaved here")]
 #[path = "../../src/flight/mod.rs"]
@@ -22,6 +22,7 @@ mod key;
 mod loads;
 mod locked;
 mod permits;
+mod runtime;
 mod store;
 mod sync;
 mod tag;

@@ -99,7 +99,12 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
     /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and the
     /// next flight of the key releases the lease.
     pub(crate) async fn run(mut self, failed: Option<StoreError>) {
-        self.follow_protocol(failed).await;
+        let signs_of_life = self.scope.leader.signs_of_life();
+        tokio::select! {
+            biased;
+            () = self.follow_protocol(failed) => {}
+            never = signs_of_life => match never {},
+        }
         self.orphan.disarm();
         if self.scope.purpose != Purpose::Uncached {
             self.scope.core.statistics.flight(self.scope.leader.callers());

@@ -254,6 +254,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             false => self.waiting_since.checked_add(policy.max_wait()),
         };
         self.timer.wait_until(limit, slow);
+        self.timer.doubt_at(self.waiting_since + policy.lease / 2);
         let forced = self.options.is_forced;
         self.wait(if forced { Purpose::ForceRefresh } else { Purpose::Answer }, store_failed)
     }
@@ -457,6 +458,7 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
                 Some(stale)
             }
             (Elapsed::Wait, State::Waiting(waiter, _)) => self.give_up(waiter),
+            (Elapsed::Doubt, State::Waiting(waiter, _)) => self.doubt(waiter),
             (Elapsed::Deadline, State::Waiting(waiter, _)) => self
                 .serve_stale(Some(waiter), StaleReason::WaitRanOut)
                 .or_else(|| Some(self.time_out(late, &waiter.awaited()))),
@@ -471,6 +473,25 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
             (Elapsed::Deadline, _) => Some(self.out_of_time()),
             _ => None,
         }
+    }
+
+    /// When the flight has taken long: its runtime may not be driven, if it is another one. `None` if it
+    /// waits on. It sees that within the lease, so that it has an answer as soon as if that runtime were
+    /// another process.
+    fn doubt(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
+        let patience = self.core.policy.lease / 4;
+        if waiter.opener || !waiter.asks_in_vain(patience) {
+            self.timer.doubt_at(Instant::now() + patience);
+            return None;
+        }
+        let loads = &self.core.loads;
+        let flights = match self.is_uncached {
+            true => &loads.uncached,
+            false if self.options.is_forced => &loads.forced,
+            false => &loads.flights,
+        };
+        flights.give_up((&self.key, self.types), waiter);
+        Some(self.again(|it| it.join(None)))
     }
 
     /// When its wait has run out. `None` if its own load runs by now, or one for whose end it waits.

@@ -52,6 +52,8 @@ pub(super) struct Timer {
     slow: Option<Instant>,
     /// When its wait runs out.
     wait: Option<Instant>,
+    /// When it doubts that its flight is driven.
+    doubt: Option<Instant>,
     /// When it is answered at the latest.
     deadline: Option<Instant>,
 }
@@ -61,17 +63,23 @@ pub(super) struct Timer {
 pub(super) enum Elapsed {
     Slow,
     Wait,
+    Doubt,
     Deadline,
 }
 
 impl Timer {
     pub(super) fn new(deadline: Option<Instant>) -> Self {
-        Self { slow: None, wait: None, deadline }
+        Self { slow: None, wait: None, doubt: None, deadline }
     }
 
     /// Sets when the load counts as slow, and when the wait runs out.
     pub(super) fn wait_until(&mut self, wait: Option<Instant>, slow: Option<Instant>) {
         (self.wait, self.slow) = (wait, slow);
+    }
+
+    /// Sets when it doubts that its flight is driven.
+    pub(super) fn doubt_at(&mut self, moment: Instant) {
+        self.doubt = Some(moment);
     }
 
     pub(super) fn is_late(&self) -> bool {
@@ -88,6 +96,7 @@ impl Timer {
         let moments = [
             (self.wait, Elapsed::Wait),
             (self.slow, Elapsed::Slow),
+            (self.doubt, Elapsed::Doubt),
             (self.deadline, Elapsed::Deadline),
         ];
         let set = moments.into_iter().filter_map(|(at, what)| Some((at?, what)));
@@ -103,6 +112,7 @@ impl Timer {
         match what {
             Elapsed::Slow => self.slow = None,
             Elapsed::Wait => self.wait_until(None, None),
+            Elapsed::Doubt => self.doubt = None,
             Elapsed::Deadline => {}
         }
         Poll::Ready(what)

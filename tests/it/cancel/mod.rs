@@ -5,3 +5,4 @@ mod callers;
 mod every_poll;
 mod runtimes;
 mod threads;
+mod undriven;
