@@ -6,6 +6,7 @@ use std::future;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
 
@@ -17,6 +18,8 @@ use crate::locked::locked;
 #[derive(Debug)]
 pub struct Watch {
     key_watch: Option<KeyWatch>,
+    /// Of another store, which may also change the key.
+    beside: Option<KeyWatch>,
     is_interrupted: bool,
 }
 
@@ -32,7 +35,13 @@ struct KeyWatch {
 impl Watch {
     /// A watch that never reports a change, for stores that learn of none.
     pub fn silent() -> Self {
-        Self { key_watch: None, is_interrupted: false }
+        Self { key_watch: None, beside: None, is_interrupted: false }
+    }
+
+    /// The same watch, which also reports the changes that another one does. That must be of one store.
+    #[must_use]
+    pub fn beside(self, other: Self) -> Self {
+        Self { beside: other.key_watch, ..self }
     }
 
     /// The same watch, of a store that may learn of no changes now: it lacks a right, or has no connection
@@ -55,7 +64,7 @@ impl Watch {
     /// Whether there was a change that [`changed`](Self::changed) has not returned for.
     pub fn has_changed(&self) -> bool {
         let has_changed = |watch: &KeyWatch| locked(&watch.changes.told).count != watch.known;
-        self.key_watch.as_ref().is_some_and(has_changed)
+        self.key_watch.iter().chain(&self.beside).any(has_changed)
     }
 
     /// Waits for a change since the watch was made, or since this last returned. It may never return
@@ -65,9 +74,19 @@ impl Watch {
     /// # Cancel safety
     /// Dropping it loses no change: the next call returns at once.
     pub async fn changed(&mut self) -> Option<Entry> {
-        let Some(KeyWatch { changes, known, .. }) = &mut self.key_watch else {
-            return future::pending().await;
+        let mut changed = pin!(KeyWatch::changed(self.key_watch.as_mut()));
+        let mut beside = pin!(KeyWatch::changed(self.beside.as_mut()));
+        let either = |cx: &mut Context<'_>| match changed.as_mut().poll(cx) {
+            Poll::Pending => beside.as_mut().poll(cx),
+            changed => changed,
         };
+        future::poll_fn(either).await
+    }
+}
+
+impl KeyWatch {
+    async fn changed(watch: Option<&mut Self>) -> Option<Entry> {
+        let Some(Self { changes, known, .. }) = watch else { return future::pending().await };
         loop {
             let mut changed = pin!(changes.changed.notified());
             // Registered before the count is read, so that no later change is missed.
@@ -150,7 +169,7 @@ impl Watchers {
         drop(keys);
         let known = locked(&changes.told).count;
         let key_watch = KeyWatch { changes, known, watchers: self.clone(), digest };
-        Watch { key_watch: Some(key_watch), is_interrupted: false }
+        Watch { key_watch: Some(key_watch), beside: None, is_interrupted: false }
     }
 
     /// Notifies the watches of a key that it has changed, with the entry that was stored, if that is
