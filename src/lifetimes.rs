@@ -46,6 +46,16 @@ impl Lifetimes {
         Self { is_refreshed_early: true, ..self }
     }
 
+    /// Fresh for at most this long, with the same stale lifetimes.
+    pub(crate) fn capped(self, ttl: Duration) -> Self {
+        Self { ttl: self.ttl.min(ttl), ..self }
+    }
+
+    /// Not fresh, and served only if a load fails.
+    pub(crate) fn only_if_error(self) -> Self {
+        Self::default().stale_if_error(self.if_error)
+    }
+
     /// Its ttl is jittered, and is not shortened once more.
     pub(crate) fn jittered(self) -> Self {
         Self { is_jittered: true, ..self }

@@ -35,7 +35,8 @@ pub enum CacheStatus {
         /// How long this request waited for it.
         waited: Duration,
     },
-    /// Loaded without the cache: not stored, and not shared with other processes.
+    /// Loaded without the cache: not shared with other processes, and not stored. If the store failed, it
+    /// may be [kept for a moment](crate::store::OutageStore) by this process.
     Bypass(BypassReason),
     /// Not answered: the request ended with an error.
     Failed,
@@ -56,6 +57,9 @@ pub enum StaleReason {
     WaitRanOut,
     /// A bound on flights, waiters or loads was reached.
     NoRoom,
+    /// The store does not answer, and the load failed or was late. The answer is a copy that this process
+    /// has kept. Changes of it are not known since the connection to the store ended.
+    StoreFailed,
 }
 
 /// Where the load of another caller ran.
@@ -116,7 +120,8 @@ impl CacheStatus {
             Self::Collapsed { place: LoadLocation::Remote, .. } => "remote",
             Self::Bypass(BypassReason::NoKey) => "no-key",
             Self::Bypass(BypassReason::NotKept) => "not-kept",
-            Self::Bypass(BypassReason::StoreFailed) => "store-failed",
+            Self::Stale { why: StaleReason::StoreFailed, .. }
+            | Self::Bypass(BypassReason::StoreFailed) => "store-failed",
             Self::Failed => "failed",
         })
     }

@@ -73,6 +73,7 @@ impl StaleFallback {
             (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,
             (None, fresh_for) => return Some((entry, CacheStatus::Hit { fresh_for })),
         };
+        let why = if entry.is_unwatched() { StaleReason::StoreFailed } else { why };
         // In either stale window: the longer one counts.
         let is_usable = stale_for < entry.lifetimes().served_stale();
         is_usable.then_some((entry, CacheStatus::Stale { why, stale_for }))

@@ -130,6 +130,8 @@ counters! {
         stale_wait_ran_out: StaleWaitRanOut,
         /// Answered by a stale entry, because a limit was reached.
         stale_no_room: StaleNoRoom,
+        /// Answered by a copy from before the store failed, because the load failed or was late.
+        stale_store_failed: StaleStoreFailed,
         /// Answered by its own load, whose answer was stored.
         led_stored: LedStored,
         /// Answered by its own load, whose answer was not stored.
@@ -228,7 +230,7 @@ counters! {
         early: Early,
         /// A caller forced it.
         forced: Forced,
-        /// The store failed: without a lease, and the answer is not stored.
+        /// The store failed: without its lease. At most this process keeps the answer.
         store_failed: StoreFailed,
         /// Answers for the key are private or cannot be stored: without a lease.
         not_kept: NotKept,

@@ -71,6 +71,7 @@ impl RequestEvent {
                 StaleReason::LoadSlow => Self::StaleLoadSlow,
                 StaleReason::WaitRanOut => Self::StaleWaitRanOut,
                 StaleReason::NoRoom => Self::StaleNoRoom,
+                StaleReason::StoreFailed => Self::StaleStoreFailed,
             },
             CacheStatus::Led { stored: true } => Self::LedStored,
             CacheStatus::Led { stored: false } => Self::LedUnstored,

@@ -89,7 +89,8 @@ impl Draft {
         remaining: Option<Duration>,
         epochs: Vec<TagEpoch>,
     ) -> Entry {
-        Entry { stored: Arc::new(Stored { draft: self, fence, stored_at, epochs }), remaining }
+        let stored = Stored { draft: self, fence, stored_at, epochs, is_unwatched: false };
+        Entry { stored: Arc::new(stored), remaining }
     }
 }
 
@@ -108,6 +109,7 @@ struct Stored {
     fence: u64,
     stored_at: u64,
     epochs: Vec<TagEpoch>,
+    is_unwatched: bool,
 }
 
 /// Why the last answer for a key is not there.
@@ -219,6 +221,25 @@ impl Entry {
     /// Whether it is stale and may be served if its load fails.
     pub fn serves_if_error(&self) -> bool {
         self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.if_error())
+    }
+
+    /// The same entry as a copy whose changes are not reported any more: it counts as stale for at least
+    /// this long, and is served only if a load fails. None if its
+    /// [`stale_if_error`](Lifetimes::if_error) has passed.
+    pub fn unwatched(self, for_at_least: Duration) -> Option<Self> {
+        let stale_for = self.stale_for().unwrap_or_default().max(for_at_least);
+        let Stored { draft, fence, stored_at, epochs, .. } = &*self.stored;
+        let lifetimes = draft.lifetimes.only_if_error();
+        let left = lifetimes.stale().checked_sub(stale_for).filter(|left| !left.is_zero())?;
+        let draft = Draft { lifetimes, ..draft.clone() };
+        let (fence, stored_at, epochs) = (*fence, *stored_at, epochs.clone());
+        let stored = Stored { draft, fence, stored_at, epochs, is_unwatched: true };
+        Some(Self { stored: Arc::new(stored), remaining: Some(left) })
+    }
+
+    /// Whether it is a copy whose changes are [not reported](Self::unwatched) any more.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.stored.is_unwatched
     }
 
     /// The marker, if there is one instead of a value.
