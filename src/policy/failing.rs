@@ -65,12 +65,13 @@ const IN_A_ROW: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenStoreFails {
-    /// It loads. Callers of one key in this process share the load, and
+    /// It loads. Callers of one key in this process share the load and, over a store that
+    /// [goes on without its server](crate::store::OutageStore), its answer.
     /// [`max_loads`](crate::service::ReadThroughLayerBuilder::max_loads) bounds how many loads run, as it
     /// does otherwise. The default, so that the service outlives its store.
     #[default]
     Load,
-    /// It ends with an error. For loaders that cannot take the load without a cache.
+    /// It ends with an error: the process grants itself no lease. For loaders that cannot take the load without a cache.
     Fail,
 }
 

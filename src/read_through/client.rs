@@ -331,6 +331,11 @@ impl<C> CacheClient<C> {
         else {
             return Ok(PutAttempt::Busy);
         };
+        if let Some(error) = lease.outage {
+            // What is stored in this process alone replaces nothing elsewhere.
+            self.0.abandon(lease.claim).await;
+            return Err(error);
+        }
         let Some(draft) = draft(stale.as_ref()) else {
             self.0.abandon(lease.claim).await;
             return Ok(PutAttempt::Refused);

@@ -62,7 +62,7 @@ pub use self::cache_stats::{
 pub use self::histogram::HistogramStats;
 pub use self::metric::{MetricTable, StatsSource};
 pub use self::request_record::RequestRecord;
-pub use self::store_stats::{MemoryStats, OperationTimeStats, StoreErrorStats};
+pub use self::store_stats::{MemoryStats, OperationTimeStats, OutageStats, StoreErrorStats};
 
 // For the stores, locks and exporters of this project, which are released with it.
 #[doc(hidden)]

@@ -28,6 +28,16 @@ metric_table! { MemoryStats, "store":
         = |it, to| to.one(it.evictions);
 }
 
+/// What an [`OutageStore`](crate::store::OutageStore) does while its primary does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutageStats {
+    /// How many entries are kept without the primary, fresh or stale. They are freed when it is back.
+    pub entries: u64,
+    /// Lookups that a fresh one of them answered.
+    pub hits: u64,
+}
+
 counters! {
     /// How long operations of a store took, successful or not, with all their requests.
     pub struct OperationTimeStats by pub StoreOperation of HistogramStats {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::entry::{Entry, TagEpoch};
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::tag::Tags;
 use crate::trace::TraceParent;
@@ -119,6 +120,10 @@ pub struct Lease {
     /// The epochs that the [tags of the claim](Claim::tags) had at the grant or before, in the order
     /// of the tags. The load begins under them.
     pub epochs: Vec<TagEpoch>,
+    /// Set if the store did not answer, and the process granted it to itself: why. Other processes may load
+    /// the key meanwhile, and what is stored under it is for this process only. See
+    /// [`OutageStore`](super::OutageStore).
+    pub outage: Option<StoreError>,
 }
 
 impl Lease {
@@ -130,7 +135,7 @@ impl Lease {
         granted_at: u64,
         epochs: Vec<TagEpoch>,
     ) -> Self {
-        Self { claim, term, fence, granted_at, epochs }
+        Self { claim, term, fence, granted_at, epochs, outage: None }
     }
 
     /// The key it is for.

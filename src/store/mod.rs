@@ -46,6 +46,7 @@ mod entry;
 mod failure;
 mod lease;
 pub(crate) mod memory;
+mod outage;
 mod standing;
 mod value;
 mod watch;
@@ -64,6 +65,7 @@ pub use value::Value;
 pub use watch::{Watch, Watchers};
 
 pub use self::memory::MemoryOptions;
+pub use self::outage::OutageStore;
 pub use crate::error::StoreErrorKind;
 pub use crate::key::Digest;
 pub use crate::tag::Tags;

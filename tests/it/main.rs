@@ -17,6 +17,7 @@ mod many;
 mod memory_store;
 mod miss;
 mod not_kept;
+mod outage;
 mod reentry;
 mod stale;
 mod stats;

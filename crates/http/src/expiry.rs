@@ -80,6 +80,10 @@ async fn noted(store: &dyn Store, key: &Key) -> Result<Noted, StoreError> {
         let mut watch = store.watch(key);
         let acquired = store.acquire(Claim::new(key.clone()), TERM, Accept::Nothing).await?;
         if let Acquire::Lead { lease, stale, .. } = acquired {
+            if let Some(error) = lease.outage {
+                store.settle(End::Abandon(lease.claim)).await?;
+                return Err(error);
+            }
             return commit(store, lease, stale).await;
         }
         // A process that was held up for so long has tried only once.

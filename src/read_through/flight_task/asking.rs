@@ -73,6 +73,13 @@ pub(crate) enum Purpose {
     Uncached,
 }
 
+impl GrantedLease {
+    /// Whether the store has granted it, and not the process to itself.
+    pub(super) fn is_shared(&self) -> bool {
+        self.lease.outage.is_none()
+    }
+}
+
 impl Purpose {
     pub(super) fn memory(self) -> FlightMemory {
         let accept = match self {
@@ -118,7 +125,10 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
                 self.failing(asked, &failure, remaining, stale, memory)
             }
             Ok(Acquire::Lead { lease, stale, failures, probe }) => {
-                self.led(asked, lease, stale, failures, probe.as_ref(), memory)
+                match self.decline(asked, &lease, stale.as_ref(), memory).await {
+                    Some(declined) => declined,
+                    None => self.led(asked, lease, stale, failures, probe.as_ref(), memory),
+                }
             }
             Err(error) => {
                 self.core.statistics.store_failed("loading without a lease", &error);
@@ -258,6 +268,31 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         TaskEvent::Busy { asked, other: (other, left), meanwhile }
     }
 
+    /// What the flight goes on with if this process has granted the lease to itself and must not load.
+    async fn decline(
+        &self,
+        asked: Generation,
+        lease: &Lease,
+        stale: Option<&Entry>,
+        memory: &mut FlightMemory,
+    ) -> Option<TaskEvent> {
+        let error = lease.outage.as_ref()?;
+        self.core.statistics.store_failed("loading for this process only", error);
+        let known = self.known();
+        let is_cooling_down = matches!(known, KnownFailure::Cooldown(..));
+        if self.core.policy.when_store_fails == WhenStoreFails::Load && !is_cooling_down {
+            return None;
+        }
+        self.core.abandon(lease.claim.clone()).await;
+        memory.fallback = self.fallback(asked, stale.cloned());
+        Some(match (known, self.stale_fallback(memory.fallback.as_ref())) {
+            (KnownFailure::Cooldown(_, until), Some(stale)) => {
+                TaskEvent::InCooldownStale { asked, stale, until }
+            }
+            _ => self.store_failed(error, LeaseHold::NotAsked),
+        })
+    }
+
     fn led(
         &self,
         asked: Generation,
@@ -267,7 +302,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         probe: Option<&Failure>,
         memory: &mut FlightMemory,
     ) -> TaskEvent {
-        self.core.statistics.lease(LeaseEvent::Granted);
+        if lease.outage.is_none() {
+            self.core.statistics.lease(LeaseEvent::Granted);
+        }
         let is_value = |entry: &Entry| entry.as_marker().is_none();
         let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
         let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
@@ -385,13 +422,16 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
         // misses.
         let asked = self.leader.generation();
         let stored = draft.is_value();
+        let is_shared = lease.outage.is_none();
         let statistics = &self.core.statistics;
         match self.core.store.settle(End::Commit(lease, draft)).await {
-            Ok(Settled::Done) => {
+            Ok(Settled::Done) if is_shared => {
                 statistics.commit(CommitEvent::Stored);
                 let outcome = outcome.with(CacheStatus::Led { stored });
                 TaskEvent::Stored { asked, outcome }
             }
+            // For this process only.
+            Ok(Settled::Done) => TaskEvent::Stored { asked, outcome },
             Ok(Settled::Superseded) => {
                 statistics.commit(CommitEvent::Superseded);
                 let why = "a loaded answer was refused as outdated";

@@ -125,7 +125,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         let (times, is_reported) = earlier.map_or((0, false), |it| (it.times, it.is_reported));
         let (failures, replaces) = match (self.hold, self.kind()) {
             (LeaseHold::Lease(lease), FailureKind::Shared) => {
-                let own = if is_reported { 0 } else { times };
+                let own = if is_reported && lease.is_shared() { 0 } else { times };
                 (lease.failures.max(own), lease.replaces)
             }
             (LeaseHold::Lease(lease), FailureKind::Unshared) => (times, lease.replaces),
@@ -205,10 +205,14 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
     /// The status of its opener, before its value is stored.
     fn status(&self) -> CacheStatus {
         CacheStatus::Bypass(match self.hold {
-            LeaseHold::Lease(_) => return CacheStatus::Led { stored: false },
+            LeaseHold::Lease(lease) if lease.is_shared() => {
+                return CacheStatus::Led { stored: false };
+            }
             _ if self.scope.purpose == Purpose::Uncached => BypassReason::WaitRanOut,
             LeaseHold::Nothing => BypassReason::NotKept,
-            LeaseHold::NotAsked | LeaseHold::Unacknowledged => BypassReason::StoreFailed,
+            LeaseHold::Lease(_) | LeaseHold::NotAsked | LeaseHold::Unacknowledged => {
+                BypassReason::StoreFailed
+            }
         })
     }
 }

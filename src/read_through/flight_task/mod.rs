@@ -343,6 +343,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             (_, _, Purpose::Uncached) => LoadReason::WaitRanOut,
             (LeaseHold::Nothing, ..) => LoadReason::NotKept,
             (LeaseHold::NotAsked | LeaseHold::Unacknowledged, ..) => LoadReason::StoreFailed,
+            (LeaseHold::Lease(lease), ..) if !lease.is_shared() => LoadReason::StoreFailed,
             (LeaseHold::Lease(_), Some(background), _) => background,
             (LeaseHold::Lease(_), None, Purpose::ForceRefresh) => LoadReason::Forced,
             (LeaseHold::Lease(_), None, _) => LoadReason::Miss,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::tags::MemoryTag;
 use crate::key::Key;
 use crate::store::clock::{Moment, later};
-use crate::store::{Claim, Failure, Settled, Token};
+use crate::store::{Claim, Failure, Token};
 use crate::trace::TraceParent;
 
 /// The guards of a shard, bounded by count.
@@ -88,14 +88,19 @@ impl Guards {
         }
     }
 
-    /// Ends the lease of a claim, even if it has lapsed, which settles it in any case.
-    pub(super) fn end_lease(&mut self, claim: &Claim) -> Settled {
-        let Some(guard) = self.of_keys.get_mut(claim.key()) else { return Settled::Done };
+    /// Ends the lease of a claim, even if it has lapsed. Returns whether it had one.
+    pub(super) fn end_lease(&mut self, claim: &Claim) -> bool {
+        let Some(guard) = self.of_keys.get_mut(claim.key()) else { return false };
         let ended = guard.lease.take_if(|granted| granted.token == claim.token()).is_some();
         if ended && guard.watermark.is_none() && guard.failed.is_none() {
             self.of_keys.remove(claim.key());
         }
-        Settled::Done
+        ended
+    }
+
+    /// No lease and no failure, and this watermark for all keys.
+    pub(super) fn all_below(watermark: Watermark) -> Self {
+        Self { merged: Some(watermark), ..Self::default() }
     }
 
     /// The guard of a key, to be changed.

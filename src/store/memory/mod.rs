@@ -108,6 +108,30 @@ impl MemoryStore {
         self.len() == 0
     }
 
+    /// Invalidates a key, as [`Change::Invalidate`] does, without a future.
+    pub(super) fn invalidate(&self, key: &Key) {
+        let now = self.0.clock.now();
+        self.shard(key, |shard| shard.change(key, Change::Invalidate, now));
+        self.tell(key);
+    }
+
+    /// Invalidates all keys, and frees their memory.
+    pub(super) fn clear(&self) {
+        for shard in &self.0.shards {
+            let mut shard = locked(shard);
+            let removed = shard.clear(self.0.clock.now());
+            drop(shard);
+            drop(removed);
+        }
+    }
+
+    /// Ends the lease of a claim. Returns whether it had one.
+    pub(super) fn release(&self, claim: &Claim) -> bool {
+        let is_ended = self.shard(claim.key(), |shard| shard.guards.end_lease(claim));
+        self.tell(claim.key());
+        is_ended
+    }
+
     /// Runs a function on the shard of a key.
     fn shard<T>(&self, key: &Key, change: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
@@ -222,7 +246,10 @@ impl Store for MemoryStore {
             let settled = match end {
                 End::Commit(lease, draft) => store.commit(&lease, draft, now),
                 End::Fail(lease, why) => store.shard(&key, |shard| shard.fail(&lease, why, now)),
-                End::Abandon(claim) => store.shard(&key, |shard| shard.guards.end_lease(&claim)),
+                End::Abandon(claim) => {
+                    store.shard(&key, |shard| shard.guards.end_lease(&claim));
+                    Settled::Done
+                }
             };
             store.tell(&key);
             settled

@@ -1,6 +1,7 @@
 //! A shard of a `MemoryStore`: the entries, leases and watermarks of some keys.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,7 +163,18 @@ impl MemoryShard {
             let failed = RecentFailure { failure, at: now.instant };
             self.guards.at(lease.key(), now).failed = Some(failed);
         }
-        self.guards.end_lease(&lease.claim)
+        self.guards.end_lease(&lease.claim);
+        Settled::Done
+    }
+
+    /// Invalidates all keys, and returns what is removed.
+    pub(super) fn clear(&mut self, now: Moment) -> Self {
+        let (max_entries, max_bytes) = (self.max_entries, self.max_bytes);
+        let empty = Self::new(max_entries, max_bytes, Arc::clone(&self.fences));
+        let fence = self.fences.next(now);
+        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
+        let guards = Guards::all_below(watermark);
+        mem::replace(self, Self { guards, evictions: self.evictions, ..empty })
     }
 
     /// Returns whether there was an entry.
@@ -220,7 +232,7 @@ impl MemoryShard {
             self.hand += 1;
             let Some(kept) = self.kept.get_mut(slot) else { continue };
             let is_live = kept.expires_at > now.instant;
-            if slot == newest || (is_live && std::mem::take(&mut kept.read)) {
+            if slot == newest || (is_live && mem::take(&mut kept.read)) {
                 continue;
             }
             self.evictions += u64::from(is_live);

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use bellwether::MemoryStore;
 use bellwether::store::StoreErrorKind;
-use bellwether_test::faulty::On;
 use bellwether_testkit::caches::promises::Fleet;
 
-pub(crate) use bellwether_test::faulty::{FaultyStore, Gate, Operation};
+pub(crate) use bellwether_test::faulty::{FaultyStore, Gate, On, Operation};
 
 /// One process's handle. Another `Faulty` over the same store is another process.
 pub(crate) type Faulty = FaultyStore<MemoryStore>;

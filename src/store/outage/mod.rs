@@ -1,0 +1,312 @@
+//! `OutageStore`: a store that answers from the memory of the process while its primary does not.
+
+mod health;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use self::health::PrimaryHealth;
+use super::{
+    Accept, Acquire, Change, ChangeTarget, Claim, Draft, End, Entry, Lease, MemoryOptions, Peek,
+    Renew, Settled, Store, StoreErrorKind, StoreFuture, Watch,
+};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::stats::OutageStats;
+use crate::store::memory::MemoryStore;
+use crate::tag::Tags;
+
+/// A store, and the memory of this process for the time in which that store (the primary) does not answer.
+/// So an outage leaves each process a cache of its own.
+///
+/// - **The primary's answers count.** Each lookup and each acquire asks it first. One that fails is
+///   answered from the memory. After a lookup that failed, an acquire within a tenth of a second does not
+///   ask the primary again, so a caller waits for one failure.
+/// - **The memory grants leases.** Such a [`Lease`] says [why](Lease::outage). So a process loads each key
+///   once, and keeps values, "not found" answers, failures, tags and stale lifetimes.
+/// - **What it keeps is fresh for a short time**, one second by default: this process does not learn what
+///   others invalidate meanwhile. The stale lifetimes begin where that ends.
+/// - **An invalidation by this process** is at once one of the memory, also if the primary fails.
+/// - **The process never reads backwards:** as soon as the primary gives an entry of a key or its lease,
+///   the entry and the lease of that key in the memory end. None of them is ever written to the primary.
+/// - **When the primary is back** and has not failed for twice that time, the memory is freed.
+///
+/// It keeps 64 MiB at most. A lease that the primary has granted although its answer was lost ends by
+/// itself, unless the primary gives it up, as a `RedisStore` does.
+///
+/// A handle: clones share the memory. A `RedisStore` has one inside.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use bellwether::MemoryStore;
+/// use bellwether::store::OutageStore;
+///
+/// # type MyRemoteStore = MemoryStore;
+/// let store = OutageStore::new(MyRemoteStore::new(10_000), Duration::from_secs(1));
+/// assert_eq!(store.stats().entries, 0);
+/// ```
+pub struct OutageStore<S>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    primary: S,
+    /// How long an entry of `local` is fresh at most. Zero: it is never used.
+    ttl: Duration,
+    local: MemoryStore,
+    health: PrimaryHealth,
+    copies: Option<Box<Copies>>,
+    hits: AtomicU64,
+}
+
+type Copies = dyn Fn(&Key) -> Option<Entry> + Send + Sync;
+
+impl<S: Store> OutageStore<S> {
+    /// A store over this one. Without it, entries are fresh for `ttl` at most; with zero, nothing is kept
+    /// and the primary's errors are given.
+    pub fn new(primary: S, ttl: Duration) -> Self {
+        Self(Arc::new(Inner {
+            primary,
+            ttl,
+            local: MemoryStore::new(MemoryOptions::new(MOST_ENTRIES)),
+            health: PrimaryHealth::default(),
+            copies: None,
+            hits: AtomicU64::new(0),
+        }))
+    }
+
+    /// As [`new`](Self::new), over a primary that leaves copies of entries in this process: what the
+    /// memory has no entry of is answered by its [unwatched](Entry::unwatched) copy.
+    pub fn with_copies(
+        primary: S,
+        ttl: Duration,
+        copies: impl Fn(&Key) -> Option<Entry> + Send + Sync + 'static,
+    ) -> Self {
+        let Self(mut inner) = Self::new(primary, ttl);
+        if let Some(inner) = Arc::get_mut(&mut inner) {
+            inner.copies = Some(Box::new(copies));
+        }
+        Self(inner)
+    }
+
+    /// The primary, whose errors are its own.
+    pub fn primary(&self) -> &S {
+        &self.0.primary
+    }
+
+    /// What it keeps, and what that has answered.
+    pub fn stats(&self) -> OutageStats {
+        let entries = self.0.local.stats().entries;
+        OutageStats { entries, hits: self.0.hits.load(Ordering::Relaxed) }
+    }
+
+    fn is_off(&self) -> bool {
+        self.0.ttl.is_zero()
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// The primary has answered. If it gave an entry or a lease of a key, the memory's of that key end.
+    fn answered(&self, key: &Key, gave: bool) {
+        if self.health.is_spotless() {
+            return;
+        }
+        if gave {
+            self.local.invalidate(key);
+        }
+        self.health.answered(self.ttl * 2, || self.local.clear());
+    }
+
+    async fn look_up_locally(&self, key: Key, tags: Tags) -> Result<Option<Entry>, StoreError> {
+        let found = self.local.lookup(key.clone(), tags.clone()).await?;
+        self.count(found.as_ref());
+        Ok(found.or_else(|| self.copy(&key, &tags)))
+    }
+
+    async fn acquire_locally(
+        &self,
+        claim: Claim,
+        term: Duration,
+        accept: Accept,
+        why: StoreError,
+    ) -> Result<Acquire, StoreError> {
+        let mut acquired = self.local.acquire(claim.clone(), term, accept).await?;
+        match &mut acquired {
+            Acquire::Found(entry) => self.count(Some(entry)),
+            Acquire::Busy { stale, .. } | Acquire::Failed { stale, .. } => self.fill(stale, &claim),
+            Acquire::Lead { lease, stale, .. } => {
+                lease.outage = Some(why);
+                self.fill(stale, &claim);
+            }
+        }
+        Ok(acquired)
+    }
+
+    fn fill(&self, stale: &mut Option<Entry>, claim: &Claim) {
+        if stale.is_none() {
+            *stale = self.copy(claim.key(), claim.tags());
+        }
+    }
+
+    fn copy(&self, key: &Key, tags: &Tags) -> Option<Entry> {
+        self.copies.as_ref()?(key).filter(|copy| copy.has_tags(tags))
+    }
+
+    fn count(&self, found: Option<&Entry>) {
+        if found.is_some_and(Entry::is_fresh) {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Without an earlier failure, the memory has neither an entry nor a lease.
+    async fn change_locally(&self, target: &ChangeTarget, change: Change) {
+        if !self.health.is_spotless() {
+            _ = self.local.change(target.clone(), change).await;
+        }
+    }
+}
+
+impl<S: Store> Store for OutageStore<S> {
+    fn peek(&self, key: &Key) -> Peek {
+        let Inner { primary, health, local, .. } = &*self.0;
+        match primary.peek(key) {
+            Peek::Unknown if health.is_failing() => match local.peek(key) {
+                Peek::Found(entry) if entry.is_fresh() => {
+                    self.0.count(Some(&entry));
+                    Peek::Found(entry)
+                }
+                _ => Peek::Unknown,
+            },
+            known => known,
+        }
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        let watch = self.0.primary.watch(key);
+        if self.is_off() { watch } else { watch.beside(self.0.local.watch(key)) }
+    }
+
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let asked = self.0.primary.lookup(key.clone(), tags.clone());
+        if self.is_off() {
+            return asked;
+        }
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            match asked.await {
+                Ok(found) => {
+                    store.answered(&key, found.is_some());
+                    Ok(found)
+                }
+                Err(error) if is_outage(&error) => {
+                    store.health.failed(error);
+                    store.look_up_locally(key, tags).await
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        if self.is_off() {
+            return self.0.primary.acquire(claim, term, accept);
+        }
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            if let Some(error) = store.health.just_failed() {
+                return store.acquire_locally(claim, term, accept, error).await;
+            }
+            match store.primary.acquire(claim.clone(), term, accept).await {
+                Ok(acquired) => {
+                    store.answered(claim.key(), gives(&acquired));
+                    Ok(acquired)
+                }
+                Err(error) if is_outage(&error) => {
+                    store.health.failed(error.clone());
+                    store.acquire_locally(claim, term, accept, error).await
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        match lease.outage {
+            Some(_) => self.0.local.renew(lease, term),
+            None => self.0.primary.renew(lease, term),
+        }
+    }
+
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        let Inner { primary, local, ttl, health, .. } = &*self.0;
+        match end {
+            End::Commit(lease, draft) if lease.outage.is_some() => {
+                let lifetimes = draft.lifetimes.capped(*ttl);
+                local.settle(End::Commit(lease, Draft { lifetimes, ..draft }))
+            }
+            End::Fail(lease, failure) if lease.outage.is_some() => {
+                local.settle(End::Fail(lease, failure))
+            }
+            End::Abandon(claim) if !health.is_spotless() => {
+                let store = Arc::clone(&self.0);
+                Box::pin(async move {
+                    match store.local.release(&claim) {
+                        true => Ok(Settled::Done),
+                        false => store.primary.settle(End::Abandon(claim)).await,
+                    }
+                })
+            }
+            end => primary.settle(end),
+        }
+    }
+
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+        let asked = self.0.primary.change(target.clone(), change);
+        if self.is_off() {
+            return asked;
+        }
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            store.change_locally(&target, change).await;
+            let changed = asked.await;
+            // A load may have begun meanwhile, without the primary for the first time.
+            store.change_locally(&target, change).await;
+            changed
+        })
+    }
+}
+
+impl<S> Clone for OutageStore<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for OutageStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { primary, ttl, local, health, .. } = &*self.0;
+        f.debug_struct("OutageStore")
+            .field("primary", primary)
+            .field("ttl", ttl)
+            .field("local", local)
+            .field("health", health)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether the primary cannot answer, or refuses to. What else fails would fail without it as well.
+fn is_outage(error: &StoreError) -> bool {
+    !matches!(error.kind(), StoreErrorKind::Malformed | StoreErrorKind::Unsupported)
+}
+
+/// Whether an answer of the primary has its entry or its lease.
+fn gives(acquired: &Acquire) -> bool {
+    match acquired {
+        Acquire::Found(_) | Acquire::Lead { .. } => true,
+        Acquire::Busy { stale, .. } | Acquire::Failed { stale, .. } => stale.is_some(),
+    }
+}
+
+/// So many that the bytes are the bound, unless entries are tiny.
+const MOST_ENTRIES: usize = 65_536;
