@@ -76,14 +76,14 @@ impl World {
             sleep(Duration::from_millis(takes)).await;
             Ok::<_, Infallible>(read)
         };
-        let given = self.items.get_or_load(&key, load).await.expect("an answer");
+        let given = self.items.get_or_load(key, load).await.expect("an answer");
         assert!(given >= least, "{given} of {key}, though {least} was invalidated");
     }
 
     async fn change(&self, key: u64) {
         let of = key as usize;
         let changed = self.source[of].fetch_add(1, SeqCst) + 1;
-        _ = self.items.invalidate(&key).await;
+        _ = self.items.invalidate(key).await;
         self.least[of].fetch_max(changed, SeqCst);
     }
 
