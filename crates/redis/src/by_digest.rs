@@ -69,13 +69,13 @@ pub struct LeaseState {
 /// # Cancel safety
 /// Dropping it loses the answer.
 pub async fn inspect(store: &RedisStore, key: &Digest) -> Result<KeyState, StoreError> {
-    let names = scripts::names(&store.0.client, key);
+    let names = scripts::names(&store.parts().client, key);
     let request = RedisRequest::script(&INSPECT, names, [], INSPECTING);
-    let mut state = store.0.client.run(&request, |reply| read(reply, key)).await?;
+    let mut state = store.parts().client.run(&request, |reply| read(reply, key)).await?;
     if let Some(Ok(entry)) = &state.entry
         && !entry.epochs().is_empty()
     {
-        let tags = store.0.tags.read(&entry.tags()).await?;
+        let tags = store.parts().tags.read(&entry.tags()).await?;
         state.tags = tags.standings(entry, key, || state.now).collect();
     }
     Ok(state)
@@ -94,7 +94,7 @@ pub async fn change(
     target: ChangedDigest,
     change: Change,
 ) -> Result<bool, StoreError> {
-    store.0.outbox.change(target, change, None).await
+    store.parts().outbox.change(target, change, None).await
 }
 
 /// Reads the reply of the script, which has all but the tags.

@@ -35,6 +35,7 @@ mod options;
 mod outbox;
 mod record;
 mod scripts;
+mod server;
 mod sizes;
 mod stats;
 mod store;
@@ -55,12 +56,13 @@ pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};
 
-use self::outbox::ledger::{ChangedDigest, KeepingRules};
+use self::outbox::ledger::KeepingRules;
+use self::server::{OUTAGE_TTL, RedisServerStore};
 use self::store::StoreParts;
-use bellwether::stats::{StatsSource, StoreOperation};
+use bellwether::stats::StatsSource;
 use bellwether::store::{
-    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
-    StoreFuture, Tags, Watch,
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, OutageStore, Peek, Renew,
+    Settled, Store, StoreFuture, Tags, Watch,
 };
 use bellwether::{Key, StoreError};
 
@@ -111,6 +113,13 @@ use bellwether::{Key, StoreError};
 /// still have been executed, and the protocol allows for that. After the first failures, a server that
 /// is down costs no time: see [`RedisOptions::down_after`].
 ///
+/// # Without the server
+/// While the server does not answer or refuses leases, lookups and leases are those of an
+/// [`OutageStore`](bellwether::store::OutageStore): this process keeps what it loads for
+/// [`RedisOptions::outage_ttl`]. A near copy is then a stale answer of its own, if a load fails within the
+/// entry's `stale_if_error`. So a lookup or an acquire gives an error only with an `outage_ttl` of zero, or if
+/// the server's reply makes no sense. Other operations give the server's error.
+///
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
 /// claims, at most until their leases have lapsed, and releases the leases as soon as the server answers
@@ -125,7 +134,7 @@ use bellwether::{Key, StoreError};
 /// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
 /// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
-pub struct RedisStore(Arc<StoreParts>);
+pub struct RedisStore(OutageStore<RedisServerStore>);
 
 impl RedisStore {
     /// Connects to an address, with a namespace and the defaults for everything else. See
@@ -137,19 +146,33 @@ impl RedisStore {
         let client = RedisClientOptions::new(url, namespace)?;
         let name = client.namespace().into();
         let parts = StoreParts::new(client, name, None, KeepingRules::default())?;
-        Self(Arc::new(parts)).checked().await
+        Self::of(parts, OUTAGE_TTL).checked().await
+    }
+
+    fn of(parts: StoreParts, outage_ttl: Duration) -> Self {
+        let server = RedisServerStore(Arc::new(parts));
+        Self(match server.0.near.clone() {
+            Some(near) => {
+                OutageStore::with_copies(server, outage_ttl, move |key| near.find_unwatched(key))
+            }
+            None => OutageStore::new(server, outage_ttl),
+        })
+    }
+
+    fn parts(&self) -> &StoreParts {
+        &self.0.primary().0
     }
 
     /// Connects now, and checks what the server permits.
     async fn checked(self) -> Result<Self, StoreError> {
-        let StoreParts { client, near, .. } = &*self.0;
+        let StoreParts { client, near, .. } = self.parts();
         client.connecting(check::prepare(client, near.is_some())).await?;
         Ok(self)
     }
 
     /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
-        self.0.stats()
+        self.parts().stats(self.0.stats())
     }
 
     /// Waits until all invalidations that failed and are kept have been repeated, or for this long. Returns
@@ -171,14 +194,14 @@ impl RedisStore {
     /// Whether the server reports changes to the near tier (client tracking). Until the first connection,
     /// this is what the options request. If it is false, the near tier keeps no copies.
     pub fn is_tracking(&self) -> bool {
-        self.0.client.is_tracked()
+        self.parts().client.is_tracked()
     }
 
     /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
     /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request that is
     /// answered, so it stays true while the store is not used.
     pub fn is_down(&self) -> bool {
-        self.0.client.is_down()
+        self.parts().client.is_down()
     }
 }
 
@@ -186,7 +209,7 @@ impl StatsSource for RedisStore {
     type Stats = RedisStats;
 
     fn name(&self) -> &str {
-        &self.0.name
+        &self.parts().name
     }
 
     fn stats(&self) -> RedisStats {
@@ -196,79 +219,31 @@ impl StatsSource for RedisStore {
 
 impl Store for RedisStore {
     fn peek(&self, key: &Key) -> Peek {
-        let copy = self.0.near.as_ref().and_then(|near| near.find(key));
-        copy.map_or(Peek::Unknown, Peek::Found)
+        self.0.peek(key)
     }
 
     fn watch(&self, key: &Key) -> Watch {
-        self.0.client.watch(key.digest())
+        self.0.watch(key)
     }
 
     fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let found = store.lookup(&key, &tags).await;
-            store.operations.ended(StoreOperation::Lookup, began, found)
-        })
+        self.0.lookup(key, tags)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let acquired = store.acquire(&claim, term, accept).await;
-            store.operations.ended(StoreOperation::Acquire, began, acquired)
-        })
+        self.0.acquire(claim, term, accept)
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
-        let store = Arc::clone(&self.0);
-        let (claim, fence) = (lease.claim.clone(), lease.fence);
-        Box::pin(async move {
-            let began = Instant::now();
-            let renewed = store.renew(&claim, fence, term).await;
-            store.operations.ended(StoreOperation::Renew, began, renewed)
-        })
+        self.0.renew(lease, term)
     }
 
     fn settle(&self, end: End) -> StoreFuture<Settled> {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let done = |()| Settled::Done;
-            let (operation, settled) = match end {
-                End::Commit(lease, draft) => {
-                    (StoreOperation::Commit, store.commit(lease, draft).await)
-                }
-                End::Fail(lease, failure) => {
-                    (StoreOperation::Fail, store.fail(lease, failure).await.map(done))
-                }
-                End::Abandon(claim) => {
-                    (StoreOperation::Abandon, store.outbox.release(&claim).await.map(done))
-                }
-            };
-            store.operations.ended(operation, began, settled)
-        })
+        self.0.settle(end)
     }
 
     fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
-        let store = Arc::clone(&self.0);
-        Box::pin(async move {
-            let began = Instant::now();
-            let (digest, key) = match &target {
-                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
-                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
-            };
-            let operation = match (digest, change) {
-                (ChangedDigest::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
-                (ChangedDigest::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
-                (ChangedDigest::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
-                (ChangedDigest::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
-            };
-            let changed = store.outbox.change(digest, change, key).await;
-            store.operations.ended(operation, began, changed)
-        })
+        self.0.change(target, change)
     }
 }
 
@@ -276,7 +251,7 @@ impl Store for RedisStore {
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("options", self.0.client.options())
+            .field("options", self.parts().client.options())
             .field("is_tracking", &self.is_tracking())
             .field("stats", &self.stats())
             .finish()

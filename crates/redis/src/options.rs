@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::RedisStore;
 use super::outbox::ledger::KeepingRules;
+use super::server::OUTAGE_TTL;
 use super::store::StoreParts;
 use bellwether::adapter::within;
 use bellwether::{ConfigError, StoreError, delegate_options};
@@ -39,13 +40,20 @@ pub struct RedisOptions {
     pub(super) near: Option<usize>,
     pub(super) near_ttl: Duration,
     pub(super) keeping: KeepingRules,
+    pub(super) outage_ttl: Duration,
 }
 
 /// Those of a store without a near tier.
 impl From<RedisClientOptions> for RedisOptions {
     fn from(client: RedisClientOptions) -> Self {
-        let keeping = KeepingRules::default();
-        Self { client, name: None, near: None, near_ttl: Duration::from_secs(30), keeping }
+        Self {
+            client,
+            name: None,
+            near: None,
+            near_ttl: Duration::from_secs(30),
+            keeping: KeepingRules::default(),
+            outage_ttl: OUTAGE_TTL,
+        }
     }
 }
 
@@ -84,7 +92,7 @@ impl RedisOptions {
     ///
     /// An invalidation by this process holds here when it has returned. One by another process
     /// holds here when the push message has arrived, usually within a millisecond. If the
-    /// connection for these messages breaks, all copies are dropped. If the server reports no
+    /// connection for these messages breaks, no copy is fresh any more. If the server reports no
     /// changes ([`resp2`](Self::resp2)), nothing is copied.
     ///
     /// A connection can die without a sign. So a copy is served only if the connection has answered
@@ -180,6 +188,25 @@ impl RedisOptions {
         self
     }
 
+    /// Sets for how long this process uses what it loads while the server does not answer, or refuses leases
+    /// because it is full: as fresh for at most this long, and then as stale for the stale lifetimes of the
+    /// entry. So it loads a key once in this time, and not once per request. It keeps at most 64 MiB, and
+    /// frees them when the server is back.
+    ///
+    /// An invalidation by this process holds in it at once. One by another process is not known before the
+    /// server is back: this is how old an answer may be then. Zero keeps nothing: each miss is a load,
+    /// lookups and requests for a lease give the server's error, and near copies are no stale answers.
+    /// [`connect`](Self::connect) fails if it is more than one hour.
+    ///
+    /// Default: 1 s. So an invalidated answer is served no longer than a near copy may be, and the source
+    /// gets one load per second of a key from each process.
+    pub fn outage_ttl(mut self, ttl: Duration) -> Self {
+        let most = Duration::from_secs(60 * 60);
+        let ttl = within("ttl of the store for outages", ttl, Duration::ZERO, most);
+        self.client.wrong.set(&mut self.outage_ttl, ttl);
+        self
+    }
+
     /// Connects, and checks that the server answers and permits what the scripts need.
     ///
     /// # Errors
@@ -195,10 +222,10 @@ impl RedisOptions {
     /// # Errors
     /// If an option is wrong: the first one.
     pub fn connect_lazily(self) -> Result<RedisStore, ConfigError> {
-        let Self { client, name, near, near_ttl, keeping } = self;
+        let Self { client, name, near, near_ttl, keeping, outage_ttl } = self;
         let name = name.unwrap_or_else(|| client.namespace().into());
         let near = near.map(|bytes| (bytes, near_ttl));
-        Ok(RedisStore(Arc::new(StoreParts::new(client, name, near, keeping)?)))
+        Ok(RedisStore::of(StoreParts::new(client, name, near, keeping)?, outage_ttl))
     }
 
     /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with

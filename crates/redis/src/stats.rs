@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::stats::{MetricValue, MetricValues, OperationTimeStats, StoreErrorStats};
+use bellwether::stats::{
+    MetricValue, MetricValues, OperationTimeStats, OutageStats, StoreErrorStats,
+};
 use bellwether_redis_client::RedisNodeStats;
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
@@ -23,6 +25,8 @@ use bellwether_redis_client::RedisNodeStats;
 /// | `store_node_errors_total` | counter | `store`, `node`, `error` | requests that have failed there |
 /// | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`]: invalidations that are to be repeated |
 /// | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
+/// | `outage_hits_total` | counter | `store` | [`OutageStats`]: lookups that this process answered itself, while the server did not |
+/// | `outage_entries` | gauge | `store` | the same: what it keeps for that |
 /// | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
 /// | `near_entries`, `near_bytes` | gauge | `store` | the same |
 /// | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
@@ -55,6 +59,9 @@ pub struct RedisStats {
     /// waits, with the entry if that is short. If the server refuses messages, or the subscription is not
     /// open, waiters read again after pauses of up to 250 ms.
     pub is_subscribed: bool,
+    /// What this process keeps while the server does not answer:
+    /// see [`RedisOptions::outage_ttl`](super::RedisOptions::outage_ttl).
+    pub outage: OutageStats,
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
     /// The servers, in the order of their addresses: the one of a fixed address, the nodes of a
@@ -156,6 +163,12 @@ bellwether::metric_table! { RedisStats, "store":
     Counter "bellwether.store.invalidations.reasserted" "{invalidation}"
         "Invalidations that were repeated because the server may have lost them."
         = |it, to| to.one(it.replay.reasserted);
+    Counter "bellwether.outage.hits" "{lookup}"
+        "Lookups that this process answered itself, while the server did not."
+        = |it, to| to.one(it.outage.hits);
+    Gauge "bellwether.outage.entries" "{entry}"
+        "Entries that this process keeps without the server."
+        = |it, to| to.one(it.outage.entries);
     Counter "bellwether.near.hits" "{lookup}" "Lookups that a copy in this process answered."
         = |it, to| it.near.iter().for_each(|near| to.one(near.hits));
     Counter "bellwether.near.evictions" "{entry}" "Copies that were removed to make room."

@@ -18,7 +18,7 @@ use super::scripts::{self, AcquireReply, FOUND, ReplyFields, Seen, any, is_done,
 use super::stats::RedisStats;
 use super::tags::{LastSeen, ReadTags, TagReader};
 use bellwether::adapter::{micros, millis};
-use bellwether::stats::OperationCounters;
+use bellwether::stats::{OperationCounters, OutageStats};
 use bellwether::store::{
     Accept, Acquire, Change, Claim, Draft, Entry, Failure, Lease, OtherLease, Renew, Settled,
     TagEpoch, Watchers,
@@ -83,7 +83,7 @@ impl StoreParts {
         Ok(Self { name, client, near, outbox, tags, heartbeat: OneTask::default(), operations })
     }
 
-    pub(super) fn stats(&self) -> RedisStats {
+    pub(super) fn stats(&self, outage: OutageStats) -> RedisStats {
         RedisStats {
             connects: self.client.attempts(),
             outages: self.client.outages(),
@@ -96,6 +96,7 @@ impl StoreParts {
             replay: self.outbox.ledger.stats(),
             is_subscribed: self.client.is_subscribed(),
             near: self.near.as_ref().map(|near| near.stats()),
+            outage,
             nodes: self.client.node_stats(),
         }
     }

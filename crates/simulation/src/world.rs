@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 use std::{panic, thread};
 
 use bellwether::adapter::BoxFuture;
@@ -150,7 +151,9 @@ impl World {
         let options = RedisClientOptions::new(&url, "sim").expect("an address");
         let options = options.connections(self.plan.connections);
         let options = RedisOptions::from(options.network(Arc::new(connect)))
-            .kept_invalidations(self.plan.kept);
+            .kept_invalidations(self.plan.kept)
+            // The promises are of what others have invalidated, to the microsecond.
+            .outage_ttl(Duration::ZERO);
         let is_near = self.plan.near[place];
         let options = if is_near { options.near(1 << 20) } else { options };
         let store = host.enter(|| options.connect_lazily().expect("options"));

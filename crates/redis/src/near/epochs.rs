@@ -40,6 +40,11 @@ struct NodeEpoch {
     epoch: AtomicU64,
     /// When the latest answered request of the connection was sent, in ns since `born`.
     confirmed_at: AtomicU64,
+    /// While there is no connection: the epoch that ended with the last one, unless any key may have changed
+    /// since.
+    ended: AtomicU64,
+    /// When it ended, in ns since `born`.
+    ended_at: AtomicU64,
 }
 
 /// The connection that reports the changes of a node.
@@ -117,6 +122,22 @@ impl Epochs {
         self.is_confirmed(version, now) && self.holds(version)
     }
 
+    /// Until when no change was reported since this version was taken: until now, or until its connection
+    /// ended. None if there was one, or if another connection was there since.
+    pub(super) fn reported_until(&self, version: &Version, now: u64) -> Option<u64> {
+        let node = self.node(version);
+        let until = match node.epoch.load(Ordering::Acquire) {
+            DISCONNECTED if node.ended.load(Ordering::Acquire) == version.epoch => {
+                node.ended_at.load(Ordering::Acquire)
+            }
+            epoch if epoch == version.epoch => now,
+            _ => return None,
+        };
+        let is_changed = version.changes != self.counter(version.group).load(Ordering::Acquire)
+            || version.owner != self.owners.of(version.slot);
+        (!is_changed).then_some(until)
+    }
+
     /// Whether the connection that reports the changes of a version has answered a request that was
     /// sent less than `silence` ago.
     ///
@@ -150,8 +171,9 @@ impl Epochs {
     pub(super) fn change_all(&self, node: u16) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
         let source = locked(&node.source);
-        if source.connection.is_some() {
-            node.epoch.store(self.begin(), Ordering::Release);
+        match source.connection {
+            Some(_) => node.epoch.store(self.begin(), Ordering::Release),
+            None => node.ended.store(DISCONNECTED, Ordering::Release),
         }
     }
 
@@ -178,6 +200,8 @@ impl Epochs {
             let lost_for = source.lost_for();
             source.disconnected += lost_for;
             source.lost_at = None;
+            // Changes between the connections were not reported.
+            node.ended.store(DISCONNECTED, Ordering::Release);
             node.epoch.store(self.begin(), Ordering::Release);
             // The former connection may have answered a later request.
             node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
@@ -195,9 +219,11 @@ impl Epochs {
         if source.connection == Some(connection) {
             source.connection = None;
             source.lost_at = Some(Instant::now());
+            node.ended_at.store(self.now(), Ordering::Release);
+            node.ended.store(node.epoch.load(Ordering::Relaxed), Ordering::Release);
             node.epoch.store(DISCONNECTED, Ordering::Release);
             drop(source);
-            tracing::debug!(target: "bellwether::near", "changes are not reported any more: no copy is served");
+            tracing::debug!(target: "bellwether::near", "changes are not reported any more: copies are served as stale only");
         }
     }
 

@@ -143,6 +143,24 @@ impl Near {
         Some(entry.with_remaining(Some(life - age)))
     }
 
+    /// The copy of an entry while the server does not answer: stale at the latest from when its changes are
+    /// not reported any more, and for failed loads only. None if a change was reported before, or if it may
+    /// not be served for so long.
+    pub(super) fn find_unwatched(&self, key: &Key) -> Option<Entry> {
+        let NearCopy { entry, start, tags } = self.copies.get(key)?;
+        let now = self.epochs.now();
+        let versions = iter::once(&start.version).chain(tags.as_deref().unwrap_or_default());
+        let until = versions.map(|version| self.epochs.reported_until(version, now));
+        // The earliest one. None if one of them has none.
+        let until = until.min().flatten()?;
+        let [age, unwatched_for] = [start.at, until].map(|at| now.saturating_sub(at));
+        let age = Duration::from_nanos(age).saturating_sub(entry.fresh_for()?);
+        let stale_for = entry.stale_for().unwrap_or_default().saturating_add(age);
+        let copy = entry.unwatched(stale_for.max(Duration::from_nanos(unwatched_for)))?;
+        self.note_use();
+        Some(copy)
+    }
+
     /// Notes the version of a key, before a lookup is sent. None if its entry must not be copied.
     pub(super) fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         let version = self.epochs.version(digest)?;

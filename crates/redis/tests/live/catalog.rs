@@ -78,8 +78,9 @@ pub(crate) fn options(server: &RedisServer) -> RedisOptions {
 }
 
 pub(crate) fn options_at(url: &str) -> RedisOptions {
-    // Wide, so that a busy machine does not decide what a test shows.
+    // Wide, so that a busy machine does not decide what a test shows. Without a memory for outages, whose
+    // answers would hide what the server does: `outage/memory.rs` has its tests.
     RedisOptions::new(url, "live")
-        .map(|options| options.timeout(Duration::from_secs(5)))
+        .map(|options| options.timeout(Duration::from_secs(5)).outage_ttl(Duration::ZERO))
         .expect("options that make sense")
 }

@@ -32,6 +32,7 @@ async fn slow(server: &RedisServer) -> FaultProxy {
 /// The options of a program, whose commands may take 250 ms.
 fn options(url: &str) -> RedisOptions {
     let options = RedisOptions::new(url, "connecting").expect("an address");
+    let options = options.outage_ttl(Duration::ZERO);
     options.connect_timeout(PATIENCE)
 }
 

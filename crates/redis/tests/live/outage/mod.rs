@@ -6,6 +6,7 @@ mod copies;
 mod deadlines;
 mod leases;
 mod logs;
+mod memory;
 mod recovery;
 mod service;
 
@@ -44,8 +45,10 @@ impl Site {
         Self { proxy: FaultProxy::start(upstream).await, server }
     }
 
+    /// Of a store that gives the errors of the server.
     fn options(&self) -> RedisOptions {
-        RedisOptions::new(&self.proxy.url(), "test").expect("an address")
+        let options = RedisOptions::new(&self.proxy.url(), "test").expect("an address");
+        options.outage_ttl(Duration::ZERO)
     }
 
     /// The remaining lease of a key, in milliseconds; negative if there is none.

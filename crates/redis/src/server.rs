@@ -1,0 +1,100 @@
+//! `RedisServerStore`: the server as a store. Its errors are those of the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::outbox::ledger::ChangedDigest;
+use super::store::StoreParts;
+use bellwether::Key;
+use bellwether::stats::StoreOperation;
+use bellwether::store::{
+    Accept, Acquire, Change, ChangeTarget, Claim, End, Entry, Lease, Peek, Renew, Settled, Store,
+    StoreFuture, Tags, Watch,
+};
+
+/// The verbs of `Store`, counted and timed. A handle.
+#[derive(Clone, Debug)]
+pub(super) struct RedisServerStore(pub(super) Arc<StoreParts>);
+
+impl Store for RedisServerStore {
+    fn peek(&self, key: &Key) -> Peek {
+        let copy = self.0.near.as_ref().and_then(|near| near.find(key));
+        copy.map_or(Peek::Unknown, Peek::Found)
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.client.watch(key.digest())
+    }
+
+    fn lookup(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let found = store.lookup(&key, &tags).await;
+            store.operations.ended(StoreOperation::Lookup, began, found)
+        })
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let acquired = store.acquire(&claim, term, accept).await;
+            store.operations.ended(StoreOperation::Acquire, began, acquired)
+        })
+    }
+
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        let store = Arc::clone(&self.0);
+        let (claim, fence) = (lease.claim.clone(), lease.fence);
+        Box::pin(async move {
+            let began = Instant::now();
+            let renewed = store.renew(&claim, fence, term).await;
+            store.operations.ended(StoreOperation::Renew, began, renewed)
+        })
+    }
+
+    fn settle(&self, end: End) -> StoreFuture<Settled> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let done = |()| Settled::Done;
+            let (operation, settled) = match end {
+                End::Commit(lease, draft) => {
+                    (StoreOperation::Commit, store.commit(lease, draft).await)
+                }
+                End::Fail(lease, failure) => {
+                    (StoreOperation::Fail, store.fail(lease, failure).await.map(done))
+                }
+                End::Abandon(claim) => {
+                    (StoreOperation::Abandon, store.outbox.release(&claim).await.map(done))
+                }
+            };
+            store.operations.ended(operation, began, settled)
+        })
+    }
+
+    fn change(&self, target: ChangeTarget, change: Change) -> StoreFuture<bool> {
+        let store = Arc::clone(&self.0);
+        Box::pin(async move {
+            let began = Instant::now();
+            let (digest, key) = match &target {
+                ChangeTarget::Key(key) => (ChangedDigest::Key(key.digest()), Some(key)),
+                ChangeTarget::Tag(tag) => (ChangedDigest::Tag(tag.digest()), None),
+            };
+            let operation = match (digest, change) {
+                (ChangedDigest::Key(_), Change::Invalidate) => StoreOperation::Invalidate,
+                (ChangedDigest::Key(_), Change::Expire { .. }) => StoreOperation::Expire,
+                (ChangedDigest::Tag(_), Change::Invalidate) => StoreOperation::InvalidateTag,
+                (ChangedDigest::Tag(_), Change::Expire { .. }) => StoreOperation::ExpireTag,
+            };
+            let changed = store.outbox.change(digest, change, key).await;
+            store.operations.ended(operation, began, changed)
+        })
+    }
+}
+
+/// The default of [`RedisOptions::outage_ttl`](super::RedisOptions::outage_ttl).
+pub(super) const OUTAGE_TTL: Duration = Duration::from_secs(1);
