@@ -110,8 +110,8 @@ ROWS = [
          "local: in this process, as in a memory store or the near tier. store: the store was asked."),
         ("Stale answers by reason", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="stale"'),
          "{{detail}}",
-         "revalidating is usual. load_failed, load_slow, wait_ran_out and no_room mean that the source or "
-         "a limit is in trouble, and that callers do not notice it."),
+         "revalidating is usual. load_failed, load_slow, wait_ran_out, no_room and store_failed mean that the "
+         "source, a limit or the store is in trouble, and that callers do not notice it."),
         ("Failed requests by reason", "reqps", True, per_second(REQUESTS, CACHE, "detail", 'outcome="failed"'),
          "{{detail}}", "loader: the error of the source. The others are of the cache itself."),
         ("Requests past the cache by reason", "reqps", True,
