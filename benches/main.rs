@@ -35,6 +35,7 @@ mod outage;
 mod paired;
 mod parked;
 mod parts_of_a_hit;
+mod pool;
 mod product;
 mod statistics;
 mod tag_members;
@@ -56,6 +57,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("near", hits_near::run),
     ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),
+    ("pool", pool::run),
     ("bursts", bursts::run),
     ("envelope", envelope::run),
     ("parked", parked::run),

@@ -12,11 +12,10 @@
 //!
 //! ```text
 //! git worktree add /tmp/old e94dc878
-//! cp -r benches/moments benches/Cargo.toml /tmp/old/benches/
+//! cp -r benches/moments /tmp/old/benches/
+//! printf '\n[[bench]]\nname = "moments"\npath = "moments/main.rs"\nharness = false\n' >>/tmp/old/benches/Cargo.toml
 //! cd /tmp/old && cargo bench -p bellwether-benches --bench moments -- --processes 16 --keys 1000
 //! ```
-//!
-//! If the newer `Cargo.toml` names packages that the old workspace lacks, copy only its `[[bench]]` of that name.
 //!
 //! The program starts itself as each worker of a fleet. It exits with 1 if a run fails.
 

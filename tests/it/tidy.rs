@@ -107,8 +107,9 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 20] = [
+const ADAPTERS: [(&str, &str); 21] = [
     ("axum", "crates/http/src/router.rs"),
+    ("bb8", "crates/redis-client/src/pool_manager.rs"),
     ("blake3", "src/key.rs"),
     ("clap", "crates/cli/src/"),
     ("crc32fast", "crates/redis/src/envelope.rs crates/redis/src/tests/at_rest.rs"),

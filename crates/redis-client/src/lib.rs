@@ -7,6 +7,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `bb8` | no | `RedisPoolManager`: connections for a pool of `bb8` |
 //! | `cluster` | no | `redis-cluster://`: Redis Cluster |
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
@@ -32,6 +33,8 @@ mod node_record;
 mod one_task;
 mod options;
 mod parts;
+#[cfg(feature = "bb8")]
+mod pool_manager;
 mod request;
 mod retry_pauses;
 mod rights;
@@ -60,6 +63,8 @@ pub use self::node_record::RedisNodeStats;
 pub use self::one_task::OneTask;
 pub use self::options::RedisClientOptions;
 pub use self::parts::ClientSetup;
+#[cfg(feature = "bb8")]
+pub use self::pool_manager::{RedisPoolConnection, RedisPoolManager};
 pub use self::request::{RedisRequest, RedisScript, RedisValue};
 pub use self::server_clock::{ServerClock, ServerTime};
 #[cfg(feature = "tls")]

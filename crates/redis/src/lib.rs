@@ -19,6 +19,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `bb8` | no | `RedisPoolManager`: a pool of the application with the configuration of the store |
 //! | `cluster` | no | `redis-cluster://`: a Redis Cluster |
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
@@ -52,6 +53,8 @@ use tokio::time::{Instant, sleep};
 pub use bellwether_redis_client::RedisTls;
 pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
 pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
+#[cfg(feature = "bb8")]
+pub use bellwether_redis_client::{RedisPoolConnection, RedisPoolManager};
 
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};

@@ -7,14 +7,15 @@
 //! commands of its own.
 //!
 //! The comparison is about the algorithm, so polling has the same kind of connection as bellwether:
-//! one multiplexed connection of a `bb8-redis` pool, cloned for all callers. A checkout for each
-//! command, with bb8's PING before it, would be slower. In a cluster, all its names are on one node.
+//! one multiplexed connection, cloned for all callers. A pool with a check-out for each command would
+//! be slower. In a cluster, all its names are on one node.
 
 use std::time::Duration;
 
-use bb8_redis::{RedisConnectionManager, bb8};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
+use redis::{
+    AsyncCommands, AsyncConnectionConfig, Client, ExistenceCheck, Script, SetExpiry, SetOptions,
+};
 use tokio::time::sleep;
 use tower::service_fn;
 use uuid::Uuid;
@@ -57,11 +58,8 @@ pub(super) async fn open(url: &str, namespace: &str, loader: Loader) -> Result<C
 }
 
 async fn connect(url: &str) -> Result<MultiplexedConnection, Fault> {
-    let manager = RedisConnectionManager::new(url)?;
-    let pool = bb8::Pool::builder().max_size(1).test_on_check_out(false).build(manager).await?;
-    let mut connection = pool.get().await?.clone();
-    connection.set_response_timeout(PATIENCE);
-    Ok(connection)
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    Ok(Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
 impl Polling {

@@ -15,6 +15,7 @@ mod messages;
 mod near;
 mod nodes;
 mod outage;
+mod pool;
 mod pressure;
 mod promises;
 mod refusals;
