@@ -7,7 +7,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `bb8` | no | `RedisPoolManager`: connections for a pool of `bb8` |
+//! | `bb8` | no | `RedisPoolManager`, for pools |
 //! | `cluster` | no | `redis-cluster://`: Redis Cluster |
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |

@@ -19,7 +19,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `bb8` | no | `RedisPoolManager`: a pool of the application with the configuration of the store |
+//! | `bb8` | no | `RedisPoolManager`, for pools |
 //! | `cluster` | no | `redis-cluster://`: a Redis Cluster |
 //! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |

@@ -29,6 +29,25 @@ use bellwether_redis_client::{CredentialsProvider, RedisClientOptions};
 /// # }
 /// ```
 ///
+/// The options of a pool of your own (feature `bb8`) are the same:
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use bb8_redis::bb8::Pool;
+/// use bb8_redis::redis::AsyncCommands;
+/// use bellwether_redis::{RedisClientOptions, RedisOptions, RedisPoolManager};
+///
+/// let redis = RedisClientOptions::new("redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/shop", "shop")?;
+/// let store = RedisOptions::from(redis.clone()).connect().await?;
+/// let pool = Pool::builder().max_size(4).build(RedisPoolManager::new(redis)?).await?;
+///
+/// let mut connection = pool.get().await?;
+/// let () = connection.set("visits", 1).await?;
+/// # let _ = store;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// The options of the client are those of [`RedisClientOptions`], with the same names. What is wrong with one
 /// of them is said by [`connect`](Self::connect).
 #[derive(Clone, Debug)]
