@@ -8,6 +8,7 @@ use std::time::Duration;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::processes::{freeze, thaw};
 use bellwether_testkit::servers::RedisServer;
+use tokio::runtime::Handle;
 
 /// The kinds, and what they do.
 pub(crate) const KINDS: [(&str, &str); 7] = [
@@ -29,6 +30,8 @@ pub(crate) struct Fault {
     server: RedisServer,
     proxy: Arc<FaultProxy>,
     is_over: Arc<AtomicBool>,
+    /// Of the proxy, which listens again there.
+    runtime: Handle,
     flapping: Option<JoinHandle<()>>,
 }
 
@@ -36,8 +39,9 @@ impl Fault {
     pub(crate) async fn prepare(kind: &str) -> Self {
         let server = RedisServer::start();
         let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
-        let is_over = Arc::default();
-        Self { kind: kind.to_owned(), server, proxy: Arc::new(proxy), is_over, flapping: None }
+        let (is_over, runtime) = (Arc::default(), Handle::current());
+        let (kind, proxy) = (kind.to_owned(), Arc::new(proxy));
+        Self { kind, server, proxy, is_over, runtime, flapping: None }
     }
 
     /// Where a client connects to.
@@ -80,12 +84,14 @@ impl Fault {
         if let Some(flapping) = self.flapping.take() {
             flapping.join().expect("no panic");
         }
+        let _entered = self.runtime.enter();
         self.proxy.pass();
     }
 
     fn flap(&mut self, down: impl Fn() + Send + 'static, up: impl Fn() + Send + 'static) {
-        let is_over = Arc::clone(&self.is_over);
+        let (is_over, runtime) = (Arc::clone(&self.is_over), self.runtime.clone());
         self.flapping = Some(thread::spawn(move || {
+            let _entered = runtime.enter();
             while !is_over.load(Ordering::Relaxed) {
                 down();
                 sleep(FLAP);
