@@ -110,10 +110,10 @@ pub(crate) fn work(setup: &str) {
         }
     }
     let stats = store.stats();
-    let errors = stats.errors.by_name().into_iter().filter(|(_, count)| *count > 0);
+    let errors = stats.errors.by_name().filter(|(_, count)| *count > 0);
     report.store_errors = errors.map(|(kind, count)| (kind.to_owned(), count)).collect();
     let stats_of_cache = cache.stats();
-    let loads = stats_of_cache.loads.by_name().into_iter();
+    let loads = stats_of_cache.loads.by_name();
     let reasons =
         loads.chain(stats_of_cache.leases.by_name()).chain(stats_of_cache.commits.by_name());
     let reasons = reasons.filter(|(_, count)| *count > 0);

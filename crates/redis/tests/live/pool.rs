@@ -109,8 +109,8 @@ async fn a_command_without_a_reply_ends_at_the_timeout_of_the_store() {
 async fn a_pool_has_the_credentials_of_the_store() {
     let server = RedisServer::start();
     server.command(&["CONFIG", "SET", "requirepass", "secret"]);
-    let provided = async || Ok(RedisCredentials::password("secret"));
-    let options = options(&server.url()).credentials(move || provided());
+    let options =
+        options(&server.url()).credentials(async || Ok(RedisCredentials::password("secret")));
     let store = RedisOptions::from(options.clone()).connect().await.expect("a store");
     assert_eq!(count(&pool(options, true).await).await.expect("an answer"), 1);
     assert!(!store.is_down());
