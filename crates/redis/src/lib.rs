@@ -49,12 +49,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+#[cfg(feature = "bb8")]
+pub use bellwether_redis_client::RedisPoolManager;
 #[cfg(feature = "tls")]
 pub use bellwether_redis_client::RedisTls;
 pub use bellwether_redis_client::{CredentialsProvider, RedisCredentials};
 pub use bellwether_redis_client::{RedisClientOptions, RedisNodeStats};
-#[cfg(feature = "bb8")]
-pub use bellwether_redis_client::{RedisPoolConnection, RedisPoolManager};
 
 pub use self::options::RedisOptions;
 pub use self::stats::{NearStats, RedisStats, ReplayStats};
