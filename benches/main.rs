@@ -4,6 +4,7 @@
 //! cargo bench -p bellwether-benches                            everything, in about two minutes
 //! cargo bench -p bellwether-benches -- redis      the sections with that word in their name
 //! cargo bench -p bellwether-benches -- tags --members=1000000    a tag with so many entries
+//! cargo bench -p bellwether-benches -- tracking --seconds=300 --rows=60000 --tags=1000
 //! cargo bench -p bellwether-benches --features handover -- handover      of locks on all kinds of servers
 //! ```
 //!
@@ -40,6 +41,7 @@ mod product;
 mod statistics;
 mod tag_members;
 mod tags;
+mod tracking;
 
 use std::env;
 
@@ -55,6 +57,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("cluster", hits_in_cluster::run),
     ("cluster-bursts", bursts_in_cluster::run),
     ("near", hits_near::run),
+    ("tracking", tracking::run),
     ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),
     ("pool", pool::run),
