@@ -289,6 +289,11 @@ impl RedisClient {
         self.0.parts.names.unwatched_name(what, digest)
     }
 
+    /// The name of a tag. Its changes are [reported](super::ServerEvent::TagChanged).
+    pub fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.0.parts.names.tag_name(tag)
+    }
+
     /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share.
     pub fn shared_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.0.parts.names.shared_name(what, digest)

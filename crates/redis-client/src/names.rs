@@ -30,10 +30,18 @@ impl Names {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key or a tag that [`read`](Self::read) does not parse, so its changes are
-    /// reported to no watch.
+    /// A name of a key that [`read`](Self::read) does not parse, so its changes are reported to no
+    /// watch.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
+    }
+
+    /// The name of a tag.
+    ///
+    /// It begins with a letter above that of keys: a server whose tracking table is full drops about
+    /// the smallest names of it first.
+    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.unwatched_name(TAG, tag)
     }
 
     /// A name that all keys of a slot share.
@@ -51,10 +59,10 @@ impl Names {
         Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
     }
 
-    /// The tag that an [unwatched name](Self::unwatched_name) belongs to, if it is one of a tag.
+    /// The tag that a name is [of](Self::tag_name), if it is one of a tag.
     pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
-        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b"tag:")?;
-        Some(Self::read_digest(name)?.0)
+        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG.as_bytes())?;
+        Some(Self::read_digest(name.strip_prefix(b":")?)?.0)
     }
 
     /// The channel of a client, by the mark that it leaves at leases.
@@ -73,6 +81,9 @@ impl Names {
         Some((digest.into(), rest.strip_prefix(b"}")?))
     }
 }
+
+/// What the names of tags have before their digests.
+const TAG: &str = "~tag";
 
 /// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
@@ -97,7 +108,7 @@ pub struct SlotOwners(Box<[AtomicU64]>);
 
 /// A time in which a node owns a slot, or none does. Answers to requests that were sent in another
 /// one may be of another node, even if the owner is the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ownership(u64);
 
 impl Ownership {
@@ -249,12 +260,23 @@ mod tests {
     fn the_name_of_a_tag_leads_to_the_tag_and_to_no_key() {
         let names = Names::new("shop");
         let digest = Key::of("item").digest();
-        let name = names.unwatched_name("tag", &digest);
-        assert!(name.starts_with(b"bw:shop:tag:{"));
+        let name = names.tag_name(&digest);
+        assert!(name.starts_with(b"bw:shop:~tag:{"));
         assert_eq!((names.tag_of(&name), digest_of(&names, &name)), (Some(digest), None));
-        for other in [names.name(&digest, ""), Names::new("shop2").unwatched_name("tag", &digest)] {
+        for other in [names.name(&digest, ""), Names::new("shop2").tag_name(&digest)] {
             assert_eq!(names.tag_of(&other), None);
         }
+    }
+
+    /// A full tracking table loses about the smallest of its names.
+    #[test]
+    fn the_names_of_tags_are_above_those_of_keys() {
+        let names = Names::new("shop");
+        let digest = |sku: u64| Key::of("item").with(sku).digest();
+        let of_keys =
+            (0..100).flat_map(|sku| SUFFIXES.map(|suffix| names.name(&digest(sku), suffix)));
+        let least = (0..100).map(|sku| names.tag_name(&digest(sku))).min();
+        assert!(of_keys.max() < least);
     }
 
     #[test]

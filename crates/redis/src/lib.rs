@@ -83,7 +83,7 @@ use bellwether::{Key, StoreError};
 /// # Names
 /// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
 /// the same with `:lease`, `:watermark` and `:failed`. A [tag](bellwether::Tag) has one name in a slot of
-/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// its own, `bw:<namespace>:~tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
 /// and lives as long as the longest of its entries, and up to an hour longer; at least an hour after an
 /// invalidation. Nothing lists the entries of a tag.
 ///

@@ -225,7 +225,7 @@ impl NameReader {
     fn request(&self, names: &[ReadName], is_timed: bool) -> RedisRequest<'static> {
         let name = |name: &ReadName| match name {
             ReadName::Entry(digest) => self.client.name(digest, ""),
-            ReadName::Tag(tag) => self.client.unwatched_name("tag", tag),
+            ReadName::Tag(tag) => self.client.tag_name(tag),
         };
         let names: Vec<_> = names.iter().map(name).collect();
         let request = RedisRequest::command("MGET", names, [], READING);

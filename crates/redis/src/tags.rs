@@ -87,7 +87,7 @@ impl TagReader {
         let groups = self.client.split(tags.iter().copied().collect(), Digest::slot);
         let touch = async |tags: Vec<Digest>| {
             let names: Vec<_> =
-                tags.iter().map(|tag| self.client.unwatched_name("tag", tag)).collect();
+                tags.iter().map(|tag| self.client.tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
             let request = RedisRequest::script(&scripts::TOUCH_TAGS, names, args, TOUCHING);
             let asked_at = Instant::now();

@@ -73,7 +73,7 @@ fn name(choices: &mut Choices, names: &Names) -> Vec<u8> {
     let digest = Digest::from([choices.byte(); Digest::BYTES]);
     match choices.below(4) {
         0 => names.name(&digest, ["", ":lease", ":failed"][choices.below(3)]),
-        1 => names.unwatched_name("tag", &digest),
+        1 => names.tag_name(&digest),
         2 => Names::new("shop2").name(&digest, ""),
         _ => names.shared_name("fence", &digest),
     }
@@ -115,7 +115,7 @@ fn fuzzed_messages_change_only_the_keys_and_tags_that_they_name() {
         for (digest, is_key) in seen {
             let name = match is_key {
                 true => names.name(&digest, ""),
-                false => names.unwatched_name("tag", &digest),
+                false => names.tag_name(&digest),
             };
             assert!(sent.iter().any(|text| text.starts_with(&name)), "{name:?} is not in {sent:?}");
         }
@@ -135,7 +135,7 @@ fn fuzzed_names_lead_to_the_key_in_their_braces_or_nowhere() {
             assert!(names.tag_of(&name).is_none());
         }
         if let Some(tag) = names.tag_of(&name) {
-            assert!(lower.starts_with(&names.unwatched_name("tag", &tag)));
+            assert!(lower.starts_with(&names.tag_name(&tag)));
         }
     });
 }

@@ -135,7 +135,7 @@ impl Outbox {
                 RedisRequest::script(script, names, [how.to_vec()], "invalidating")
             }
             ChangedDigest::Tag(tag) => {
-                let names = [self.client.unwatched_name("tag", tag)];
+                let names = [self.client.tag_name(tag)];
                 let over = number(millis(over).min(LONGEST_MS));
                 let args = [how.to_vec(), scripts::random_bytes(1), over];
                 let script = &scripts::CHANGE_TAG;

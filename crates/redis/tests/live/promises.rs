@@ -65,7 +65,7 @@ async fn an_invalidation_of_its_tag_that_redis_forgets_leaves_nothing_of_a_put_e
         let forget = |tag: &Tag| {
             let client = redis::Client::open(server.url()).expect("a client");
             let mut connection = client.get_connection().expect("a connection");
-            let name = format!("bw:live:tag:{{{}}}", tag.digest());
+            let name = format!("bw:live:~tag:{{{}}}", tag.digest());
             assert_eq!(connection.del(name), Ok(1));
         };
         an_invalidated_tag_outdates_a_put(Arc::clone(&fleet[0]), forget).await;

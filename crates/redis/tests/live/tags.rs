@@ -32,7 +32,7 @@ fn tags(numbers: impl IntoIterator<Item = u64>) -> Tags {
 }
 
 fn tag_name(number: u64) -> String {
-    format!("bw:live:tag:{{{}}}", tag(number).digest())
+    format!("bw:live:~tag:{{{}}}", tag(number).digest())
 }
 
 async fn lead(store: &impl Store, sku: u64, tags: &Tags) -> Lease {

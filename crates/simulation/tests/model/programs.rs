@@ -137,7 +137,7 @@ impl Program {
         let term = random.random_range(1..4000).to_string().into_bytes();
         let fence = self.fences.choose(random).expect("one").to_string().into_bytes();
         let mark = *["", "0000000000000001", "0000000000000002"].choose(random).expect("one");
-        let tags = ["bw:sim:tag:{t}", "bw:sim:tag:{u}"].map(str::to_owned);
+        let tags = ["bw:sim:~tag:{t}", "bw:sim:~tag:{u}"].map(str::to_owned);
         let text = |text: &str| text.as_bytes().to_vec();
         let which = random.random_range(0..SCRIPTS.len());
         let (keys, args) = match which {

@@ -68,7 +68,7 @@ impl Oblivion {
 }
 
 fn tag_name(group: u64) -> String {
-    format!("bw:{NAMESPACE}:tag:{{{}}}", tag_of(group).digest())
+    format!("bw:{NAMESPACE}:~tag:{{{}}}", tag_of(group).digest())
 }
 
 /// How many tags of groups there are.
