@@ -118,11 +118,9 @@ impl StoreParts {
             kept.await.inspect_err(failed)?;
             let read = self.tags.lookups.read(Some(&digest), asked, is_timed);
             let (seen, states) = read.await.inspect_err(failed)?;
+            known.note(states);
             let found = match seen.map(|seen| self.tags.lookups.open(seen, key, &digest)) {
-                Some(Ok(Some(entry))) => {
-                    known.note(states);
-                    self.tags.judge(entry, tags, &mut known, &digest).await?
-                }
+                Some(Ok(Some(entry))) => self.tags.judge(entry, tags, &mut known, &digest).await?,
                 Some(Err(NeedsTime)) => {
                     is_timed = true;
                     continue;
@@ -130,6 +128,7 @@ impl StoreParts {
                 _ => None,
             };
             if ledger.reassertions() == reassertions {
+                self.tags.note(&known);
                 let versions = found.as_ref().and_then(|entry| known.versions(entry));
                 self.keep(start, versions, key, found.as_ref());
                 return Ok(found);
@@ -279,7 +278,7 @@ impl StoreParts {
         let losses = ledger.losses();
         let is_stored = self.client.run(&request.of(key), is_done).await;
         // The push message about it may still be under way.
-        ledger.end_copies(&digest);
+        ledger.end_copies(&ChangedDigest::Key(digest));
         let is_stored = is_stored?;
         unsettled.item = None;
         if let Some(change) = draft.change.filter(|_| is_stored) {

@@ -71,7 +71,7 @@ impl TagReader {
     pub(super) fn begin(&self, tags: &Tags) -> ReadTags {
         let near = self.near.as_ref();
         let tag = |tag: &Digest| {
-            let version = near.and_then(|near| near.epochs.version(tag));
+            let version = near.and_then(|near| near.epochs.tag_version(tag));
             ReadTag { digest: *tag, state: None, touched_at: 0, version }
         };
         ReadTags(tags.iter().map(tag).collect())
@@ -86,8 +86,7 @@ impl TagReader {
         let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
         let groups = self.client.split(tags.iter().copied().collect(), Digest::slot);
         let touch = async |tags: Vec<Digest>| {
-            let names: Vec<_> =
-                tags.iter().map(|tag| self.client.tag_name(tag)).collect();
+            let names: Vec<_> = tags.iter().map(|tag| self.client.tag_name(tag)).collect();
             let args = [life.clone(), random_bytes(names.len())];
             let request = RedisRequest::script(&scripts::TOUCH_TAGS, names, args, TOUCHING);
             let asked_at = Instant::now();
@@ -164,6 +163,16 @@ impl TagReader {
         self.outbox.repeat_kept(None, tags.iter()).await?;
         read.note(self.lookups.read(None, tags, false).await?.1);
         Ok(read)
+    }
+
+    /// Notes for the near tier what was read of tags.
+    pub(super) fn note(&self, read: &ReadTags) {
+        let Some(near) = &self.near else { return };
+        for tag in &read.0 {
+            if let (Some(version), Some(state)) = (&tag.version, tag.epoch()) {
+                near.epochs.note_tag(version, &state);
+            }
+        }
     }
 
     /// What the tags of an entry have made of it, for a request with these tags. Reads those tags

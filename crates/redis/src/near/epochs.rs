@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::sync::{AtomicU64, Mutex, Ordering, locked};
 use bellwether::adapter::nanos;
-use bellwether::store::Digest;
+use bellwether::store::{Digest, TagEpoch};
 use bellwether_redis_client::{Ownership, SlotOwners};
 
 /// Counts the changes of keys and tags that servers report. Several of them share a counter.
@@ -27,8 +28,12 @@ pub(crate) struct Epochs {
     /// For how long after `confirmed_at` a version holds, in ns.
     silence: u64,
     born: Instant,
-    /// One counter per group of keys. Their number is a power of two.
+    /// One counter per group of keys, and then one per group of tags. Both numbers are the same power of
+    /// two. Tags have counters of their own, because keys change much more often.
     changes: Box<[AtomicU64]>,
+    /// What was last read of a tag of each group, and at which version: a [fingerprint](Self::fingerprint).
+    read_tags: Box<[AtomicU64]>,
+    hasher: RandomState,
 }
 
 /// The epoch of the connection to a node.
@@ -81,10 +86,11 @@ const DISCONNECTED: u64 = 0;
 const MOST_NODES: usize = 1024;
 
 impl Epochs {
-    /// With at least this many counters. Versions hold only while the connection is silent for less
+    /// With at least this many counters of keys. Versions hold only while the connection is silent for less
     /// than `silence`.
     pub(super) fn new(counters: usize, silence: Duration, owners: Arc<SlotOwners>) -> Self {
-        let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
+        let groups = counters.next_power_of_two();
+        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         let nodes = if owners.iter().count() == 1 { 1 } else { MOST_NODES };
         Self {
             nodes: (0..nodes).map(|_| NodeEpoch::default()).collect(),
@@ -92,17 +98,27 @@ impl Epochs {
             begun: AtomicU64::new(DISCONNECTED),
             silence: nanos(silence),
             born: Instant::now(),
-            changes,
+            changes: zeros(2 * groups),
+            read_tags: zeros(groups),
+            hasher: RandomState::new(),
         }
     }
 
     /// The version of a key, if its changes are reported. Call it before a request is sent. Then
     /// every change after the server's reply is reported after this version was taken.
     pub(crate) fn version(&self, digest: &Digest) -> Option<Version> {
+        self.version_in(self.group(digest), digest)
+    }
+
+    /// The same of a tag.
+    pub(crate) fn tag_version(&self, tag: &Digest) -> Option<Version> {
+        self.version_in(self.group_of_tag(tag), tag)
+    }
+
+    fn version_in(&self, group: u32, digest: &Digest) -> Option<Version> {
         let slot = self.owners.slot_of(digest);
         let owner = self.owners.of(slot);
         let epoch = self.nodes.get(usize::from(owner.node()))?.epoch.load(Ordering::Acquire);
-        let group = group(digest);
         let changes = self.counter(group).load(Ordering::Acquire);
         (epoch != DISCONNECTED).then_some(Version { epoch, changes, owner, group, slot })
     }
@@ -138,6 +154,34 @@ impl Epochs {
         (!is_changed).then_some(until)
     }
 
+    /// Whether a tag still has the state under which an entry was loaded, for a copy with this version of the
+    /// tag. It does if no change was reported since, or if the tag was read again after that.
+    #[inline]
+    pub(super) fn is_tag_valid(&self, version: &Version, loaded: &TagEpoch, now: u64) -> bool {
+        self.is_valid(version, now) || self.is_valid_again(version, loaded, now)
+    }
+
+    #[cold]
+    fn is_valid_again(&self, version: &Version, loaded: &TagEpoch, now: u64) -> bool {
+        let changes = self.counter(version.group).load(Ordering::Acquire);
+        let latest = Version { changes, ..*version };
+        self.read_tag(&latest).load(Ordering::Acquire) == self.fingerprint(&latest, loaded)
+            && self.is_valid(&latest, now)
+    }
+
+    /// A tag was read at this version, and had this state. Copies with the same state are valid again.
+    pub(crate) fn note_tag(&self, version: &Version, state: &TagEpoch) {
+        // Without a reported change, no copy needs it.
+        if version.changes > 0 {
+            self.read_tag(version).store(self.fingerprint(version, state), Ordering::Release);
+        }
+    }
+
+    /// 64 bits of a version and the state of a tag, so that one atomic holds both. Its key is random.
+    fn fingerprint(&self, version: &Version, state: &TagEpoch) -> u64 {
+        self.hasher.hash_one((version.epoch, version.changes, version.owner, state))
+    }
+
     /// Whether the connection that reports the changes of a version has answered a request that was
     /// sent less than `silence` ago.
     ///
@@ -164,7 +208,12 @@ impl Epochs {
 
     /// A key has changed.
     pub(crate) fn change(&self, digest: &Digest) {
-        self.counter(group(digest)).fetch_add(1, Ordering::Release);
+        self.counter(self.group(digest)).fetch_add(1, Ordering::Release);
+    }
+
+    /// A tag has changed, or the server does not report its changes any more until it is read again.
+    pub(crate) fn change_tag(&self, tag: &Digest) {
+        self.counter(self.group_of_tag(tag)).fetch_add(1, Ordering::Release);
     }
 
     /// Keys of a node have changed, and it is not known which.
@@ -263,12 +312,20 @@ impl Epochs {
     fn counter(&self, group: u32) -> &AtomicU64 {
         &self.changes[group as usize & (self.changes.len() - 1)]
     }
-}
 
-/// The group of a key. Keys of one group share a counter.
-fn group(digest: &Digest) -> u32 {
-    let [a, b, c, d, ..] = *digest.as_bytes();
-    u32::from_be_bytes([a, b, c, d])
+    fn read_tag(&self, version: &Version) -> &AtomicU64 {
+        &self.read_tags[version.group as usize & (self.read_tags.len() - 1)]
+    }
+
+    /// The group of a key. Keys of one group share a counter.
+    fn group(&self, digest: &Digest) -> u32 {
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        u32::from_be_bytes([a, b, c, d]) & (self.read_tags.len() as u32 - 1)
+    }
+
+    fn group_of_tag(&self, tag: &Digest) -> u32 {
+        self.group(tag) | self.read_tags.len() as u32
+    }
 }
 
 impl fmt::Debug for Epochs {

@@ -24,6 +24,10 @@
 //! 6. A tag has a version like a key, which is taken before its epoch is read over the same
 //!    connection. A copy keeps the versions of all its tags, so a change of a tag invalidates the
 //!    copies of its entries, and a hit compares numbers.
+//! 7. A server whose tracking table is full drops names from it, and reports each as changed. So a
+//!    reported tag may be unchanged. Each lookup notes what it read of tags, with their versions.
+//!    That is as good for an older copy as if it had been made then: if the tag has the epochs under
+//!    which the entry was loaded, the copy has that version, too. No epoch of a tag comes back.
 //!
 //! Time is that of [`Instant`]. It runs while the process is stopped, so a process that continues
 //! serves no copy before the server has answered again. On Linux and macOS it does not run while
@@ -95,7 +99,7 @@ struct NearCopy {
     /// With the life that was left when the lookup was sent, or less.
     entry: Entry,
     start: ReadStart,
-    /// The versions of its tags. Shared, because a hit clones the copy.
+    /// The versions of its tags, in the order of its epochs. Shared, because a hit clones the copy.
     tags: Option<Arc<[Version]>>,
 }
 
@@ -131,10 +135,12 @@ impl Near {
         let life = entry.remaining()?;
         let now = self.epochs.now();
         let age = Duration::from_nanos(now.saturating_sub(start.at));
-        let is_valid = |version: &Version| self.epochs.is_valid(version, now);
+        let mut tags = iter::zip(tags.as_deref().unwrap_or_default(), entry.epochs());
+        let mut are_tags_valid =
+            || tags.all(|(version, loaded)| self.epochs.is_tag_valid(version, loaded, now));
         if age >= life.min(self.longest)
-            || !is_valid(&start.version)
-            || !tags.as_deref().unwrap_or_default().iter().all(is_valid)
+            || !self.epochs.is_valid(&start.version, now)
+            || !are_tags_valid()
         {
             return None;
         }
@@ -238,7 +244,7 @@ impl ServerObserver for Near {
             ServerEvent::Changed { name, digest } if name.ends_with(b"}") => {
                 self.epochs.change(digest)
             }
-            ServerEvent::TagChanged(tag) => self.epochs.change(tag),
+            ServerEvent::TagChanged(tag) => self.epochs.change_tag(tag),
             ServerEvent::AllChanged { node } => self.epochs.change_all(node),
             ServerEvent::Connected { node, connection, sent_at, is_broken } => {
                 self.epochs.connect(node, connection, sent_at, is_broken);

@@ -1,6 +1,7 @@
 //! Tests of the near tier alone: what it keeps, and for how long.
 
 mod slots;
+mod tags;
 mod unwatched;
 
 use std::collections::VecDeque;

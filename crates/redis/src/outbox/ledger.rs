@@ -294,7 +294,7 @@ impl Ledger {
         if !is_kept {
             return Keeping::Dropped;
         }
-        self.end_copies(target.digest());
+        self.end_copies(&target);
         warn_throttled!(target: "bellwether::store", store = %self.store, "an invalidation has failed, and is repeated until it succeeds");
         Keeping::Kept
     }
@@ -416,7 +416,7 @@ impl Ledger {
             return;
         }
         // One that was dropped has ended all copies.
-        lost.iter().for_each(|(target, _)| self.end_copies(target.digest()));
+        lost.iter().for_each(|(target, _)| self.end_copies(target));
         // After the table was changed: a read that notices this then finds them there.
         self.reassertions.fetch_add(1, Ordering::Release);
         self.watchers.tell_all();
@@ -433,8 +433,12 @@ impl Ledger {
     }
 
     /// Ends the near copies of a key or a tag.
-    pub(crate) fn end_copies(&self, digest: &Digest) {
-        self.near.as_ref().inspect(|near| near.epochs.change(digest));
+    pub(crate) fn end_copies(&self, target: &ChangedDigest) {
+        let Some(near) = &self.near else { return };
+        match target {
+            ChangedDigest::Key(digest) => near.epochs.change(digest),
+            ChangedDigest::Tag(tag) => near.epochs.change_tag(tag),
+        }
     }
 
     pub(crate) fn stats(&self) -> ReplayStats {

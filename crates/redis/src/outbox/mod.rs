@@ -117,7 +117,7 @@ impl Outbox {
         let losses = self.ledger.losses();
         let executed = self.client.run(&request, is_done).await;
         // Copies are not served from here on, even before the server reports the change.
-        self.ledger.end_copies(target.digest());
+        self.ledger.end_copies(&target);
         let was_there = executed?;
         self.ledger.executed(target, change, kept, losses);
         Ok(was_there)

@@ -314,6 +314,62 @@ async fn a_tag_that_another_process_invalidates_ends_the_copies_of_its_entries()
     assert!(!finds(&store, 2, &Tags::none()).await, "it has no stale window");
 }
 
+/// Copies of entries with a tag in one process, and another process.
+async fn with_copies(server: &RedisServer) -> (RedisStore, RedisStore) {
+    let near = near(options(server)).connect().await.expect("a store");
+    let other = store(server).await;
+    for sku in 1..=3 {
+        put(&other, sku, &tags([1])).await;
+        assert!(finds(&near, sku, &tags([1])).await && copied(&near, sku));
+    }
+    (near, other)
+}
+
+/// Has the server drop the row of a tag in its tracking table, and report that as a change of the tag.
+async fn drop_row(server: &RedisServer, store: &RedisStore, number: u64) {
+    let tracked = || server.info("stats", "tracking_total_keys").expect("a number");
+    let before = tracked();
+    // Redis drops rows of its own choice. It treats a name whose life is set in the same way.
+    assert_eq!(server.command(&["PEXPIRE", &tag_name(number), "3600000"]), Reply::Integer(1));
+    assert_ne!(tracked(), before);
+    until("the message", || !copied(store, 1)).await;
+}
+
+#[tokio::test]
+async fn a_dropped_row_of_a_tag_ends_no_copy_whose_tag_is_unchanged() {
+    let server = RedisServer::start();
+    let (store, _) = with_copies(&server).await;
+    for _ in 0..3 {
+        drop_row(&server, &store, 1).await;
+        assert!((1..=3).all(|sku| !copied(&store, sku)), "the tag may have changed");
+        assert!(finds(&store, 2, &tags([1])).await);
+        assert!((1..=3).all(|sku| copied(&store, sku)), "one lookup has read it");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_changes_while_its_row_is_dropped_ends_the_copies_of_its_entries() {
+    let server = RedisServer::start();
+    let (store, other) = with_copies(&server).await;
+    drop_row(&server, &store, 1).await;
+    other.invalidate_tag(tag(1)).await.expect("invalidated");
+    put(&other, 2, &tags([1])).await;
+    assert!(finds(&store, 2, &tags([1])).await && copied(&store, 2));
+    assert!(!copied(&store, 1) && !copied(&store, 3));
+    other.invalidate_tag(tag(1)).await.expect("invalidated");
+    until("the message", || !copied(&store, 2)).await;
+}
+
+#[tokio::test]
+async fn a_tag_that_is_read_again_is_tracked_again() {
+    let server = RedisServer::start();
+    let (store, other) = with_copies(&server).await;
+    drop_row(&server, &store, 1).await;
+    assert!(finds(&store, 2, &tags([1])).await && copied(&store, 1));
+    other.invalidate_tag(tag(1)).await.expect("invalidated");
+    until("the message", || (1..=3).all(|sku| !copied(&store, sku))).await;
+}
+
 #[tokio::test]
 async fn an_invalidation_by_this_process_ends_its_copies_before_it_returns() {
     let server = RedisServer::start();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::store::Digest;
+use bellwether::store::{Digest, TagEpoch};
 use bellwether_redis_client::SlotOwners;
 use loom::sync::Mutex;
 use loom::thread;
@@ -60,6 +60,67 @@ impl Stage {
     fn connect(&self, connection: u64, seconds: u32) {
         self.epochs.connect(NODE, connection, self.began + seconds * SECOND, &|| false);
     }
+}
+
+/// A tag on the server, in the place of the key.
+impl Stage {
+    /// A lookup: the version of the tag, and what it found.
+    fn look_up_tag(&self) -> (Version, TagEpoch) {
+        let version = self.epochs.tag_version(&self.key).expect("reported changes");
+        let epoch = *self.server.lock().expect("a server");
+        let state = TagEpoch { tag: self.key, hard: epoch, soft: epoch };
+        self.epochs.note_tag(&version, &state);
+        (version, state)
+    }
+
+    fn serves_by_tag(&self, (version, loaded): &(Version, TagEpoch)) -> bool {
+        let since_birth = (11 * SECOND).as_nanos().try_into().expect("a moment");
+        self.epochs.is_tag_valid(version, loaded, since_birth)
+    }
+}
+
+/// The server has dropped the tag from its tracking table, and then the tag changes.
+#[test]
+fn a_copy_of_a_reported_tag_is_not_served_again_once_a_change_of_the_tag_is_reported() {
+    loom::model(|| {
+        let stage = Stage::set();
+        let copy = stage.look_up_tag();
+        stage.epochs.change_tag(&stage.key);
+        assert!(!stage.serves_by_tag(&copy));
+        let changes = stage.clone();
+        let change = thread::spawn(move || {
+            changes.change();
+            changes.epochs.change_tag(&changes.key);
+            changes.returns();
+        });
+        let reads = stage.clone();
+        let read = thread::spawn(move || {
+            reads.look_up_tag();
+        });
+        let has_returned = stage.has_returned();
+        assert!(!(has_returned && stage.serves_by_tag(&copy)));
+        [change, read].map(|thread| thread.join().expect("no panic"));
+        assert!(!stage.serves_by_tag(&copy));
+        let (_, latest) = stage.look_up_tag();
+        assert!(latest.hard == NEW && !stage.serves_by_tag(&copy));
+    });
+}
+
+#[test]
+fn a_copy_of_a_reported_tag_is_served_again_by_any_thread_after_a_read_of_the_tag() {
+    loom::model(|| {
+        let stage = Stage::set();
+        let copy = stage.look_up_tag();
+        let reads = stage.clone();
+        let read = thread::spawn(move || {
+            reads.epochs.change_tag(&reads.key);
+            reads.look_up_tag();
+            reads.returns();
+        });
+        assert!(!stage.has_returned() || stage.serves_by_tag(&copy));
+        read.join().expect("no panic");
+        assert!(stage.serves_by_tag(&copy));
+    });
 }
 
 #[test]
