@@ -123,6 +123,7 @@ async fn of_node(node: &ServerNode<'_>) -> Result<Vec<Finding>, StoreError> {
             (None, _) => (NOTE, NO_CONFIG),
         };
     findings.push(("persistence", persistence.0, persistence.1.to_owned()));
+    findings.push(of_tracked(&info, node.config("tracking-table-max-keys").await));
     if info.get("cluster_enabled").is_some_and(|enabled| enabled == "1") {
         let allowed = node.config("cluster-allow-reads-when-down").await;
         let (verdict, says) = match allowed.as_deref() {
@@ -133,6 +134,21 @@ async fn of_node(node: &ServerNode<'_>) -> Result<Vec<Finding>, StoreError> {
         findings.push(("reads", verdict, says.to_owned()));
     }
     Ok(findings)
+}
+
+/// How full its tracking table is, of as many names as it may have.
+fn of_tracked(info: &HashMap<String, String>, most: Option<String>) -> Finding {
+    let number = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
+    let names = number(info.get("tracking_total_keys")).unwrap_or_default();
+    let (verdict, says) = match number(most.as_ref()) {
+        None => (NOTE, NO_CONFIG.to_owned()),
+        Some(0) => (FINE, "without a limit".to_owned()),
+        Some(most) if names >= most / 10 * 9 => {
+            (NOTE, format!("of {most}, then near copies end early: raise tracking-table-max-keys"))
+        }
+        Some(most) => (FINE, format!("of {most}")),
+    };
+    ("tracked", verdict, format!("{names} names {says}"))
 }
 
 fn of_info(info: &HashMap<String, String>) -> Vec<Finding> {

@@ -71,6 +71,23 @@ async fn what_the_user_of_a_cache_may_not_read_is_said() {
 }
 
 #[tokio::test]
+async fn a_tracking_table_that_is_nearly_full_is_noted() {
+    let server = RedisServer::start_with(&["--tracking-table-max-keys", "100"]);
+    let mut client = server.connect();
+    client.command(&["CLIENT", "TRACKING", "ON"]).expect("tracking");
+    for (names, verdict) in [(70, "fine"), (95, "note")] {
+        for name in 0..names {
+            client.command(&["GET", &format!("other:{name}")]).expect("a reply");
+        }
+        let found = String::from_utf8(doctor(&server.url()).await.stdout).expect("a text");
+        let tracked = found.lines().map(json).find(|finding| finding["about"] == "tracked");
+        let tracked = tracked.expect("a finding");
+        assert_eq!(tracked["verdict"], verdict, "{tracked}");
+        assert!(tracked["says"].as_str().expect("a text").contains("of 100"), "{tracked}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_must_be_mended() {
     let url = RedisServer::start().url();
     let [(about, _), ..] = &mends(&url).await[..] else { panic!("nothing") };
