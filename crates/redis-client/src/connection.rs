@@ -46,6 +46,8 @@ pub(super) struct ConnectionState {
     ended: Notify,
     /// When bytes last arrived.
     pub(super) heard: Arc<LastHeard>,
+    /// When a reply last arrived.
+    replied: LastHeard,
     window: Window,
 }
 
@@ -129,7 +131,19 @@ impl ConnectionState {
     pub(super) fn new(node: Arc<NodeRecord>, number: u64, is_tracked: bool) -> Self {
         let [is_broken, is_in_use, has_ended] = [false; 3].map(AtomicBool::new);
         let (ended, heard, window) = (Notify::new(), Arc::default(), Window::default());
-        Self { node, number, is_tracked, is_broken, is_in_use, has_ended, ended, heard, window }
+        let replied = LastHeard::default();
+        Self {
+            node,
+            number,
+            is_tracked,
+            is_broken,
+            is_in_use,
+            has_ended,
+            ended,
+            heard,
+            replied,
+            window,
+        }
     }
 
     /// Takes it out of use: the next request opens another one. Requests that are under way on it
@@ -175,11 +189,18 @@ impl ConnectionState {
 
     /// A request that was sent then has its reply.
     fn confirm(&self, sent_at: Instant) {
-        self.node.reply_times.note(sent_at.elapsed());
+        let now = Instant::now();
+        self.replied.note(now);
+        self.node.reply_times.note(now - sent_at);
         if self.is_tracked {
             let (node, connection) = (self.node.place, self.number);
             self.node.parts.tell(ServerEvent::Confirmed { node, connection, sent_at });
         }
+    }
+
+    /// When bytes and a reply last arrived.
+    pub(super) fn last(&self) -> [Instant; 2] {
+        [self.heard.last(), self.replied.last()]
     }
 
     /// The connection has ended, or counts as ended: requests that are under way on it fail as lost.

@@ -8,7 +8,6 @@ use futures_util::future::select_ok;
 use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub, PubSubStream};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::select;
 use tokio::task::JoinSet;
@@ -18,7 +17,7 @@ use super::address::ServerAddress;
 use super::credentials::RedisCredentials;
 use super::login::Login;
 use super::server_error::ServerError;
-use super::silence::{HeardStream, LastHeard};
+use super::silence::{ByteStream, HeardStream, LastHeard};
 #[cfg(feature = "tls")]
 use super::tls::{TlsConnector, explain_end};
 use bellwether::adapter::{BoxFuture, locked};
@@ -68,11 +67,6 @@ impl DialStep {
         })
     }
 }
-
-/// Bytes to and from a server.
-pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
     /// Connects to a server, and authenticates: by RESP3 if push messages are received, by RESP2

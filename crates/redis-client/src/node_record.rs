@@ -18,7 +18,7 @@ use super::parts::{ClientParts, Failovers};
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
-use super::silence::{LastHeard, ReplyTimes};
+use super::silence::{LastHeard, MOST, ReplyTimes};
 use bellwether::adapter::{locked, micros};
 use bellwether::stats::{NodeCounters, StoreErrorStats};
 use bellwether::store::Digest;
@@ -94,6 +94,11 @@ impl NodeRecord {
     /// For how long a connection may be silent.
     pub(super) fn silence_bound(&self) -> Duration {
         self.reply_times.bound(self.parts.options.timeout)
+    }
+
+    /// For how long a connection may be without a reply, whatever else arrives.
+    pub(super) fn longest_without_reply(&self) -> Duration {
+        MOST * self.parts.options.timeout
     }
 
     /// The server's time, in us, at which a request that is sent now has lapsed. None if its clock is not

@@ -145,8 +145,16 @@ impl RedisClientOptions {
         self
     }
 
-    /// Sets how long one request may take, including a wait for a connection. `connect` fails if it
-    /// is not from 1 ms to 60 s.
+    /// Sets how long a server may be silent while a request is under way: then it counts as down for this
+    /// request. `connect` fails if it is not from 1 ms to 60 s.
+    ///
+    /// Only silence counts. While bytes arrive, a request waits for its turn, however many are before it; the
+    /// [wait](bellwether::Wait) and the deadlines of callers bound that. The bound is eight times the longest
+    /// reply of the last seconds, between this timeout and ten times that, because a server that works
+    /// through a burst of a fleet is silent to each process for a while (as the retransmission timer of TCP,
+    /// RFC 6298). When half of it has passed, another connection is begun. If the server answers that one
+    /// alone, it replaces the silent one. A stall of this process is counted in the statistics, and not held
+    /// against the server.
     ///
     /// Default: 250 ms. A healthy Redis answers within one millisecond, and a caller can bear a
     /// quarter of a second once.
@@ -159,8 +167,8 @@ impl RedisClientOptions {
     /// Sets how long connecting may take: the connection itself, TLS, the login, the scripts, and the
     /// checks of `connect`.
     ///
-    /// A request waits for a connection no longer than its [`timeout`](Self::timeout). The attempt to
-    /// connect goes on, and a later request uses the connection. Meanwhile another attempt is made
+    /// A request waits for a connection until the server is silent for the [`timeout`](Self::timeout). The
+    /// attempt to connect goes on, and a later request uses the connection. Meanwhile another attempt is made
     /// once a second, because packets may be lost. `connect` fails if it is not from 1 ms to 60 s.
     ///
     /// Default: 5 s. On a busy machine, a handshake takes much longer than a command.
@@ -174,7 +182,7 @@ impl RedisClientOptions {
     /// operations fail at once with [`StoreErrorKind::Down`](bellwether::store::StoreErrorKind::Down), without
     /// a request, except for [one probe at a time](Self::probe_every).
     ///
-    /// A failure is no reply in time, no connection, or the reply of a server that is not ready
+    /// A failure is silence for the [`timeout`](Self::timeout), no connection, or the reply of a server that is not ready
     /// (`LOADING`, `BUSY`, `MASTERDOWN`...). A refusal is no failure: a full server still serves
     /// hits. `connect` fails if it is not from 1 to 1,000,000.
     ///
@@ -205,8 +213,11 @@ impl RedisClientOptions {
     /// request has a connection for itself. A near cache and locks use one, because the server
     /// reports changes to the connection that has read. `connect` fails if it is not from 1 to 64.
     ///
-    /// Default: 1, which carries hundreds of thousands of commands per second. More help if values of
-    /// megabytes hold up short replies behind them.
+    /// Requests of 64 KiB or more, with their replies as far as those are known, have one more connection
+    /// to each server, which is opened for the first of them. So they hold up no short replies. With a near
+    /// cache, only what is stored goes over it.
+    ///
+    /// Default: 1, which carries hundreds of thousands of commands per second.
     pub fn connections(mut self, connections: u32) -> Self {
         let connections = within("connections of the store", connections, 1, 64);
         self.wrong.set(&mut self.connections, connections);

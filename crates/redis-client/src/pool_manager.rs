@@ -80,7 +80,8 @@ impl RedisPoolManager {
                 switched.await;
             }
         };
-        let (mut socket, tasks) = options.dialer.dial(address, None, until, step).await?;
+        let (mut socket, tasks) =
+            options.dialer.dial(address, None, Default::default(), until, step).await?;
         socket.set_response_timeout(options.timeout);
         #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {

@@ -173,9 +173,11 @@ impl SharedConnection {
         let mut reply = pin!(reply);
         let (begun, mut stalls) = (Instant::now(), 0);
         let silence = |stalls| {
-            let heard = connection.map(|connection| connection.state.heard.last());
-            let since = heard.map_or(begun, |heard| heard.max(begun));
-            Silence { since, node_heard: node.heard.last(), bound: node.silence_bound(), stalls }
+            let last = connection.map(|connection| connection.state.last());
+            let [since, replied] = last.map_or([begun; 2], |last| last.map(|last| last.max(begun)));
+            let (node_heard, bound) = (node.heard.last(), node.silence_bound());
+            let reply_until = replied + node.longest_without_reply();
+            Silence { since, node_heard, bound, reply_until, stalls }
         };
         // A `connect` has all of its time, and no more.
         let connect_time = connect_time();
@@ -310,8 +312,8 @@ impl Probe {
         let begun = Instant::now();
         let Ok(connection) = connector.connect().await else { return };
         // What was begun first has its time.
-        sleep_until(silent.state.heard.last() + connector.node.silence_bound()).await;
-        if silent.state.heard.last() >= begun {
+        sleep_until(silent.state.last()[0] + connector.node.silence_bound()).await;
+        if silent.state.last()[0] >= begun {
             return;
         }
         let mut slot = locked(&shared.slot);

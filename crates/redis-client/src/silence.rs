@@ -19,6 +19,7 @@
 //! - A timer that fires late shows that this process was not running, or had no processor. Then the
 //!   replies may be there already, and the server may have no processor either. So the time begins again,
 //!   a few times.
+//! - One reply at least has to arrive within [`MOST`] timeouts. Pushes and single bytes are no replies.
 //! - A server that answers another connection, which had nothing before it, has served this one, too: it
 //!   serves its connections by turns. If this one is silent all the same, it is dead (half-open).
 
@@ -32,7 +33,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::dial::ByteStream;
 use bellwether::adapter::micros;
 
 /// When something last happened, as when bytes last arrived.
@@ -60,6 +60,11 @@ impl LastHeard {
         self.born + Duration::from_nanos(self.at.load(Ordering::Relaxed))
     }
 }
+
+/// Bytes to and from a server.
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A stream that notes when bytes arrive.
 pub(super) struct HeardStream {
@@ -165,6 +170,9 @@ pub(super) struct Silence {
     /// When bytes last arrived from the node, over any connection.
     pub(super) node_heard: Instant,
     pub(super) bound: Duration,
+    /// Until when one reply at least has to arrive over the connection, whatever bytes do: pushes say nothing
+    /// of requests, and a server may answer a few bytes at a time.
+    pub(super) reply_until: Instant,
     /// How often the timer was late.
     pub(super) stalls: u32,
 }
@@ -190,14 +198,17 @@ impl Silence {
 
     /// Judges a connection by a timer that was `due` before.
     pub(super) fn judge(&self, due: Instant, now: Instant) -> Judgement {
-        let Self { since, node_heard, bound, stalls } = *self;
+        let Self { since, node_heard, bound, reply_until, stalls } = *self;
         let (half, end) = (since + bound / 2, since + bound);
         let late = now.saturating_duration_since(due);
-        if now < half {
-            return Judgement::Wait(half);
-        }
-        if late > bound / LATE && stalls < MOST_STALLS {
+        if late > bound / LATE && stalls < MOST_STALLS && now >= half {
             return Judgement::Stalled(now + bound);
+        }
+        if now >= reply_until {
+            return Judgement::Silent;
+        }
+        if now < half {
+            return Judgement::Wait(half.min(reply_until));
         }
         if now < end {
             return Judgement::Probe(end);
@@ -248,7 +259,14 @@ mod tests {
 
     /// A connection that is silent since `born`. The node was heard so many ms after that.
     fn silence(born: Instant, node_heard: u64) -> Silence {
-        Silence { since: born, node_heard: born + ms(node_heard), bound: TIMEOUT, stalls: 0 }
+        let reply_until = born + MOST * TIMEOUT;
+        Silence {
+            since: born,
+            node_heard: born + ms(node_heard),
+            bound: TIMEOUT,
+            reply_until,
+            stalls: 0,
+        }
     }
 
     #[test]
@@ -274,6 +292,17 @@ mod tests {
         assert_eq!(at(200, 250), Judgement::Probe(born + ms(450)));
         assert_eq!(at(900, 999), Judgement::Probe(born + ms(1_150)));
         assert_eq!(at(900, 1_000), Judgement::Silent);
+    }
+
+    #[test]
+    fn bytes_without_a_reply_end_after_ten_timeouts() {
+        let born = Instant::now();
+        let judged = |now: u64| {
+            let it = Silence { since: born + ms(now - 10), ..silence(born, now) };
+            it.judge(born + ms(now), born + ms(now))
+        };
+        assert_eq!(judged(2_450), Judgement::Wait(born + ms(2_500)));
+        assert_eq!(judged(2_500), Judgement::Silent);
     }
 
     #[test]

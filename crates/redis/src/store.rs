@@ -149,6 +149,8 @@ impl StoreParts {
         mut accept: Accept,
     ) -> Result<Acquire, StoreError> {
         let (ledger, key, digest) = (&self.outbox.ledger, claim.key(), claim.key().digest());
+        // While replies take long, so does all that has to happen before the first renewal.
+        let term = term.mul_f64(self.client.patience(&digest).min(LONGEST_FIRST_TERM));
         ledger.takes(claim, term);
         let mut unsettled = self.outbox.unsettled(None);
         let mut missing = REPLACED;
@@ -383,6 +385,10 @@ type NoAnswer = (StoreErrorKind, &'static str);
 const REPLACED: NoAnswer = (StoreErrorKind::NotReady, "the server was replaced again and again");
 const LATE: NoAnswer = (StoreErrorKind::TimedOut, "no answer within the timeout");
 const UNREADABLE: NoAnswer = (StoreErrorKind::Malformed, "the reply makes no sense");
+
+/// How many times as long as requested a lease holds at first, at most, while replies take long: a third of
+/// it passes before the first renewal.
+const LONGEST_FIRST_TERM: f64 = 3.0;
 
 const LOOKING_UP: &str = "reading the entry";
 const TAKING: &str = "taking the lease";

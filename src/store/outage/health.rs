@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::duration::micros;
 use crate::error::StoreError;
+use crate::key::Key;
 use crate::locked::locked;
 use crate::store::StoreErrorKind;
 
@@ -18,8 +19,8 @@ pub(super) struct PrimaryHealth {
     /// Twice the time of the last failure, in us and counted from 1 us before `born`; and one more until the
     /// primary answers. Zero: there was none, or it was so long ago that the memory was freed.
     failed: AtomicU64,
-    /// The last failure. Held to read or to write it, never across an `.await`.
-    last: Mutex<Option<StoreError>>,
+    /// The last failure, and of which key. Held to read or to write it, never across an `.await`.
+    last: Mutex<Option<(Key, StoreError)>>,
 }
 
 impl Default for PrimaryHealth {
@@ -35,11 +36,11 @@ impl PrimaryHealth {
         self.failed.load(Ordering::Acquire) == SPOTLESS
     }
 
-    /// Notes a failure. Call it before the memory grants a lease because of that.
-    pub(super) fn failed(&self, error: StoreError) {
+    /// Notes a failure of a request for a key. Call it before the memory grants a lease because of that.
+    pub(super) fn failed(&self, key: &Key, error: StoreError) {
         // A full server refuses leases only, and answers lookups.
         let is_failing = error.kind() != StoreErrorKind::Refused;
-        *locked(&self.last) = Some(error);
+        *locked(&self.last) = Some((key.clone(), error));
         self.failed.store(self.now() * 2 + u64::from(is_failing), Ordering::Release);
     }
 
@@ -65,9 +66,14 @@ impl PrimaryHealth {
         self.has_failed_within(ASKED_EVERY)
     }
 
-    /// The failure of a moment ago, unless it has answered since.
-    pub(super) fn just_failed(&self) -> Option<StoreError> {
-        if self.has_failed_within(JUST) { locked(&self.last).clone() } else { None }
+    /// The failure of a moment ago of a request for this key, unless it has answered since. Of this key
+    /// only: one lost request in a crowd says nothing about the other keys.
+    pub(super) fn just_failed(&self, key: &Key) -> Option<StoreError> {
+        if !self.has_failed_within(JUST) {
+            return None;
+        }
+        let last = locked(&self.last).clone();
+        last.filter(|(of, _)| of == key).map(|(_, error)| error)
     }
 
     #[inline]

@@ -22,8 +22,8 @@ use crate::tag::Tags;
 /// So an outage leaves each process a cache of its own.
 ///
 /// - **The primary's answers count.** Each lookup and each acquire asks it first. One that fails is
-///   answered from the memory. After a lookup that failed, an acquire within a tenth of a second does not
-///   ask the primary again, so a caller waits for one failure.
+///   answered from the memory. After a lookup that failed, an acquire of that key within a tenth of a
+///   second does not ask the primary again, so a caller waits for one failure.
 /// - **The memory grants leases.** Such a [`Lease`] says [why](Lease::outage). So a process loads each key
 ///   once, and keeps values, "not found" answers, failures, tags and stale lifetimes.
 /// - **What it keeps is fresh for a short time**, one second by default: this process does not learn what
@@ -200,7 +200,7 @@ impl<S: Store> Store for OutageStore<S> {
                     Ok(found)
                 }
                 Err(error) if is_outage(&error) => {
-                    store.health.failed(error);
+                    store.health.failed(&key, error);
                     store.look_up_locally(key, tags).await
                 }
                 Err(error) => Err(error),
@@ -214,7 +214,7 @@ impl<S: Store> Store for OutageStore<S> {
         }
         let store = Arc::clone(&self.0);
         Box::pin(async move {
-            if let Some(error) = store.health.just_failed() {
+            if let Some(error) = store.health.just_failed(claim.key()) {
                 return store.acquire_locally(claim, term, accept, error).await;
             }
             match store.primary.acquire(claim.clone(), term, accept).await {
@@ -223,7 +223,7 @@ impl<S: Store> Store for OutageStore<S> {
                     Ok(acquired)
                 }
                 Err(error) if is_outage(&error) => {
-                    store.health.failed(error.clone());
+                    store.health.failed(claim.key(), error.clone());
                     store.acquire_locally(claim, term, accept, error).await
                 }
                 Err(error) => Err(error),

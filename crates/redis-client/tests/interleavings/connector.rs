@@ -80,6 +80,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    pub(crate) fn longest_without_reply(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     pub(crate) fn silence_bound(&self) -> Duration {
         Duration::MAX
     }

@@ -13,12 +13,6 @@ pub(crate) enum ServerError {
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLost;
 
-impl ConnectionLost {
-    pub(crate) fn is_timeout(&self) -> bool {
-        false
-    }
-}
-
 impl ServerError {
     pub(crate) fn late(_timeout: Duration) -> Self {
         unreachable!("no deadline passes")

@@ -7,6 +7,8 @@ pub(crate) struct Silence {
     pub(crate) node_heard: Instant,
     pub(crate) bound: Duration,
     #[expect(dead_code, reason = "no timer fires")]
+    pub(crate) reply_until: Instant,
+    #[expect(dead_code, reason = "no timer fires")]
     pub(crate) stalls: u32,
 }
 

@@ -99,7 +99,7 @@ fn a_copy_of_a_reported_tag_is_not_served_again_once_a_change_of_the_tag_is_repo
         });
         let has_returned = stage.has_returned();
         assert!(!(has_returned && stage.serves_by_tag(&copy)));
-        [change, read].map(|thread| thread.join().expect("no panic"));
+        [change, read].into_iter().for_each(|thread| thread.join().expect("no panic"));
         assert!(!stage.serves_by_tag(&copy));
         let (_, latest) = stage.look_up_tag();
         assert!(latest.hard == NEW && !stage.serves_by_tag(&copy));
