@@ -7,6 +7,7 @@ use rand::seq::IndexedRandom;
 use crate::host::Millis;
 use crate::network::{Fate, NetworkState};
 use crate::server::ModelServer;
+use crate::time_costs::Pace;
 use crate::topology::Topology;
 
 /// A kind of fault.
@@ -20,8 +21,16 @@ pub(crate) enum FaultKind {
     LoseReply,
     CutReply,
     HalfOpen,
+    /// A link loses what its process sends, and nothing else.
+    Deaf,
+    /// A link loses what the server sends, and nothing else.
+    Mute,
     /// The server stands still.
     Stall,
+    /// The server answers a byte a second.
+    Trickle,
+    /// Few bytes of a process pass in a second.
+    Throttle,
     /// A process and the server do not reach each other.
     CutOff,
     /// The server is killed, and starts again without data.
@@ -32,6 +41,8 @@ pub(crate) enum FaultKind {
     ClockJump,
     /// A process stands still.
     Pause,
+    /// A process runs for a fifth of the time.
+    Quota,
     /// A process is killed, and starts again.
     KillProcess,
     /// The server refuses to store more.
@@ -56,9 +67,10 @@ pub(crate) enum FaultKind {
 }
 
 use FaultKind::{
-    ClockJump, CutOff, CutReply, CutRequest, Delay, DelayMessages, Demote, Evict, Failover,
-    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Pause,
-    RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall,
+    ClockJump, CutOff, CutReply, CutRequest, Deaf, Delay, DelayMessages, Demote, Evict, Failover,
+    ForgetScripts, Full, HalfOpen, KillProcess, LoseReply, MigrateSlots, MoveSlots, Mute, Pause,
+    Quota, RestartEmpty, RestartOld, SentinelDown, SplitBrain, StaleSentinel, Stall, Throttle,
+    Trickle,
 };
 
 impl FaultKind {
@@ -122,6 +134,15 @@ impl FaultKind {
         menu
     }
 
+    /// Adds some kinds that matter where servers and processes need time.
+    pub(crate) fn add_slow(menu: &mut Vec<Self>, random: &mut SmallRng) {
+        const SLOW: [FaultKind; 6] = [Deaf, Mute, Trickle, Throttle, Pause, Quota];
+        // Where the clock of the server is set back, nothing may stand still.
+        let may_wait = !menu.contains(&ClockJump);
+        let count = random.random_range(1..=3);
+        menu.extend(SLOW.choose_multiple(random, count).filter(|_| may_wait));
+    }
+
     /// Whether servers may forget a tag. If they do so after an invalidation, a load that began before is
     /// stored: `tags.md` says so of tags that are known only from what was loaded.
     fn loses_tags(self) -> bool {
@@ -147,12 +168,17 @@ impl FaultKind {
             LoseReply => "lost reply",
             CutReply => "cut reply",
             HalfOpen => "half-open link",
+            Deaf => "deaf link",
+            Mute => "mute link",
             Stall => "stalled server",
+            Trickle => "server that answers a byte a second",
+            Throttle => "throttled process",
             CutOff => "cut off process",
             RestartEmpty => "restart without data",
             RestartOld => "restart with old data",
             ClockJump => "clock jump",
             Pause => "paused process",
+            Quota => "process with a quota",
             KillProcess => "killed process",
             Full => "full server",
             ForgetScripts => "forgotten scripts",
@@ -184,6 +210,14 @@ impl FaultKind {
             LoseReply => state.doom_one(random, Fate::LoseReply),
             CutReply => state.doom_one(random, Fate::CutReply),
             HalfOpen => state.doom_one(random, Fate::HalfOpen),
+            Deaf => state.doom_one(random, Fate::Deaf),
+            Mute => state.doom_one(random, Fate::Mute),
+            Trickle => primary.iter().for_each(|it| state.nodes[*it].trickles_until = until),
+            Throttle => {
+                let bytes = *[20, 100, 1_000].choose(random).expect("one");
+                let process = random.random_range(0..processes);
+                state.throttle(process, Pace { bytes, each: 1 }, until);
+            }
             Stall => primary.iter().for_each(|it| state.nodes[*it].stalled_until = until),
             CutOff => drop(state.cut_off_until.insert(random.random_range(0..processes), until)),
             ClockJump => {
@@ -214,7 +248,7 @@ impl FaultKind {
                     state.change(primary, evict);
                 }
             }
-            RestartEmpty | RestartOld | Pause | KillProcess | Failover | SplitBrain
+            RestartEmpty | RestartOld | Pause | Quota | KillProcess | Failover | SplitBrain
             | SentinelDown | StaleSentinel | MoveSlots | MigrateSlots => {
                 return false;
             }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bellwether::CacheStatus;
 
+use crate::burst::BurstRecord;
 use crate::host::Millis;
 use crate::locked;
 use crate::network::Network;
@@ -42,6 +43,8 @@ pub(crate) struct History {
     pub(crate) loads: u64,
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) violations: Vec<String>,
+    /// What is kept of a burst.
+    pub(crate) burst: Option<BurstRecord>,
 }
 
 /// The version of a key and of its tag that a load has read, and which tag that is.
@@ -247,6 +250,7 @@ impl Shared {
         let (number, is_second) = self.with(|history| {
             history.number += 1;
             history.loads += 1;
+            history.burst.iter_mut().for_each(|burst| burst.load_begins(key, process.0, now));
             let number = history.number;
             let subjects = self.subjects_of(key).map(|it| &history.subjects[it as usize]);
             let (mut since, mut is_changing, mut may_be_second) = (0, false, may_be_second);
@@ -268,6 +272,18 @@ impl Shared {
             self.violation(format_args!("{process:?} is the second to load key {key}"));
         }
         WatchedLoad { shared: Arc::clone(self), key, number }
+    }
+
+    /// A caller of a burst has an error. Elsewhere, faults may be the reason.
+    pub(crate) fn failed(&self, error: &impl fmt::Display) {
+        self.with(|history| {
+            if let Some(burst) = &mut history.burst {
+                // Without the name of the key.
+                let text = error.to_string();
+                let text = text.split('`').step_by(2).collect::<Vec<_>>().join("a key");
+                *burst.errors.entry(text).or_default() += 1;
+            }
+        });
     }
 
     pub(crate) fn lost(&self, loss: DataLoss) {

@@ -6,26 +6,31 @@
     reason = "only this workspace uses it"
 )]
 
+mod burst;
 mod campaign;
 mod faults;
 mod fleet;
+mod frames;
 mod history;
 mod host;
 mod journal;
 mod network;
 mod operations;
 mod plan;
+mod plan_kind;
 mod promises;
 mod reduced_run;
 mod reduction;
 mod server;
 mod slots;
+mod time_costs;
 mod topology;
 mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::campaign::Campaign;
+pub use self::plan_kind::PlanKind;
 pub use self::reduced_run::ReducedRun;
 pub use self::reduction::Reduction;
 pub use self::server::{

@@ -3,8 +3,11 @@
 //!
 //! ```text
 //! cargo run --release -p bellwether-simulation -- --seeds 1000 [--seconds N] [--from SEED] [--operations N]
-//!     [--trace] [--until-broken] [--keep-operations N,N] [--keep-faults N,N] [--simpler NAME,NAME]
+//!     [--kind faults|slow|burst|first-burst] [--trace] [--until-broken] [--keep-operations N,N]
+//!     [--keep-faults N,N] [--simpler NAME,NAME]
 //! ```
+//!
+//! Without `--kind`, seeds that follow each other have the kinds of plans in fixed shares.
 
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use bellwether_simulation::{Campaign, ReducedRun, Reduction, Run};
+use bellwether_simulation::{Campaign, PlanKind, ReducedRun, Reduction, Run};
 
 fn main() -> ExitCode {
     let number = |name: &str| {
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     let simpler = Reduction::names().filter(|name| simpler.split(',').any(|it| it == *name));
     let run = Run {
         seed: number("--from").unwrap_or_else(|| RandomState::new().hash_one(0) >> 32),
+        kind: option("--kind").map(|name| PlanKind::named(&name).expect("a kind of plans")),
         operations: number("--operations").unwrap_or(2_000),
         mutations: [].into(),
         shows_trace: env::args().any(|arg| arg == "--trace"),
@@ -53,8 +57,12 @@ fn main() -> ExitCode {
     println!("{rate:.0} operations a minute, {of_one:.0} a minute of one processor");
     let Some(seed) = campaign.broken_by else { return ExitCode::SUCCESS };
     if !run.shows_trace && !until_broken {
-        let reduced = ReducedRun::of(&Run { seed, ..run }, REDUCING);
-        reduced.iter().for_each(|reduced| println!("{reduced}"));
+        let run = Run { seed, ..run };
+        let (kind, reduced) = (run.kind(), ReducedRun::of(&run, REDUCING));
+        match reduced {
+            Some(reduced) => println!("{reduced}"),
+            None => println!("{COMMAND} --from {seed} --kind {kind} --trace"),
+        }
     }
     ExitCode::FAILURE
 }
@@ -72,6 +80,9 @@ fn processor_time() -> Option<Duration> {
 fn option(name: &str) -> Option<String> {
     env::args().skip_while(|arg| arg != name).nth(1)
 }
+
+/// What repeats a run.
+const COMMAND: &str = "cargo run --release -p bellwether-simulation --";
 
 /// By how many runs one is reduced at most.
 const REDUCING: u64 = 1_000;

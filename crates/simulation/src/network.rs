@@ -14,13 +14,15 @@ use tokio::runtime::Handle;
 use tokio::select;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
+use crate::frames::frame_length;
 use crate::host::{BEGIN, Millis};
 use crate::journal::Journal;
 use crate::locked;
-use crate::server::{ClientId, ModelServer, Snapshot};
+use crate::server::{ClientId, ExecutedCommand, ModelServer, Snapshot};
+use crate::time_costs::{EventLoop, Micros, Pace, READ_BUFFER, SerialWork, TimeCosts};
 
 /// The place of a server in the network.
 pub(crate) type NodeId = usize;
@@ -62,6 +64,12 @@ pub(crate) struct NetworkState {
     /// One transmission of so many is delayed, by so many milliseconds at most.
     delays: (u32, Millis),
     delayed: DelayedLinks,
+    /// How fast bytes of a process pass, and until when.
+    throttled: BTreeMap<usize, (Pace, Millis)>,
+    /// How long processes and servers need. None if they need no time.
+    costs: Option<TimeCosts>,
+    /// What the processes have to do.
+    work: BTreeMap<usize, SerialWork>,
     pub(crate) commands: u64,
     pub(crate) journal: Journal,
 }
@@ -83,6 +91,9 @@ pub(crate) struct NetworkNode {
     pub(crate) server: Option<ModelServer>,
     /// Until when it stands still.
     pub(crate) stalled_until: Millis,
+    /// Until when it answers a byte a second.
+    pub(crate) trickles_until: Millis,
+    event_loop: EventLoop,
 }
 
 /// Whose transmissions are delayed.
@@ -105,6 +116,10 @@ struct Link {
     is_slow: bool,
     opened_at: Millis,
     fate: Option<Fate>,
+    /// What has arrived at a server that needs time, and is not read.
+    inbox: Vec<u8>,
+    /// Until when the bytes so far take to pass, in both directions.
+    paced_until: [Micros; 2],
     /// When its process has first and last sent what did not arrive, without a long pause between.
     in_vain: Option<[Millis; 2]>,
 }
@@ -120,19 +135,39 @@ pub(crate) enum Fate {
     CutReply,
     /// Nothing arrives any more, in either direction, and it does not end.
     HalfOpen,
+    /// Nothing arrives at the server any more. What that says does.
+    Deaf,
+    /// Nothing arrives at the process any more. The server executes its requests.
+    Mute,
+}
+
+impl Fate {
+    fn swallows_requests(self) -> bool {
+        matches!(self, Self::HalfOpen | Self::Deaf)
+    }
+
+    fn swallows_replies(self) -> bool {
+        matches!(self, Self::HalfOpen | Self::Mute)
+    }
 }
 
 impl Network {
     /// A network of these servers. The clocks of their shards differ from that of the world by these errors,
-    /// in microseconds.
+    /// in microseconds. Servers and processes need so much time.
     pub(crate) fn new(
         seed: u64,
         runtime: Handle,
         servers: Vec<(String, ModelServer)>,
         clock_errors: &[i64],
+        costs: Option<TimeCosts>,
     ) -> Self {
-        let node =
-            |(address, server)| NetworkNode { address, server: Some(server), stalled_until: 0 };
+        let node = |(address, server)| NetworkNode {
+            address,
+            server: Some(server),
+            stalled_until: 0,
+            trickles_until: 0,
+            event_loop: EventLoop::default(),
+        };
         let state = NetworkState {
             random: SmallRng::seed_from_u64(seed),
             now: 0,
@@ -150,6 +185,9 @@ impl Network {
             severed_until: BTreeMap::new(),
             delays: (u32::MAX, 1),
             delayed: DelayedLinks::All,
+            throttled: BTreeMap::new(),
+            costs,
+            work: BTreeMap::new(),
             commands: 0,
             journal: Journal::default(),
         };
@@ -198,6 +236,8 @@ impl Network {
             is_slow,
             opened_at: state.now,
             fate: None,
+            inbox: Vec::new(),
+            paced_until: [0; 2],
             in_vain: None,
         };
         state.links.insert(client, link);
@@ -206,23 +246,31 @@ impl Network {
 
     async fn send_up(self, client: LinkId, mut reader: ReadHalf<DuplexStream>, ended: Arc<Notify>) {
         let mut buffer = vec![0; BUFFER];
-        loop {
+        let mut received = Vec::new();
+        'link: loop {
             let read = select! {
                 biased;
                 read = reader.read(&mut buffer) => read,
                 () = ended.notified() => continue,
             };
             let Ok(length @ 1..) = read else { break };
-            self.pass(client, true).await;
-            if self.with(|state| state.loses(client, &buffer[..length])) {
-                continue;
-            }
-            if !self.with(|state| state.deliver(client, &buffer[..length], self.now())) {
-                break;
+            received.extend_from_slice(&buffer[..length]);
+            self.delay(client).await;
+            while let Some(bytes) = self.with(|state| state.next_message(&mut received)) {
+                self.work(client).await;
+                self.pass(client, true).await;
+                self.keep_pace(client, true, bytes.len()).await;
+                if self.with(|state| state.loses(client, &bytes)) {
+                    continue;
+                }
+                if !self.with(|state| state.deliver(client, &bytes, self.now())) {
+                    break 'link;
+                }
             }
         }
+        self.delay(client).await;
         self.pass(client, true).await;
-        if !self.with(|state| state.is_half_open(client)) {
+        if !self.with(|state| state.is_any(client, Fate::swallows_requests)) {
             self.with(|state| state.cut(client));
         }
     }
@@ -233,26 +281,70 @@ impl Network {
         mut queue: UnboundedReceiver<Vec<u8>>,
         mut writer: WriteHalf<DuplexStream>,
     ) {
-        while let Some(mut bytes) = queue.recv().await {
+        let mut sent = Vec::new();
+        'link: while let Some(bytes) = queue.recv().await {
+            sent.extend(bytes);
             while let Ok(more) = queue.try_recv() {
-                bytes.extend(more);
+                sent.extend(more);
             }
-            self.pass(client, false).await;
-            let is_cut = self.with(|state| state.is_doomed(client, Fate::CutReply));
-            let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
-            if writer.write_all(&bytes[..length]).await.is_err() || is_cut {
-                break;
+            self.delay(client).await;
+            while let Some(bytes) = self.with(|state| state.next_message(&mut sent)) {
+                self.pass(client, false).await;
+                self.work(client).await;
+                let is_cut = self.with(|state| state.is_doomed(client, Fate::CutReply));
+                let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
+                if self.write(client, &mut writer, &bytes[..length]).await.is_err() || is_cut {
+                    break 'link;
+                }
             }
         }
         self.with(|state| state.cut(client));
     }
 
-    /// Waits until bytes get through.
-    async fn pass(&self, client: LinkId, is_up: bool) {
+    /// Writes to a process, as fast as the bytes pass.
+    async fn write(
+        &self,
+        client: LinkId,
+        writer: &mut WriteHalf<DuplexStream>,
+        mut bytes: &[u8],
+    ) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let most = self.with(|state| state.pace(client, false).map(|pace| pace.bytes));
+            let (part, rest) = bytes.split_at(bytes.len().min(most.unwrap_or(usize::MAX)));
+            self.keep_pace(client, false, part.len()).await;
+            writer.write_all(part).await?;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Waits as long as these bytes take to pass.
+    async fn keep_pace(&self, client: LinkId, is_up: bool, bytes: usize) {
+        let wait = self.with(|state| state.passes_after(client, is_up, bytes));
+        if wait > 0 {
+            sleep(Duration::from_millis(wait)).await;
+        }
+    }
+
+    /// Waits until a process has handled a message. Those of its links take turns.
+    async fn work(&self, client: LinkId) {
+        while let Some(is_done) = self.with(|state| state.work(client)) {
+            if is_done {
+                return yield_now().await;
+            }
+            sleep(TICK).await;
+        }
+    }
+
+    async fn delay(&self, client: LinkId) {
         let delay = self.with(|state| state.draw_delay(client));
         if delay > 0 {
             sleep(Duration::from_millis(delay)).await;
         }
+    }
+
+    /// Waits until bytes get through.
+    async fn pass(&self, client: LinkId, is_up: bool) {
         while let Some(wait) = self.with(|state| state.blocked(client, is_up, self.now())) {
             sleep(wait).await;
         }
@@ -295,29 +387,154 @@ impl NetworkState {
 
     fn blocked(&self, client: LinkId, is_up: bool, now: Millis) -> Option<Duration> {
         let link = self.links.get(&client)?;
-        if link.fate == Some(Fate::HalfOpen) {
-            return (!is_up).then_some(FOR_EVER);
+        match link.fate {
+            Some(fate) if !is_up && fate.swallows_replies() => Some(FOR_EVER),
+            Some(Fate::HalfOpen) => None,
+            _ => self.held_up(link.process, client.0, now, Some(is_up)),
         }
-        self.held_up(link.process, client.0, now, Some(is_up))
     }
 
-    fn is_half_open(&self, client: LinkId) -> bool {
-        self.links.get(&client).is_some_and(|link| link.fate == Some(Fate::HalfOpen))
+    fn is_any(&self, client: LinkId, is_it: impl FnOnce(Fate) -> bool) -> bool {
+        self.links.get(&client).and_then(|link| link.fate).is_some_and(is_it)
+    }
+
+    /// What passes next of some bytes: a message if each of them takes time, or else all. None if there is none.
+    fn next_message(&self, bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let length = match self.costs {
+            Some(_) => frame_length(bytes)?,
+            None => bytes.len(),
+        };
+        let message: Vec<_> = bytes.drain(..length).collect();
+        Some(message).filter(|message| !message.is_empty())
+    }
+
+    /// How fast the bytes of a link pass. None if they take no time.
+    fn pace(&self, client: LinkId, is_up: bool) -> Option<Pace> {
+        if !is_up && self.nodes[client.0].trickles_until > self.now {
+            return Some(Pace { bytes: 1, each: 1_000 });
+        }
+        let (pace, until) = self.throttled.get(&self.links.get(&client)?.process)?;
+        (*until > self.now).then_some(*pace)
+    }
+
+    /// For how long bytes of a link are under way.
+    fn passes_after(&mut self, client: LinkId, is_up: bool, bytes: usize) -> Millis {
+        let (pace, now) = (self.pace(client, is_up), 1_000 * self.now);
+        let (Some(pace), Some(link)) = (pace, self.links.get_mut(&client)) else { return 0 };
+        let until = &mut link.paced_until[usize::from(is_up)];
+        // A part of a tick is not waited for, and made up for by the next bytes.
+        let takes = 1_000 * pace.each * bytes as Micros / pace.bytes as Micros;
+        *until = (*until).max(now.saturating_sub(1_000)) + takes;
+        until.saturating_sub(now).div_ceil(1_000)
+    }
+
+    /// The bytes of a process pass at this pace for a while.
+    pub(crate) fn throttle(&mut self, process: usize, pace: Pace, until: Millis) {
+        self.throttled.insert(process, (pace, until));
+    }
+
+    /// A process has run for a tick.
+    pub(crate) fn process_has_run(&mut self, process: usize) {
+        self.work.entry(process).or_default().grant();
+    }
+
+    /// Handles a message in its process. Returns whether that has had the time, or None if it needs none.
+    fn work(&mut self, client: LinkId) -> Option<bool> {
+        let message = self.costs?.message;
+        let work = self.work.entry(self.links.get(&client)?.process).or_default();
+        let has_time = work.has_time();
+        if has_time {
+            work.spend(message);
+        }
+        Some(has_time)
+    }
+
+    /// Lets servers that need time go on for a tick.
+    pub(crate) fn serve(&mut self) {
+        let Some(costs) = self.costs else { return };
+        for node in 0..self.nodes.len() {
+            let NetworkNode { server, stalled_until, event_loop, .. } = &mut self.nodes[node];
+            if server.is_none() {
+                event_loop.end();
+            } else if *stalled_until <= self.now {
+                event_loop.work.grant();
+                while self.nodes[node].event_loop.work.has_time() && self.go_on(node, costs) {}
+            }
+        }
+    }
+
+    /// Goes on with the turn of a server, or begins the next one. Returns false if nothing is to be done.
+    fn go_on(&mut self, node: NodeId, costs: TimeCosts) -> bool {
+        if let Some(number) = self.nodes[node].event_loop.current {
+            let spent = self.execute((node, number)).map(|command| costs.of(&command));
+            let event_loop = &mut self.nodes[node].event_loop;
+            match spent {
+                Some(spent) => event_loop.work.spend(spent),
+                None => event_loop.current = None,
+            }
+            return true;
+        }
+        if self.nodes[node].event_loop.ready.is_empty() {
+            self.send_output(node);
+            let links = self.links.range((node, 0)..(node + 1, 0));
+            let ready = links.filter(|(_, link)| !link.inbox.is_empty()).map(|(link, _)| link.1);
+            self.nodes[node].event_loop.ready = ready.collect();
+        }
+        let NetworkNode { server, event_loop, .. } = &mut self.nodes[node];
+        event_loop.current = event_loop.ready.pop_front();
+        let Some(number) = event_loop.current else { return false };
+        if let (Some(link), Some(server)) = (self.links.get_mut(&(node, number)), server) {
+            let length = link.inbox.len().min(READ_BUFFER);
+            server.feed(number, &link.inbox[..length]);
+            link.inbox.drain(..length);
+        }
+        true
+    }
+
+    /// Executes the next command of a link. None if its server has not received a whole one.
+    fn execute(&mut self, client: LinkId) -> Option<ExecutedCommand> {
+        let (node, number) = client;
+        let time = self.time(node, self.now);
+        let server = self.nodes[node].server.as_mut()?;
+        server.log = self.journal.lines.as_ref().map(|_| Vec::new());
+        let command = server.execute_next(number, time);
+        let log = server.log.take();
+        let command = command?;
+        self.commands += 1;
+        self.executed(client, command.has_key, log);
+        if self.is_doomed(client, Fate::LoseReply) {
+            self.cut(client);
+        }
+        self.publish(node);
+        Some(command)
+    }
+
+    /// Notes that commands of a process were executed.
+    fn executed(&mut self, client: LinkId, have_key: bool, log: Option<Vec<String>>) {
+        let Some(link) = self.links.get(&client) else { return };
+        if have_key {
+            self.well_since.entry(link.process).or_insert(self.now);
+        }
+        if let Some(log) = log {
+            self.journal.list(self.now, link.process, client.0, log);
+        }
     }
 
     /// Whether what a process sends does not arrive. It notices that by a reply that is late, but does not wait
     /// for one that another node can give.
     fn loses(&mut self, client: LinkId, bytes: &[u8]) -> bool {
-        if !self.is_half_open(client) {
+        let Some(fate) = self.links.get(&client).and_then(|link| link.fate) else { return false };
+        let is_lost = fate.swallows_requests();
+        if !is_lost && !fate.swallows_replies() {
             return false;
         }
         let (now, process) = (self.now, self.links[&client].process);
-        if self.journal.lines.is_some() {
+        if is_lost && self.journal.lines.is_some() {
             let lost = format!("loses by link {}: {}", client.1, bytes.escape_ascii());
             self.journal.list(now, process, client.0, vec![lost]);
         }
         if bytes.windows(SLOTS.len()).any(|it| it == SLOTS) {
-            return true;
+            return is_lost;
         }
         let in_vain = self.links.get_mut(&client).map(|link| &mut link.in_vain);
         // A process that has stood still has noticed nothing.
@@ -326,32 +543,34 @@ impl NetworkState {
         if first.is_some_and(|first| first + LONGEST_SILENCE < now) {
             self.silent.insert((process, client));
         }
-        true
+        is_lost
     }
 
     fn is_doomed(&self, client: LinkId, fate: Fate) -> bool {
         self.links.get(&client).is_none_or(|link| link.fate == Some(fate))
     }
 
-    /// Gives bytes to the server, and sends what it says. Returns whether the link goes on.
+    /// Gives bytes to the server, and sends what it says, unless that needs time. Returns whether the link goes on.
     fn deliver(&mut self, client: LinkId, bytes: &[u8], now: Millis) -> bool {
-        let time = self.time(client.0, now);
+        let time = if self.costs.is_some() { 0 } else { self.time(client.0, now) };
         let is_cut = self.is_doomed(client, Fate::CutRequest);
         let is_lost = self.is_doomed(client, Fate::LoseReply);
         let (node, number) = client;
         let Some(server) = &mut self.nodes[node].server else { return false };
         let length = if is_cut { bytes.len() / 2 } else { bytes.len() };
+        if self.costs.is_some() {
+            let link = self.links.get_mut(&client);
+            link.into_iter().for_each(|link| link.inbox.extend_from_slice(&bytes[..length]));
+            if is_cut {
+                self.cut(client);
+            }
+            return self.links.contains_key(&client);
+        }
         server.log = self.journal.lines.as_ref().map(|_| Vec::new());
         self.commands += server.receive(number, &bytes[..length], time);
-        if let Some(link) = self.links.get(&client) {
-            // Those that name keys: neither handshakes nor subscriptions.
-            if bytes.contains(&b'{') {
-                self.well_since.entry(link.process).or_insert(now);
-            }
-            if let Some(log) = server.log.take() {
-                self.journal.list(now, link.process, node, log);
-            }
-        }
+        let log = server.log.take();
+        // Those that name keys: neither handshakes nor subscriptions.
+        self.executed(client, bytes.contains(&b'{'), log);
         if is_cut || is_lost {
             self.cut(client);
         }
@@ -411,7 +630,8 @@ impl NetworkState {
             if link.fate.is_some() {
                 let before = self.cuts.insert(link.process, self.now);
                 // An attempt to connect is not repeated, and a request that waits for it fails.
-                let is_new = link.opened_at + HANDSHAKE > self.now;
+                let handshake = if self.costs.is_some() { SLOW_HANDSHAKE } else { HANDSHAKE };
+                let is_new = link.opened_at + handshake > self.now;
                 if is_new || before.is_some_and(|at| at + LATEST_FAILURE >= self.now) {
                     self.well_since.remove(&link.process);
                 }
@@ -512,7 +732,7 @@ impl NetworkState {
     pub(crate) fn heal(&mut self) {
         self.delays = (u32::MAX, 1);
         for node in &mut self.nodes {
-            node.stalled_until = 0;
+            (node.stalled_until, node.trickles_until) = (0, 0);
             node.server.iter_mut().for_each(|server| {
                 server.set_full(false);
                 server.lead_to_primary();
@@ -520,6 +740,7 @@ impl NetworkState {
         }
         self.cut_off_until.clear();
         self.severed_until.clear();
+        self.throttled.clear();
         for client in self.links() {
             if self.links[&client].fate.is_some() {
                 self.cut(client);
@@ -536,6 +757,11 @@ const LONGEST_COMMIT: Millis = 500;
 
 /// How long a process takes at most to use a new link, where the network delays nothing.
 const HANDSHAKE: Millis = 20;
+
+/// The same where processes and servers need time.
+const SLOW_HANDSHAKE: Millis = 60;
+
+const TICK: Duration = Duration::from_millis(1);
 
 /// How long requests may fail after links have ended, and one is executed: until the pause of the circuit breaker
 /// is over.
@@ -562,7 +788,7 @@ mod tests {
     async fn linked() -> (Network, DuplexStream) {
         let servers =
             vec![("10.0.0.1:6379".to_owned(), ModelServer::new(ServerVersion::V7, [].into()))];
-        let network = Network::new(1, Handle::current(), servers, &[0]);
+        let network = Network::new(1, Handle::current(), servers, &[0], None);
         let link = network.clone().connect(0, "10.0.0.1:6379".to_owned()).await;
         (network, link.expect("a link"))
     }

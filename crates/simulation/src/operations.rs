@@ -98,6 +98,7 @@ impl Caller {
                 format!("{loaded:?} {status}")
             }
             Some((Err(error), _)) => {
+                self.shared.failed(error);
                 if asked.is_calm && self.never_fails && deadline.is_none() {
                     self.shared.violation(format_args!("without a fault, key {key}: {error}"));
                 }
@@ -110,13 +111,13 @@ impl Caller {
         self.end(&asked, "get", &what);
     }
 
-    /// Asks for the values of this key and of those after it that have its tag, with one load for those that
-    /// are missing.
-    pub(crate) async fn get_many(self, get: Get, leaves_after: Option<u32>) {
+    /// Asks for the values of this key and of those after it that have its tag, so many at most, with one load
+    /// for those that are missing.
+    pub(crate) async fn get_many(self, get: Get, most: usize, leaves_after: Option<u32>) {
         let Get { key, load, load_fails, .. } = get;
         let (shared, process) = (&self.shared, self.process);
         let step = shared.tags.max(1) as usize;
-        let keys: Vec<_> = (key..shared.keys).step_by(step).take(MOST_AT_ONCE).collect();
+        let keys: Vec<_> = (key..shared.keys).step_by(step).take(most).collect();
         let asked: Vec<_> = keys.iter().map(|key| shared.ask(*key, process, self.near)).collect();
         let at = asked[0].at;
         let (loading, loads_alone_after) = (Arc::clone(shared), self.loads_alone_after);
@@ -141,6 +142,7 @@ impl Caller {
                     format!("{loaded:?} {status}")
                 }
                 Some((Err(error), _)) => {
+                    shared.failed(error);
                     if asked.is_calm && self.never_fails {
                         shared.violation(format_args!("without a fault, of many: {error}"));
                     }
@@ -280,9 +282,6 @@ async fn patient<T>(future: impl Future<Output = T>, polls: Option<u32>) -> Opti
     })
     .await
 }
-
-/// For how many keys one call asks.
-const MOST_AT_ONCE: usize = 4;
 
 pub(crate) fn tag(number: u64) -> Tag {
     Tag::of("group").with(number)

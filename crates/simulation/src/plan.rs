@@ -8,11 +8,14 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
+use crate::burst::Burst;
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
 use crate::operations::tag;
+use crate::plan_kind::PlanKind;
 use crate::server::ServerVersion;
+use crate::time_costs::TimeCosts;
 use crate::topology::Topology;
 
 /// What the seed decides at the begin. A run has few kinds of faults, so that each can do its work.
@@ -20,6 +23,10 @@ use crate::topology::Topology;
 pub(crate) struct RunPlan {
     pub(crate) topology: Topology,
     pub(crate) version: ServerVersion,
+    /// How long servers and processes need. None if they need no time.
+    pub(crate) costs: Option<TimeCosts>,
+    /// What happens instead of single operations and faults.
+    pub(crate) burst: Option<Burst>,
     /// By how much the clocks of shards differ from that of the world, in microseconds.
     pub(crate) clock_errors: Vec<i64>,
     /// How many connections for requests a process has to each server.
@@ -53,7 +60,51 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
-    pub(crate) fn new(random: &mut SmallRng) -> Self {
+    pub(crate) fn new(random: &mut SmallRng, kind: PlanKind) -> Self {
+        let plan = Self::of_faults(random);
+        match kind {
+            PlanKind::Faults => plan,
+            PlanKind::Slow => {
+                let mut faults = plan.faults;
+                FaultKind::add_slow(&mut faults, random);
+                Self { costs: Some(TimeCosts::MEASURED), faults, ..plan }
+            }
+            PlanKind::Burst | PlanKind::FirstBurst => {
+                let burst = Burst::new(random, kind == PlanKind::Burst);
+                plan.with_burst(burst, random)
+            }
+        }
+    }
+
+    /// The same with many keys at once, and with default options.
+    fn with_burst(self, burst: Burst, random: &mut SmallRng) -> Self {
+        let mut pick = |options: &[usize]| *options.choose(random).expect("one");
+        let processes = pick(&[4, 8, 16, 16]);
+        let keys = pick(&[100, 500, 1_000, 2_000]);
+        let topology = match pick(&[0, 0, 0, 1]) {
+            0 => Topology::Single,
+            _ => Topology::Cluster(3),
+        };
+        Self {
+            topology,
+            costs: Some(TimeCosts::MEASURED),
+            burst: Some(burst),
+            clock_errors: vec![0; topology.shards()],
+            connections: 1,
+            near: vec![false; processes],
+            keys: WARM_KEYS + keys.min(MOST_CALLERS / processes) as u64,
+            tags: 0,
+            tags_of_answers: false,
+            loads_after_wait: false,
+            failures: None,
+            leaving: NONE,
+            kept: MOST_KEPT as usize,
+            faults: Vec::new(),
+            ..self
+        }
+    }
+
+    fn of_faults(random: &mut SmallRng) -> Self {
         let mut pick = |options: &[u32]| *options.choose(random).expect("one");
         let processes = pick(&[1, 2, 3, 4]) as usize;
         let near = (0..processes).map(|_| pick(&[0, 1]) == 1).collect();
@@ -78,6 +129,8 @@ impl RunPlan {
         };
         let plan = Self {
             topology,
+            costs: None,
+            burst: None,
             connections: pick(&[1, 1, 1, 3]),
             clock_errors,
             version: ServerVersion::ALL[pick(&[0, 1, 2, 3]) as usize],
@@ -117,12 +170,16 @@ impl RunPlan {
     /// dropped. Where a fault ends links and no more, a caller also waits for new ones, and for the end of a
     /// lease whose grant was lost.
     pub(crate) fn bounds(&self) -> [Millis; 2] {
+        if self.burst.is_some() {
+            return [LONGEST_BURST; 2];
+        }
         let loads = 12 * self.longest_load;
         let turns = if self.supersedes_all() { LONGEST_LEASE_WAIT } else { 0 };
         let ends_links_only = self.faults.iter().all(|it| it.ends_links_only());
         let released = if self.leaving == NONE { 0 } else { LATEST_RELEASE };
         let ends_links = if ends_links_only { 600 + loads + turns } else { LONGEST_WAIT };
-        [60 + loads + released + turns, ends_links]
+        let queues = if self.costs.is_some() { 40 } else { 0 };
+        [60 + queues + loads + released + turns, ends_links + queues]
     }
 
     /// Whether a key or its tag changes as often as the longest load ends.
@@ -139,6 +196,10 @@ impl RunPlan {
 
     /// The cache of a process.
     pub(crate) fn cache(&self, store: RedisStore) -> Cache<u64, Loaded> {
+        if self.burst.is_some() {
+            let builder = Cache::builder("simulated", store).ttl(TTL_OF_BURST);
+            return builder.build().expect("options");
+        }
         let wait = Wait::at_most(Duration::from_millis(LONGEST_LEASE_WAIT));
         let builder = Cache::builder("simulated", store)
             .ttl(Duration::from_millis(self.ttl))
@@ -164,6 +225,18 @@ const NONE: u32 = 1_000_000;
 
 /// How many invalidations are kept by default.
 const MOST_KEPT: u32 = 10_000;
+
+/// How many callers there are in a burst at most.
+const MOST_CALLERS: usize = 16_000;
+
+/// How many keys, the first ones, are no part of a burst.
+pub(crate) const WARM_KEYS: u64 = 32;
+
+/// No entry ends before its burst.
+const TTL_OF_BURST: Duration = Duration::from_secs(600);
+
+/// A burst is over by then, whatever happens: no caller waits for longer by default.
+pub(crate) const LONGEST_BURST: Millis = 60_000;
 
 /// When the outbox has sent a release at the latest, where the server answers.
 const LATEST_RELEASE: Millis = 110;

@@ -16,8 +16,11 @@ pub struct ReducedRun {
 
 impl ReducedRun {
     /// Leaves out of a run what can be left out so that it still breaks a promise, with so many runs at most.
-    /// None if it breaks none.
+    /// None if it breaks none, or if it is a burst, which needs all that happens in it.
     pub fn of(run: &Run, runs: u64) -> Option<Self> {
+        if run.kind().is_burst() {
+            return None;
+        }
         let outcome = run.run();
         let begun = outcome.begun_at_violation?;
         // Nothing that is left out moves the rest, so what is broken is broken by then, unless a leak is found
@@ -100,7 +103,8 @@ impl Shrinker {
 /// The command that repeats it, and its history until the first violation.
 impl fmt::Display for ReducedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Run { seed, operations, reduction, .. } = &self.run;
+        let Run { seed, kind, operations, reduction, .. } = &self.run;
+        let kind = kind.map_or_else(String::new, |kind| format!(" --kind {kind}"));
         let is_of_interest = |line: &&String| !DULL.iter().any(|dull| line.contains(dull));
         for line in self.outcome.lines.iter().filter(is_of_interest) {
             writeln!(f, "{line}")?;
@@ -110,7 +114,7 @@ impl fmt::Display for ReducedRun {
         }
         write!(
             f,
-            "cargo run --release -p bellwether-simulation -- --from {seed} --operations {operations}{reduction} --trace"
+            "cargo run --release -p bellwether-simulation -- --from {seed}{kind} --operations {operations}{reduction} --trace"
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::replace;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 use std::{panic, thread};
@@ -14,13 +14,15 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
+use crate::burst::{Burst, BurstFigures, BurstRecord, BurstTrouble};
 use crate::faults::FaultKind;
 use crate::fleet::ServerFleet;
 use crate::history::Shared;
 use crate::host::{Host, Millis, PANICS};
 use crate::network::{Network, NetworkState, NodeId};
 use crate::operations::{Caller, ChangeOf, Get, Telling};
-use crate::plan::RunPlan;
+use crate::plan::{LONGEST_BURST, RunPlan, WARM_KEYS};
+use crate::plan_kind::PlanKind;
 use crate::reduction::{FAULTS, OPERATIONS, Reduction};
 use crate::server::Mutations;
 
@@ -29,7 +31,9 @@ use crate::server::Mutations;
 pub struct Run {
     /// It decides all that is random.
     pub seed: u64,
-    /// How many operations of callers there are, about.
+    /// What it is about. None lets the seed decide.
+    pub kind: Option<PlanKind>,
+    /// How many operations of callers there are, about. A burst has its own number.
     pub operations: u64,
     /// Replacements in the texts of the scripts.
     pub mutations: Mutations,
@@ -67,6 +71,11 @@ pub struct RunOutcome {
 }
 
 impl Run {
+    /// What it is about.
+    pub fn kind(&self) -> PlanKind {
+        self.kind.unwrap_or_else(|| PlanKind::of(self.seed))
+    }
+
     /// Runs it, in a thread of its own: the name of that makes the random numbers of the system those of
     /// the seed.
     pub fn run(&self) -> RunOutcome {
@@ -109,18 +118,48 @@ struct Process {
     store: RedisStore,
     /// Until when it stands still.
     paused_until: Millis,
+    /// Until when it has a quota, and where it is in that at the begin of the world.
+    quota: (Millis, Millis),
+    /// Whether it has run in the last tick.
+    has_run: bool,
+}
+
+impl Process {
+    /// Whether its quota lets it run at a time.
+    fn is_within_quota(&self, now: Millis) -> bool {
+        let (until, place) = self.quota;
+        until <= now || (now + place) % QUOTA_PERIOD < QUOTA
+    }
+
+    fn runs(&self, now: Millis) -> bool {
+        self.paused_until <= now && self.is_within_quota(now)
+    }
+
+    /// Asks for all keys at once.
+    fn ask_for_all(&self, burst: Burst, keys: Range<u64>) {
+        let load = [burst.load, 0];
+        let get = |key| Get { key, load, load_fails: false, deadline: None, forces_refresh: false };
+        if burst.is_batch {
+            let count = (keys.end - keys.start) as usize;
+            return self.host.spawn(self.caller.clone().get_many(get(keys.start), count, None));
+        }
+        for key in keys {
+            self.host.spawn(self.caller.clone().get(get(key), None));
+        }
+    }
 }
 
 impl World {
     fn new(run: &Run) -> Self {
         let mut random = SmallRng::seed_from_u64(run.seed);
-        let mut plan = RunPlan::new(&mut random);
+        let mut plan = RunPlan::new(&mut random, run.kind());
         run.reduction.simplify(&mut plan);
         let server_host = Host::new(0);
         let servers = ServerFleet::new(plan.topology, plan.version, Arc::clone(&run.mutations));
         let models = servers.start();
+        let runtime = server_host.handle();
         let network =
-            Network::new(random.random(), server_host.handle(), models, &plan.clock_errors);
+            Network::new(random.random(), runtime, models, &plan.clock_errors, plan.costs);
         let shared = Shared::new(network, plan.keys, plan.tags, run.shows_trace);
         let mut world = Self {
             plan,
@@ -168,11 +207,14 @@ impl World {
             outlives_faults: self.plan.faults.iter().all(|it| it.ends_links_only()),
             bounds: self.plan.bounds(),
         };
-        Process { host, caller, store, paused_until: 0 }
+        Process { host, caller, store, paused_until: 0, quota: (0, 0), has_run: false }
     }
 
     fn run(mut self, run: &Run) -> RunOutcome {
-        _ = self.live(run);
+        _ = match self.plan.burst {
+            Some(burst) => self.live_burst(burst),
+            None => self.live(run),
+        };
         if PANICS.get() > 0 {
             self.shared.violation(format_args!("{} panics", PANICS.get()));
         }
@@ -204,6 +246,77 @@ impl World {
         ControlFlow::Continue(())
     }
 
+    /// All processes ask for the same keys at once. It breaks off where the run says so.
+    fn live_burst(&mut self, burst: Burst) -> ControlFlow<()> {
+        // Their connections are open before, and mostly they have loaded others.
+        for process in &self.processes {
+            match burst.is_warm {
+                true => process.ask_for_all(Burst { load: 1, ..burst }, 0..WARM_KEYS),
+                false => process.host.spawn(process.caller.clone().lookup(0, None)),
+            }
+        }
+        self.ticks(500, false)?;
+        self.shared.with(|history| {
+            history.burst = Some(BurstRecord::default());
+            *history.counts.entry(burst.name()).or_default() += 1;
+        });
+        let began_at = self.now;
+        if burst.beside == BurstTrouble::Quotas {
+            for process in &mut self.processes {
+                process.quota =
+                    (began_at + LONGEST_BURST, self.random.random_range(0..QUOTA_PERIOD));
+            }
+        }
+        let mut begins: Vec<_> = (0..self.processes.len())
+            .map(|place| (began_at + self.random.random_range(0..=burst.spread), place))
+            .collect();
+        let callers = (self.plan.keys - WARM_KEYS) * self.processes.len() as u64;
+        let end = self.shared.with(|history| history.operations) + callers;
+        while self.now < began_at + LONGEST_BURST
+            && self.shared.with(|history| history.operations) < end
+        {
+            let now = self.now;
+            begins.extract_if(.., |(at, _)| *at <= now).for_each(|(_, place)| {
+                self.processes[place].ask_for_all(burst, WARM_KEYS..self.plan.keys);
+            });
+            for place in 0..self.processes.len() {
+                if let Some(stop) = burst.draw_stop(&mut self.random)
+                    && self.processes[place].runs(now)
+                {
+                    self.pause(place, now + stop, false);
+                }
+            }
+            self.tick(false)?;
+        }
+        let took = self.now - began_at;
+        self.processes.iter_mut().for_each(|it| (it.paused_until, it.quota.0) = (0, 0));
+        self.ticks(6_000, false)?;
+        self.check_burst(took);
+        self.find_leaks();
+        ControlFlow::Continue(())
+    }
+
+    fn check_burst(&self, took: Millis) {
+        let record = self.shared.with(|history| history.burst.clone()).unwrap_or_default();
+        let [loads, excused] = record.loads();
+        let figures = BurstFigures {
+            processes: self.processes.len(),
+            keys: self.plan.keys - WARM_KEYS,
+            loads,
+            excused,
+            errors: record.errors,
+            outages: self.processes.iter().map(|it| it.store.stats().outages).sum(),
+            took,
+        };
+        match figures.is_kept() {
+            true => self.shared.note(format_args!("{figures}")),
+            false => {
+                let (topology, burst) = (self.plan.topology, self.plan.burst);
+                self.shared.violation(format_args!("{figures}, {topology:?}, {burst:?}"));
+            }
+        }
+    }
+
     /// The random numbers of the next operation or fault. None if that is left out.
     fn begin(&mut self, kind: usize) -> Option<SmallRng> {
         let number = self.begun[kind];
@@ -230,9 +343,20 @@ impl World {
             }
         }
         self.servers.tick(&self.shared);
+        self.shared.network.with(NetworkState::serve);
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            let runs = process.runs(self.now);
+            if runs && process.has_run {
+                self.shared.network.with(|state| state.process_has_run(place));
+            }
+            process.has_run = runs;
+            if process.paused_until <= self.now && !runs {
+                self.shared.with(|history| *history.paused.entry(place).or_default() += 1);
+            }
+        }
         self.server_host.run_until(self.now);
         for process in &self.processes {
-            if process.paused_until <= self.now {
+            if process.has_run {
                 process.host.run_until(self.now);
             }
         }
@@ -250,7 +374,7 @@ impl World {
         let Some(random) = &mut self.begin(OPERATIONS) else { return };
         let Self { plan, processes, .. } = self;
         let process = &processes[random.random_range(0..MOST_PROCESSES) % processes.len()];
-        if process.paused_until > self.now {
+        if !process.runs(self.now) {
             return;
         }
         let caller = process.caller.clone();
@@ -278,7 +402,7 @@ impl World {
             forces_refresh: random.random_ratio(1, 100),
         };
         match random.random_ratio(1, 10) {
-            true => process.host.spawn(caller.get_many(get, leaves_after)),
+            true => process.host.spawn(caller.get_many(get, MOST_AT_ONCE, leaves_after)),
             false => process.host.spawn(caller.get(get, leaves_after)),
         }
     }
@@ -304,6 +428,9 @@ impl World {
         match kind {
             FaultKind::Pause if self.processes[place].paused_until > now => {}
             FaultKind::Pause => self.pause(place, until, random.random()),
+            FaultKind::Quota => {
+                self.processes[place].quota = (until, random.random_range(0..QUOTA_PERIOD));
+            }
             FaultKind::KillProcess => {
                 let (_, times) = self.processes[place].caller.process;
                 self.shared.ended((place, times));
@@ -323,7 +450,11 @@ impl World {
             // Its machine has no network for a moment after that.
             self.shared.network.with(|state| state.cut_off_until.insert(place, until + 300));
         }
-        self.shared.with(|history| *history.paused.entry(place).or_default() += more);
+        let now = self.now;
+        self.shared.with(|history| {
+            history.burst.iter_mut().for_each(|burst| burst.stops(place, now, until));
+            *history.paused.entry(place).or_default() += more;
+        });
     }
 
     /// Ends all faults.
@@ -332,6 +463,7 @@ impl World {
             self.tick(true)?;
         }
         self.shared.network.with(NetworkState::heal);
+        self.processes.iter_mut().for_each(|process| process.quota.0 = 0);
         let latest = self.processes.iter().map(|it| it.paused_until).max();
         self.ticks(latest.unwrap_or_default().saturating_sub(self.now), true)
     }
@@ -406,6 +538,13 @@ impl World {
         })
     }
 }
+
+/// For how long a process with a quota runs, of each period.
+const QUOTA: Millis = 20;
+const QUOTA_PERIOD: Millis = 100;
+
+/// For how many keys one call asks.
+const MOST_AT_ONCE: usize = 4;
 
 /// Multiples of all numbers of processes and of keys.
 const MOST_PROCESSES: usize = 12;

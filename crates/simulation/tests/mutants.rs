@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use bellwether_simulation::{Campaign, ReducedRun, Run};
+use bellwether_simulation::{Campaign, PlanKind, ReducedRun, Run};
 
 /// What is wrong in a script: the text of it, and what stands there instead.
 const MUTANTS: [(&str, &str, &str); 8] = [
@@ -47,6 +47,11 @@ const SCRIPTS: [&str; 6] = [
     include_str!("../../redis/src/invalidate.lua"),
 ];
 
+/// Scripts are wrong or not, whatever time they need.
+fn run() -> Run {
+    Run { kind: Some(PlanKind::Faults), operations: 1_000, ..Run::default() }
+}
+
 /// Runs until a promise is broken, for a minute at most.
 fn found(run: &Run) -> Campaign {
     let began = Instant::now();
@@ -58,8 +63,7 @@ fn found(run: &Run) -> Campaign {
 #[test]
 fn a_run_that_breaks_a_promise_is_reduced_to_what_that_needs() {
     let (name, text, instead) = MUTANTS[0];
-    let run =
-        Run { seed: 1, operations: 1_000, mutations: [(text, instead)].into(), ..Run::default() };
+    let run = Run { seed: 1, mutations: [(text, instead)].into(), ..run() };
     let seed = found(&run).broken_by.unwrap_or_else(|| panic!("not found: {name}"));
     let reduced = ReducedRun::of(&Run { seed, ..run }, 500).expect("a violation");
     println!("{reduced}");
@@ -76,7 +80,7 @@ fn each_mutant_is_found_within_a_minute() {
         let seed = RandomState::new().hash_one(0) >> 32;
         let mutations = [(text, instead)].into();
         let began = Instant::now();
-        let run = Run { seed, operations: 1_000, mutations, ..Run::default() };
+        let run = Run { seed, mutations, ..run() };
         let campaign = found(&run);
         let (took, seeds) = (began.elapsed(), campaign.seeds);
         let violation = campaign.total.violations.first();

@@ -7,7 +7,7 @@ use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use bellwether_simulation::{Campaign, ReducedRun, Run};
+use bellwether_simulation::{Campaign, PlanKind, ReducedRun, Run};
 
 fn set(name: &str) -> Option<u64> {
     env::var(name).ok().map(|set| set.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
@@ -44,11 +44,19 @@ fn every_promise_holds_in_simulations_from_a_fresh_seed() {
 fn the_same_seed_gives_the_same_run() {
     let first = first_seed();
     for seed in first..first + set("BELLWETHER_FLEET_ROUNDS").unwrap_or(4) {
-        let [one, other] = [(); 2].map(|()| Run { shows_trace: true, ..run(seed) }.run());
-        let differs = one.lines.iter().zip(&other.lines).find(|(one, other)| one != other);
-        assert_eq!(differs, None, "seed {seed}");
-        assert_eq!((one.trace, one.commands), (other.trace, other.commands), "seed {seed}");
+        is_repeated(&run(seed));
     }
+    for kind in PlanKind::ALL {
+        is_repeated(&Run { kind: Some(kind), ..run(first) });
+    }
+}
+
+fn is_repeated(run: &Run) {
+    let [one, other] = [(); 2].map(|()| Run { shows_trace: true, ..run.clone() }.run());
+    let differs = one.lines.iter().zip(&other.lines).find(|(one, other)| one != other);
+    let (seed, kind) = (run.seed, run.kind());
+    assert_eq!(differs, None, "seed {seed}, {kind}");
+    assert_eq!((one.trace, one.commands), (other.trace, other.commands), "seed {seed}, {kind}");
 }
 
 /// By how many runs one that breaks a promise is reduced at most.

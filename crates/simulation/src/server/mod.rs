@@ -39,6 +39,19 @@ pub struct ModelServer {
     pub(crate) log: Option<Vec<String>>,
 }
 
+/// A command that was executed, and how much work that was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecutedCommand {
+    /// Whether a script has run.
+    pub(crate) is_script: bool,
+    /// How many words follow that of the command.
+    pub(crate) names: usize,
+    /// Whether it names a key: neither handshakes nor subscriptions do.
+    pub(crate) has_key: bool,
+    /// Those of it and of its reply.
+    pub(crate) bytes: usize,
+}
+
 /// What a server has stored at a time.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Keyspace);
@@ -188,6 +201,33 @@ impl ModelServer {
             record.input = input[at..].to_vec();
         }
         commands
+    }
+
+    /// Takes bytes that a connection has received, which `execute_next` executes.
+    pub(crate) fn feed(&self, client: ClientId, bytes: &[u8]) {
+        if let Some(record) = locked(&self.state).clients.get_mut(&client) {
+            record.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Executes the first command of a connection at a time. None if it has no whole one.
+    pub(crate) fn execute_next(&mut self, client: ClientId, now: u64) -> Option<ExecutedCommand> {
+        let mut state = locked(&self.state);
+        let record = state.clients.get_mut(&client)?;
+        let (words, length) = read_request(&record.input)?;
+        record.input.drain(..length);
+        let before = record.output.len();
+        drop(state);
+        self.execute(client, &words, now);
+        let state = locked(&self.state);
+        let reply = state.clients.get(&client)?.output.get(before..).unwrap_or_default();
+        let is_script = matches!(&*words[0].to_ascii_lowercase(), b"eval" | b"evalsha");
+        Some(ExecutedCommand {
+            is_script: is_script && !reply.starts_with(b"-NOSCRIPT"),
+            names: words.len() - 1,
+            has_key: words.iter().any(|word| word.contains(&b'{')),
+            bytes: length + reply.len(),
+        })
     }
 
     fn execute(&mut self, client: ClientId, words: &[Vec<u8>], now: u64) {
