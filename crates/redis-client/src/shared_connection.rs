@@ -179,9 +179,11 @@ impl SharedConnection {
             let reply_until = replied + node.longest_without_reply();
             Silence { since, node_heard, bound, reply_until, stalls }
         };
-        // A `connect` has all of its time, and no more.
+        // A `connect` has all of its time, and no more than that and one timeout.
         let connect_time = connect_time();
-        let mut due = connect_time.map_or(silence(stalls).first_look(), |(_, until)| until);
+        let first_look = silence(stalls).first_look();
+        let mut due = connect_time
+            .map_or(first_look, |(_, until)| until.max(begun + node.parts.options.timeout));
         loop {
             select! {
                 biased;

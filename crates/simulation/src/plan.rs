@@ -80,7 +80,12 @@ impl RunPlan {
     fn with_burst(self, burst: Burst, random: &mut SmallRng) -> Self {
         let mut pick = |options: &[usize]| *options.choose(random).expect("one");
         let processes = pick(&[4, 8, 16, 16]);
-        let keys = pick(&[100, 500, 1_000, 2_000]);
+        // A process that stands still loses the first term of its leases the sooner, the more keys it works
+        // through.
+        let keys = match burst.beside {
+            Beside::Nothing => pick(&[100, 500, 1_000, 2_000]),
+            _ => pick(&[100, 200, 500]),
+        };
         let topology = match pick(&[0, 0, 0, 1]) {
             0 => Topology::Single,
             _ => Topology::Cluster(3),

@@ -102,6 +102,7 @@ impl Parts {
 
 #[derive(Default)]
 pub(crate) struct Options {
+    pub(crate) timeout: Duration,
     pub(crate) probe_every: Duration,
     pub(crate) dialer: Dialer,
 }
