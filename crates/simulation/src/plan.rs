@@ -8,7 +8,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
-use crate::burst::Burst;
+use crate::burst::{Burst, BurstTrouble};
 use crate::faults::FaultKind;
 use crate::history::Loaded;
 use crate::host::Millis;
@@ -83,7 +83,7 @@ impl RunPlan {
         // A process that stands still loses the first term of its leases the sooner, the more keys it works
         // through.
         let keys = match burst.beside {
-            Beside::Nothing => pick(&[100, 500, 1_000, 2_000]),
+            BurstTrouble::None => pick(&[100, 500, 1_000, 2_000]),
             _ => pick(&[100, 200, 500]),
         };
         let topology = match pick(&[0, 0, 0, 1]) {

@@ -156,12 +156,10 @@ impl Epochs {
 
     /// Whether a tag still has the state under which an entry was loaded, for a copy with this version of the
     /// tag. It does if no change was reported since, or if the tag was read again after that.
-    #[inline]
     pub(super) fn is_tag_valid(&self, version: &Version, loaded: &TagEpoch, now: u64) -> bool {
         self.is_valid(version, now) || self.is_valid_again(version, loaded, now)
     }
 
-    #[cold]
     fn is_valid_again(&self, version: &Version, loaded: &TagEpoch, now: u64) -> bool {
         let changes = self.counter(version.group).load(Ordering::Acquire);
         let latest = Version { changes, ..*version };

@@ -135,12 +135,11 @@ impl Near {
         let life = entry.remaining()?;
         let now = self.epochs.now();
         let age = Duration::from_nanos(now.saturating_sub(start.at));
-        let mut tags = iter::zip(tags.as_deref().unwrap_or_default(), entry.epochs());
-        let mut are_tags_valid =
-            || tags.all(|(version, loaded)| self.epochs.is_tag_valid(version, loaded, now));
+        let is_valid = |version: &Version| self.epochs.is_valid(version, now);
+        let tags = tags.as_deref().unwrap_or_default();
         if age >= life.min(self.longest)
-            || !self.epochs.is_valid(&start.version, now)
-            || !are_tags_valid()
+            || !is_valid(&start.version)
+            || !(tags.iter().all(is_valid) || self.are_unchanged(tags, &entry, now))
         {
             return None;
         }
@@ -165,6 +164,14 @@ impl Near {
         let copy = entry.unwatched(stale_for.max(Duration::from_nanos(unwatched_for)))?;
         self.note_use();
         Some(copy)
+    }
+
+    /// Whether the tags of an entry are known to be unchanged, though changes were reported. Apart, so that
+    /// other hits do not read the epochs.
+    #[cold]
+    fn are_unchanged(&self, tags: &[Version], entry: &Entry, now: u64) -> bool {
+        let mut tags = iter::zip(tags, entry.epochs());
+        tags.all(|(version, loaded)| self.epochs.is_tag_valid(version, loaded, now))
     }
 
     /// Notes the version of a key, before a lookup is sent. None if its entry must not be copied.
