@@ -260,7 +260,11 @@ mod tests {
         reply: impl Future<Output = ()>,
     ) -> Result<(), RedisError> {
         let request = RedisRequest::command("GET", [b"a".to_vec()], [], "testing");
-        state.reply(&request, false, async |_| Ok(reply.await)).await
+        let send = async |_| {
+            reply.await;
+            Ok(())
+        };
+        state.reply(&request, false, send).await
     }
 
     #[test]
@@ -293,7 +297,7 @@ mod tests {
     async fn a_request_that_waits_for_room_ends_with_the_connection_too() {
         let state = state();
         let large = RedisRequest::command("GET", [vec![0; 1 << 20]], [], "testing");
-        let first = state.reply(&large, false, async |_| Ok(pending::<()>().await));
+        let first = state.reply(&large, false, async |_| pending::<Result<(), _>>().await);
         let (first, second, ()) = join!(first, send(&state, ready(())), async { state.end() });
         assert!(first.is_err() && second.is_err());
     }
