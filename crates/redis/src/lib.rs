@@ -118,7 +118,7 @@ use bellwether::{Key, StoreError};
 ///
 /// # Without the server
 /// While the server does not answer or refuses leases, lookups and leases are those of an
-/// [`OutageStore`](bellwether::store::OutageStore): this process keeps what it loads for
+/// [`OutageStore`]: this process keeps what it loads for
 /// [`RedisOptions::outage_ttl`]. A near copy is then a stale answer of its own, if a load fails within the
 /// entry's `stale_if_error`. So a lookup or an acquire gives an error only with an `outage_ttl` of zero, or if
 /// the server's reply makes no sense. Other operations give the server's error.

@@ -26,7 +26,8 @@ struct OfStore {
 
 impl Caches {
     pub(super) fn connect(url: &str) -> Result<Self, BoxError> {
-        let options = RedisOptions::new(url, NAMESPACE)?;
+        // The promises are those of the server. Without it, a process may serve its own loads for a second.
+        let options = RedisOptions::new(url, NAMESPACE)?.outage_ttl(Duration::ZERO);
         let near = options.clone().near(NEAR_BYTES).name("near");
         Ok(Self {
             by_store: [

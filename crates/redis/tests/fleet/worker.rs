@@ -70,8 +70,11 @@ pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {
     async fn open(setup: Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        // What the server promises. Without it, a process keeps its loads for a second, as near copies are
+        // kept: `tests/live/outage/memory.rs`.
         let mut options = RedisOptions::new(&setup.url, NAMESPACE)?
-            .timeout(Duration::from_millis(setup.timeout_ms));
+            .timeout(Duration::from_millis(setup.timeout_ms))
+            .outage_ttl(Duration::ZERO);
         if setup.resp2 {
             options = options.resp2();
         }
