@@ -8,13 +8,13 @@
 //! cargo bench -p bellwether-benches --bench moments -- --help           all options
 //! ```
 //!
-//! It uses only what has been public at commit `e94dc878`, so that this folder measures older code as well:
+//! It uses only what has been public for long, so that this folder measures older code as well:
 //!
 //! ```text
-//! git worktree add /tmp/old e94dc878
-//! cp -r benches/moments /tmp/old/benches/
-//! printf '\n[[bench]]\nname = "moments"\npath = "moments/main.rs"\nharness = false\n' >>/tmp/old/benches/Cargo.toml
-//! cd /tmp/old && cargo bench -p bellwether-benches --bench moments -- --processes 16 --keys 1000
+//! git worktree add ../old COMMIT
+//! cp -r benches/moments ../old/benches/
+//! printf '\n[[bench]]\nname = "moments"\npath = "moments/main.rs"\nharness = false\n' >>../old/benches/Cargo.toml
+//! cd ../old && cargo bench -p bellwether-benches --bench moments -- --processes 16 --keys 1000
 //! ```
 //!
 //! The program starts itself as each worker of a fleet. It exits with 1 if a run fails.
