@@ -111,7 +111,7 @@ use bellwether::{Key, StoreError};
 /// than 0 `+select`.
 ///
 /// # Errors
-/// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
+/// A command ends when the server is silent for [`RedisOptions::timeout`]. An operation is one command, and
 /// rarely two; with [tags](bellwether::Tag), the epochs are another one. A command that timed out may
 /// still have been executed, and the protocol allows for that. After the first failures, a server that
 /// is down costs no time: see [`RedisOptions::down_after`].

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A redirection (`MOVED`, `ASK`) is followed at once, and a request to a slot that is moving is
-//! repeated after a pause, all within the timeout of the request. Each node has connections and a
+//! repeated after a pause, as long as the timeout of the request lasts. Each node has connections and a
 //! circuit breaker of its own. The slot table is refreshed by one task at a time: after a redirection
 //! or a lost node, and once a minute. No request waits for that unless its own node is lost.
 
