@@ -174,7 +174,9 @@ impl ConnectionState {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         }
         let replied = async {
-            let _room = self.window.enter(request).await;
+            let is_crowded =
+                |keys, since: Instant| self.node.waits(keys, since.max(self.heard.last()));
+            let _place = self.window.enter(request, is_crowded).await;
             let sent_at = Instant::now();
             let reply = send(request.packed(by_text, || self.node.lapses_at())).await?;
             self.confirm(sent_at);
@@ -241,6 +243,7 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::join;
     use tokio::runtime::Builder;
+    use tokio::time::advance;
 
     use super::*;
     use crate::options::RedisClientOptions;
@@ -259,7 +262,15 @@ mod tests {
         state: &ConnectionState,
         reply: impl Future<Output = ()>,
     ) -> Result<(), RedisError> {
-        let request = RedisRequest::command("GET", [b"a".to_vec()], [], "testing");
+        send_of(state, vec![b"a".to_vec()], reply).await
+    }
+
+    async fn send_of(
+        state: &ConnectionState,
+        names: Vec<Vec<u8>>,
+        reply: impl Future<Output = ()>,
+    ) -> Result<(), RedisError> {
+        let request = RedisRequest::command("MGET", names, [], "testing");
         let send = async |_| {
             reply.await;
             Ok(())
@@ -300,6 +311,34 @@ mod tests {
         let first = state.reply(&large, false, async |_| pending::<Result<(), _>>().await);
         let (first, second, ()) = join!(first, send(&state, ready(())), async { state.end() });
         assert!(first.is_err() && second.is_err());
+    }
+
+    /// Polls requests without replies, so many ms after another, and tells the bound then.
+    async fn bound_of(requests: usize, keys: usize, every: u64) -> Duration {
+        let state = state();
+        advance(TIMEOUT).await;
+        let mut under_way = Vec::new();
+        for _ in 0..requests {
+            let names = vec![b"a".to_vec(); keys];
+            let mut sent = Box::pin(send_of(&state, names, pending()));
+            assert!(sent.as_mut().now_or_never().is_none());
+            under_way.push(sent);
+            advance(Duration::from_millis(every)).await;
+        }
+        state.node.silence_bound()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_keys_that_come_at_once_are_a_burst() {
+        let cases = [(32, 1, 0, 1), (33, 1, 0, 10), (2, 32, 0, 10), (500, 1, 1, 1), (50, 8, 1, 10)];
+        for (requests, keys, every, timeouts) in cases {
+            let bound = bound_of(requests, keys, every).await;
+            assert_eq!(
+                bound,
+                timeouts * Duration::from_millis(250),
+                "{requests} of {keys} every {every} ms"
+            );
+        }
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl NodeRecord {
         self.reply_times.bound(self.parts.options.timeout)
     }
 
+    /// So many keys wait for a connection, which may have been silent since then.
+    pub(super) fn waits(&self, keys: u32, since: Instant) {
+        self.reply_times.waits(keys, since, self.parts.options.timeout);
+    }
+
     /// For how long a connection may be without a reply, whatever else arrives.
     pub(super) fn longest_without_reply(&self) -> Duration {
         MOST * self.parts.options.timeout

@@ -148,6 +148,11 @@ impl<'a> RedisRequest<'a> {
         read(value).ok_or_else(|| self.error(&ServerError::malformed()))
     }
 
+    /// How many keys it is about.
+    pub(super) fn key_count(&self) -> u32 {
+        u32::try_from(self.names.len()).unwrap_or(u32::MAX)
+    }
+
     /// How many bytes it and its reply have, about.
     pub(super) fn byte_len(&self) -> usize {
         self.names.iter().chain(&self.args).map(Vec::len).sum::<usize>() + self.expected

@@ -16,6 +16,9 @@
 //!   server that works through a burst of a fleet may be silent to one connection for long. It is
 //!   [`PATIENCE`] times the longest reply of late, but the timeout at least and [`MOST`] times that at most.
 //!   The longest, since replies take longer and longer as a queue grows, and a mean is late.
+//! - A burst comes before its replies. If more keys wait than the [window](super::window) has places, and not
+//!   because the server has not answered for a while, they are a burst, as after a deployment, when all of a
+//!   fleet ask. Then the bound is [`MOST`] times the timeout, until as much time is over without a burst.
 //! - A timer that fires late shows that this process was not running, or had no processor. Then the
 //!   replies may be there already, and the server may have no processor either. So the time begins again,
 //!   a few times.
@@ -128,11 +131,14 @@ impl AsyncWrite for HeardStream {
 pub(super) struct ReplyTimes {
     born: Instant,
     longest: AtomicU64,
+    /// In us since `born`, until when the bound is that of a burst.
+    burst_until: AtomicU64,
 }
 
 impl Default for ReplyTimes {
     fn default() -> Self {
-        Self { born: Instant::now(), longest: AtomicU64::new(0) }
+        let [longest, burst_until] = [0; 2].map(AtomicU64::new);
+        Self { born: Instant::now(), longest, burst_until }
     }
 }
 
@@ -155,8 +161,21 @@ impl ReplyTimes {
         self.born.elapsed().as_secs().min(u64::from(u32::MAX))
     }
 
+    /// So many keys wait for the server, which may have been silent `since` then. If they may all have come
+    /// because of that, they say nothing.
+    pub(super) fn waits(&self, keys: u32, since: Instant, timeout: Duration) {
+        let now = Instant::now();
+        if now.saturating_duration_since(since) <= (timeout / BURST).saturating_mul(keys) {
+            let until = now + MOST * timeout - self.born;
+            self.burst_until.store(micros(until), Ordering::Relaxed);
+        }
+    }
+
     /// For how long a connection may be silent.
     pub(super) fn bound(&self, timeout: Duration) -> Duration {
+        if micros(self.born.elapsed()) < self.burst_until.load(Ordering::Relaxed) {
+            return MOST * timeout;
+        }
         let expected = Duration::from_micros(PATIENCE * self.longest());
         expected.clamp(timeout, MOST * timeout)
     }
@@ -239,6 +258,10 @@ const MOST_STALLS: u32 = 4;
 /// How many times the longest reply of late a connection may be silent.
 const PATIENCE: u64 = 8;
 
+/// How many keys a timeout a burst has at least: with the default, 4,000 a second over a connection. While
+/// fewer are asked for, a server that has stopped is not taken for one with a burst.
+const BURST: u32 = 1000;
+
 /// By which share a shorter reply shortens the longest one.
 const DECAY: u64 = 16;
 
@@ -251,10 +274,10 @@ mod tests {
 
     use super::*;
 
-    const TIMEOUT: Duration = Duration::from_millis(250);
+    const TIMEOUT: Duration = Duration::from_micros(250);
 
     fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
+        Duration::from_micros(ms)
     }
 
     /// A connection that is silent since `born`. The node was heard so many ms after that.
@@ -327,6 +350,26 @@ mod tests {
         assert_eq!(times.bound(TIMEOUT), TIMEOUT);
         times.note(Duration::MAX);
         assert_eq!(times.bound(TIMEOUT), MOST * TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_has_the_longest_bound_until_as_much_time_is_over_without_one() {
+        let times = ReplyTimes::default();
+        advance(ms(50)).await;
+        times.waits(40, Instant::now() - ms(10), TIMEOUT);
+        assert_eq!(times.bound(TIMEOUT), MOST * TIMEOUT);
+        advance(ms(2_499)).await;
+        assert_eq!(times.bound(TIMEOUT), MOST * TIMEOUT);
+        advance(ms(1)).await;
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_that_pile_up_behind_a_silent_server_are_no_burst() {
+        let times = ReplyTimes::default();
+        advance(ms(50)).await;
+        times.waits(40, Instant::now() - ms(11), TIMEOUT);
+        assert_eq!(times.bound(TIMEOUT), TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]

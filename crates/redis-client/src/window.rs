@@ -1,8 +1,12 @@
 //! The window: how much is under way over a connection at once.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::request::RedisRequest;
+use super::silence::LastHeard;
 
 /// Bounds what is sent over a connection without a reply yet. The rest waits here, in order. So the queue
 /// of a server stays short when a fleet asks for ten thousand keys at once: each connection has its turn
@@ -12,27 +16,73 @@ pub(super) struct Window {
     room: Semaphore,
     /// Of requests that must not wait for others: renewals, and what ends a lease.
     urgent: Semaphore,
+    /// How many keys wait for their replies, here or under way.
+    waiting: AtomicU32,
+    /// When that was last none before.
+    begun: LastHeard,
 }
 
 impl Default for Window {
     fn default() -> Self {
         let [room, urgent] = [ROOM as usize; 2].map(Semaphore::new);
-        Self { room, urgent }
+        Self { room, urgent, waiting: AtomicU32::new(0), begun: LastHeard::default() }
+    }
+}
+
+/// The place of a request, until it has its reply.
+pub(super) struct Place<'a> {
+    _keys: WaitingKeys<'a>,
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+struct WaitingKeys<'a> {
+    window: &'a Window,
+    keys: u32,
+}
+
+impl Drop for WaitingKeys<'_> {
+    fn drop(&mut self) {
+        self.window.waiting.fetch_sub(self.keys, Ordering::Relaxed);
     }
 }
 
 impl Window {
-    /// Waits until there is room for a request, and takes it. None if it is closed, which it never is.
+    /// Waits until there is room for a request, and takes it. If more keys wait than there are places,
+    /// `is_crowded` is told how many, and since when some do.
     ///
     /// # Cancel safety
     /// Dropping it gives up the place in the queue.
-    pub(super) async fn enter(&self, request: &RedisRequest<'_>) -> Option<SemaphorePermit<'_>> {
+    pub(super) async fn enter(
+        &self,
+        request: &RedisRequest<'_>,
+        is_crowded: impl Fn(u32, Instant),
+    ) -> Place<'_> {
         let room = if request.is_urgent { &self.urgent } else { &self.room };
-        let needed = u32::try_from(1 + request.byte_len() / UNIT).unwrap_or(ROOM).min(ROOM);
-        match room.try_acquire_many(needed) {
+        let places = u32::try_from(1 + request.byte_len() / UNIT).unwrap_or(ROOM).min(ROOM);
+        let keys = self.wait_for(places.max(request.key_count()));
+        let tell = || {
+            let waiting = self.waiting.load(Ordering::Relaxed);
+            if waiting > ROOM {
+                is_crowded(waiting, self.begun.last());
+            }
+        };
+        tell();
+        let permit = match room.try_acquire_many(places) {
             Ok(permit) => Some(permit),
-            Err(_) => room.acquire_many(needed).await.ok(),
+            Err(_) => {
+                let permit = room.acquire_many(places).await.ok();
+                tell();
+                permit
+            }
+        };
+        Place { _keys: keys, _permit: permit }
+    }
+
+    fn wait_for(&self, keys: u32) -> WaitingKeys<'_> {
+        if self.waiting.fetch_add(keys, Ordering::Relaxed) == 0 {
+            self.begun.note(Instant::now());
         }
+        WaitingKeys { window: self, keys }
     }
 }
 
