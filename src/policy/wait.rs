@@ -93,8 +93,8 @@ pub(crate) enum AfterWait {
 /// The delays of one wait.
 ///
 /// Where the store pushes changes, a delay only insures against a lost message, and every earlier
-/// read is a wasted command: the delays are nearly as long as the promise allows. Where it does
-/// not, they double from short to long with full jitter (Brooker, "Exponential Backoff And Jitter",
+/// read is a wasted command: the delays are nearly as long as the promise allows, and become a share of
+/// the time waited. Where it does not, they double from short to long with full jitter (Brooker, "Exponential Backoff And Jitter",
 /// AWS Architecture Blog, 2015).
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -102,28 +102,34 @@ pub struct Backoff {
     /// Between which shares of its length each delay is.
     jitter: [f64; 2],
     taken: u32,
+    /// Whether they grow with the time waited.
+    grows: bool,
 }
 
 impl Backoff {
     /// Delays of the same length.
     pub fn fixed(interval: Duration) -> Self {
         let first = interval.min(LONGEST_LEASE);
-        Self { delays: Doubling { first, longest: first }, jitter: [1.0, 1.0], taken: 0 }
+        let delays = Doubling { first, longest: first };
+        Self { delays, jitter: [1.0, 1.0], taken: 0, grows: false }
     }
 
     /// Delays between 5 ms and 250 ms. If the waiter is `told` of changes, a delay only insures
-    /// against a lost message.
+    /// against a lost message: it costs 250 ms at most in the first second, and then a fifth of the wait.
     pub fn backing_off(told: bool) -> Self {
         let (first, jitter) = if told { (LONGEST, [0.7, 0.9]) } else { (SHORTEST, [0.0, 1.0]) };
-        Self { delays: Doubling { first, longest: LONGEST }, jitter, taken: 0 }
+        Self { delays: Doubling { first, longest: LONGEST }, jitter, taken: 0, grows: told }
     }
 
-    /// The next delay, by a random number from 0 to 1. It never goes past the end of a lease that
-    /// has `lease_left`: then the first claim gets the key.
-    pub fn next(&mut self, random: f64, lease_left: Duration) -> Duration {
+    /// The next delay, by a random number from 0 to 1, after a wait of `waited` without a sign. It never
+    /// goes past the end of a lease that has `lease_left`: then the first claim gets the key.
+    pub fn next(&mut self, random: f64, lease_left: Duration, waited: Duration) -> Duration {
         let [least, most] = self.jitter;
         let share = least + (most - least) * random;
-        let delay = self.delays.after(self.taken).mul_f64(share).max(self.delays.first / 5);
+        let length = self.delays.after(self.taken);
+        // With the delay itself, a fourth is a fifth of the wait.
+        let grown = if self.grows { waited.mul_f64(GROWN - random / 40.0) } else { Duration::ZERO };
+        let delay = length.mul_f64(share).max(self.delays.first / 5).max(grown);
         self.taken = self.taken.saturating_add(1);
         delay.min(lease_left.max(JUST_AFTER))
     }
@@ -133,6 +139,9 @@ const SHORTEST: Duration = Duration::from_millis(25);
 
 /// A lost message costs no more than this, including the request after the delay.
 const LONGEST: Duration = Duration::from_millis(250);
+
+/// How long a delay is at most, as a share of the time waited before it.
+const GROWN: f64 = 0.25;
 
 /// No lease is longer, so no longer delay is of use.
 const LONGEST_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -150,22 +159,33 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_longest_without_push_messages() {
         let mut backoff = Backoff::backing_off(false);
-        let taken: Vec<_> = (0..6).map(|_| backoff.next(1.0, HOUR).as_millis()).collect();
+        let taken: Vec<_> = (0..6).map(|_| backoff.next(1.0, HOUR, HOUR).as_millis()).collect();
         assert_eq!(taken, [25, 50, 100, 200, 250, 250]);
     }
 
     #[test]
     fn a_delay_is_never_zero() {
         let mut backoff = Backoff::backing_off(false);
-        assert!((0..100).all(|_| backoff.next(0.0, HOUR) >= Duration::from_millis(5)));
+        assert!((0..100).all(|_| backoff.next(0.0, HOUR, HOUR) >= Duration::from_millis(5)));
     }
 
     #[test]
     fn insurance_stays_within_the_promise_for_a_lost_message() {
         let mut backoff = Backoff::backing_off(true);
         for random in [0.0, 0.5, 1.0] {
-            let delay = backoff.next(random, HOUR).as_millis();
+            let delay = backoff.next(random, HOUR, Duration::from_millis(700)).as_millis();
             assert!((175..=225).contains(&delay), "{delay} ms");
+        }
+    }
+
+    #[test]
+    fn insurance_becomes_a_fifth_of_the_wait() {
+        let mut backoff = Backoff::backing_off(true);
+        for random in [0.0, 0.5, 1.0] {
+            let (waited, hour) = (HOUR.as_secs_f64(), HOUR * 2);
+            let delay = backoff.next(random, hour, HOUR).as_secs_f64();
+            let share = delay / (waited + delay);
+            assert!((0.18..=0.2).contains(&share), "{share}");
         }
     }
 
@@ -173,7 +193,7 @@ mod tests {
     fn no_delay_goes_past_the_lease() {
         let left = Duration::from_millis(7);
         for mut backoff in [Backoff::fixed(HOUR), Backoff::backing_off(true)] {
-            assert_eq!(backoff.next(1.0, left), left);
+            assert_eq!(backoff.next(1.0, left, HOUR), left);
         }
     }
 }

@@ -323,10 +323,10 @@ impl<'a, L: Lock> Acquisition<'a, L> {
                 let left = busy.remaining.unwrap_or(Duration::MAX);
                 let pause = match self.last_error {
                     _ if self.has_waited => Duration::ZERO,
-                    Some(_) => self.after_error.next(jitter(), left),
+                    Some(_) => self.after_error.next(jitter(), left, Duration::ZERO),
                     None => {
                         self.after_error = Backoff::backing_off(false);
-                        self.while_busy.next(jitter(), left)
+                        self.while_busy.next(jitter(), left, Duration::ZERO)
                     }
                 };
                 let silence = self.silence_ends().filter(|at| *at > now);

@@ -42,6 +42,10 @@ pub(crate) struct FlightTask<S, Req, C> {
     memory: FlightMemory,
     watch: Watch,
     backoff: Backoff,
+    /// Since when it waits without a message.
+    unheard_since: Option<Instant>,
+    /// How long its last request took.
+    took: Duration,
     /// Set while no caller waits for the load: why it loads.
     background: Option<LoadReason>,
     /// Its last wait was ended by a pause, and is not counted yet: what the store says next tells
@@ -84,6 +88,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             scope: Scope { core, leader, job, claim, purpose },
             memory: purpose.memory(),
             watch,
+            unheard_since: None,
+            took: Duration::ZERO,
             background: purpose.background(),
             has_paused: false,
             opener,
@@ -232,10 +238,13 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         if self.admission.is_none() {
             self.admission = self.queueing().wait().await;
         }
-        match self.admission {
-            Some(_) => self.scope.acquire(&mut self.memory).await,
-            None => TaskEvent::Abandoned,
+        if self.admission.is_none() {
+            return TaskEvent::Abandoned;
         }
+        let asked_at = Instant::now();
+        let event = self.scope.acquire(&mut self.memory).await;
+        self.took = asked_at.elapsed();
+        event
     }
 
     fn queueing(&self) -> Queueing<'_> {
@@ -254,7 +263,9 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
         }
         let Scope { core, leader, .. } = &self.scope;
         leader.enter(Phase::Waiting);
-        let delay = self.backoff.next(jitter(), left);
+        let waited = self.unheard_since.get_or_insert_with(Instant::now).elapsed();
+        // Not the same thing at once from a store that is busy.
+        let delay = self.backoff.next(jitter(), left, waited.max(self.took * BUSY));
         self.memory.waited = true;
         // By its next request the other process may have stored its answer.
         self.has_looked = false;
@@ -264,6 +275,8 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightTask<S, Req, C> {
             biased;
             entry = self.watch.changed() => {
                 statistics.wake(WakeEvent::Push);
+                // It may have been the end of the connection for messages.
+                self.unheard_since = None;
                 if let Some(entry) = entry.filter(|entry| other.has_stored(entry)) {
                     return self.scope.told(asked, &entry, self.memory.accept);
                 }
@@ -373,6 +386,10 @@ fn error(outcome: &Outcome) -> &dyn Display {
         _ => &"the answer counts as a failure",
     }
 }
+
+/// A request that took long counts as a wait so many times as long. So the pause after it is four times as
+/// long, and all waiters together take a fifth of what a store can do.
+const BUSY: u32 = 16;
 
 /// How often a flight lets others run before its first request, while more callers join.
 const MOST_YIELDS: u32 = 32;

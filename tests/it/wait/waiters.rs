@@ -89,6 +89,19 @@ async fn a_wait_of_tries_asks_as_often_even_without_push_messages() {
     );
 }
 
+/// The lease of the load is renewed each second, so no pause is longer than what is left of it.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_told_of_changes_asks_less_often_the_longer_it_waits() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 30));
+    let leads = ask(&cached(memory.clone(), &loader), 1);
+    idle().await;
+    let store = remote(&memory);
+    let waits = ask(&waiting(store.clone(), Wait::at_most(MINUTE), &loader), 1);
+    assert_eq!(answers(vec![leads, waits]).await, [1; 2]);
+    let asked = store.calls(Operation::Acquire);
+    assert!((10..=25).contains(&asked), "{asked}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wait_of_five_seconds_ends_after_them_with_an_error() {
     let loader = Loader::gated();
@@ -189,24 +202,35 @@ async fn waiters_are_notified_at_once_of_a_load_that_failed_in_another_process()
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_push_messages_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
-        let late = lateness(Faulty::without_push, round).await;
+        let late = lateness(Faulty::without_push, SECOND + STEP * round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() {
+async fn in_the_first_second_a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late()
+{
     for round in 0..50 {
-        let late = lateness(losing_push, round).await;
+        let late = lateness(losing_push, SECOND / 2 + STEP * round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
 
-/// How long after a load in another process a waiter has the answer.
-async fn lateness(messages: fn(Faulty) -> Faulty, round: u32) -> Duration {
+#[tokio::test(start_paused = true)]
+async fn later_a_waiter_whose_message_is_lost_is_late_by_at_most_a_fifth_of_its_wait() {
+    for round in 0..50 {
+        let takes = SECOND * 2 + STEP * 20 * round;
+        let late = lateness(losing_push, takes).await;
+        assert!(late <= (takes + late) / 5, "{late:?} after {takes:?}");
+    }
+}
+
+/// By how much loads differ, so that they end at different moments of the pauses.
+const STEP: Duration = Duration::from_millis(7);
+
+/// How long after a load in another process, which takes this long, a waiter has the answer.
+async fn lateness(messages: fn(Faulty) -> Faulty, takes: Duration) -> Duration {
     let store = MemoryStore::new(10);
-    // Ends that fall differently into the pauses.
-    let takes = SECOND + Duration::from_millis(7) * round;
     let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
     let waiter = ask(&cached(messages(remote(&store)), &Loader::new()), 1);
     answers(vec![leads]).await;
