@@ -37,7 +37,6 @@ pub(crate) struct UnaryRequest {
     pub(super) parts: Parts,
     /// Its message, with its prefix.
     pub(super) message: Bytes,
-    pub(super) trailers: Option<HeaderMap>,
     pub(super) tags: Vec<Tag>,
     /// Gives the caller its answer before the end of that is known.
     pub(super) early: EarlyAnswer,
@@ -82,8 +81,8 @@ where
     }
 
     fn call(&mut self, load: UnaryRequest) -> Self::Future {
-        let UnaryRequest { method, parts, message, trailers, early, .. } = load;
-        let body = Body::new(CacheBody::<Full<Bytes>>::stored(message, trailers));
+        let UnaryRequest { method, parts, message, early, .. } = load;
+        let body = Body::new(CacheBody::<Full<Bytes>>::stored(message, None));
         let answered = self.inner.call(Request::from_parts(parts, body));
         let most = self.most;
         let budget = self.collecting.clone();

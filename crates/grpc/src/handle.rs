@@ -8,9 +8,9 @@ use bellwether::adapter::{FirstError, change};
 use bellwether::service::Handle;
 use bellwether::stats::{CacheStats, StatsSource};
 use bellwether::{CacheError, Changed, ConfigError, Key, Tag};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::key::{CallParts, keys};
+use super::key::{CallParts, append, keys};
 use super::message::PREFIX;
 use super::method::{Methods, metadata_name, no_metadata, normal_authority};
 
@@ -48,7 +48,8 @@ impl GrpcHandle {
         wrong.set(&mut path, is_cached.ok_or_else(not_cached));
         let message = [&[0; PREFIX], message.as_ref()].concat();
         let call = GrpcCall { method: path, authority: None, message, metadata: HeaderMap::new() };
-        GrpcCallBuilder { call, wrong }
+        let required = self.methods.get(method).map(|method| method.required.clone());
+        GrpcCallBuilder { call, required: required.unwrap_or_default(), wrong }
     }
 
     /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`]. Returns whether
@@ -225,18 +226,19 @@ pub struct GrpcCall {
 #[must_use]
 pub struct GrpcCallBuilder {
     call: GrpcCall,
+    required: Vec<HeaderName>,
     wrong: FirstError,
 }
 
 impl GrpcCallBuilder {
     /// Adds metadata of the calls. Metadata that is not part of the key has no effect. The value of
-    /// a name that ends in `-bin` is in base64, as it is sent.
+    /// a name that ends in `-bin` is in base64, padded or not.
     pub fn metadata(mut self, name: &str, value: &str) -> Self {
         let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name));
         let mut field = None;
         self.wrong.set(&mut field, metadata_name(name).and_then(|name| Ok(Some((name, value?)))));
         if let Some((name, value)) = field {
-            self.call.metadata.append(name, value);
+            append(&mut self.call.metadata, &name, &value);
         }
         self
     }
@@ -254,10 +256,18 @@ impl GrpcCallBuilder {
     /// The calls.
     ///
     /// # Errors
-    /// If the method is not cached, or if a name or a value is not valid for metadata or as an
-    /// authority: the first one.
+    /// If the method is not cached, if a name or a value is not valid for metadata or as an authority,
+    /// or if [metadata of the key](super::CachedMethod::metadata) is missing: the first one.
     pub fn build(self) -> Result<GrpcCall, ConfigError> {
-        self.wrong.result().map(|()| self.call)
+        self.wrong.result()?;
+        let missing = |name: &&HeaderName| !self.call.metadata.contains_key(*name);
+        match self.required.iter().find(missing) {
+            Some(name) => {
+                let reason = "this metadata is part of the key, and the call lacks it";
+                Err(ConfigError::Key { given: name.to_string(), reason })
+            }
+            None => Ok(self.call),
+        }
     }
 }
 

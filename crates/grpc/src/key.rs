@@ -1,10 +1,12 @@
 //! The key of a call: the method, the message, and what else the answer depends on.
 
 use bellwether::Key;
-use http::{HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HOST, TE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use super::message::{PREFIX, is_compressed};
-use super::method::CachedMethod;
+use super::method::{CachedMethod, GRPC_ENCODING};
 
 /// What the key of a call is made of, but for the encodings.
 pub(super) struct CallParts<'a> {
@@ -60,17 +62,57 @@ fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
     accepted
 }
 
-/// Removes unknown encodings from those that a request accepts: other callers that share the answer
-/// may not know them, and they are not part of the key.
-pub(super) fn accept_known(headers: &mut HeaderMap) {
-    if tokens(headers).all(|token| token == "identity" || ENCODINGS.contains(&token)) {
-        return;
+/// Brings a request into the form that all requests with its key have. The handler answers for all of
+/// them, so it must not see how one client writes what the key folds, nor a caller's timeout.
+pub(super) fn normalise(
+    parts: &mut Parts,
+    method: &CachedMethod,
+    authority: Option<&str>,
+    message: &[u8],
+) {
+    let headers = &mut parts.headers;
+    headers.remove(GRPC_TIMEOUT);
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    if !is_compressed(message) {
+        headers.remove(GRPC_ENCODING);
     }
     let known = accepted(headers).join(",");
     headers.remove(GRPC_ACCEPT_ENCODING);
     if let (false, Ok(value)) = (known.is_empty(), HeaderValue::try_from(&known)) {
         headers.insert(GRPC_ACCEPT_ENCODING, value);
     }
+    for name in method.metadata.iter().filter(|name| is_binary(name)) {
+        let values: Vec<_> = headers.get_all(name).iter().cloned().collect();
+        headers.remove(name);
+        values.iter().for_each(|value| append(headers, name, value));
+    }
+    let Some(authority) = authority else { return };
+    if let (true, Ok(host)) = (headers.contains_key(HOST), HeaderValue::from_str(authority)) {
+        headers.insert(HOST, host);
+    }
+    let mut uri = parts.uri.clone().into_parts();
+    uri.authority = uri.authority.and_then(|_| authority.parse().ok());
+    if let Ok(uri) = Uri::from_parts(uri) {
+        parts.uri = uri;
+    }
+}
+
+/// Appends metadata as the key has it. Binary values may be padded or not, and joined by commas, which
+/// means the same by the specification of gRPC over HTTP/2.
+pub(super) fn append(headers: &mut HeaderMap, name: &HeaderName, value: &HeaderValue) {
+    if !is_binary(name) {
+        headers.append(name, value.clone());
+        return;
+    }
+    for part in value.as_bytes().split(|letter| *letter == b',').map(<[u8]>::trim_ascii) {
+        let length = part.iter().rposition(|letter| *letter != b'=').map_or(0, |last| last + 1);
+        headers.extend(HeaderValue::from_bytes(&part[..length]).map(|part| (name.clone(), part)));
+    }
+}
+
+fn is_binary(name: &HeaderName) -> bool {
+    name.as_str().ends_with("-bin")
 }
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -91,7 +133,8 @@ fn ways_to_accept() -> Vec<Vec<&'static str>> {
     ways
 }
 
-const GRPC_ENCODING: &str = "grpc-encoding";
+/// The field in which a caller says how long it waits.
+pub(super) const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
@@ -160,19 +203,6 @@ mod tests {
             assert!(!all[at + 1..].contains(one), "{at}");
         }
         assert_eq!(key(&[("x-other", "a"), ("grpc-timeout", "1S")], b"\0\0\0\0\x01m"), all[0]);
-    }
-
-    #[test]
-    fn an_encoding_that_is_not_in_the_key_is_not_accepted() {
-        for (given, left) in [("snappy,gzip", "gzip"), ("identity,gzip", "identity,gzip")] {
-            let mut headers = headers(&[(GRPC_ACCEPT_ENCODING, given)]);
-            accept_known(&mut headers);
-            assert_eq!(headers[GRPC_ACCEPT_ENCODING], left);
-        }
-        for mut none in [HeaderMap::new(), headers(&[(GRPC_ACCEPT_ENCODING, "br")])] {
-            accept_known(&mut none);
-            assert!(none.is_empty());
-        }
     }
 
     #[test]

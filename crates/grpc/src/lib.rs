@@ -10,10 +10,11 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::{Cache, MemoryStore};
-//! use bellwether_grpc::{CachedMethod, GrpcCacheLayer, IntoStatus};
-//! use tonic::Status;
-//! # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
+//! use bellwether::MemoryStore;
+//! use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+//! use tonic::service::InterceptorLayer;
+//! use tonic::{Request, Status};
+//! # fn authenticate(request: Request<()>) -> Result<Request<()>, Status> { Ok(request) }
 //!
 //! # fn layer() -> Result<(), bellwether::ConfigError> {
 //! let product = CachedMethod::fresh_for(Duration::from_secs(60))
@@ -23,25 +24,22 @@
 //!     .build()?;
 //! # let catalog = tonic::service::Routes::default();
 //!
-//! let server = tonic::transport::Server::builder().layer(layer); // below what authenticates callers
+//! let server = tonic::transport::Server::builder()
+//!     .layer(InterceptorLayer::new(authenticate)) // sees every call
+//!     .layer(layer);
 //! # let _ = { let mut server = server; server.add_routes(catalog) };
 //! # Ok(())
 //! # }
 //! # layer().unwrap();
-//!
-//! // In a handler with a cache:
-//! async fn name(names: &Cache<u64, String>, sku: u64) -> Result<String, Status> {
-//!     let load = async move || query(sku).await;
-//!     names.get_or_load(sku, load).await.map_err(IntoStatus::into_status)
-//! }
 //! ```
 //!
 //! **A call with a token bypasses the cache,** unless the method is marked
 //! [`ignoring_credentials`](CachedMethod::ignoring_credentials), or the token is part of the key
-//! ([`metadata`](CachedMethod::metadata)). So **authenticate callers above the layer**: an interceptor below it
-//! sees only loads.
+//! ([`metadata`](CachedMethod::metadata)). So **authenticate callers above the layer**: an interceptor below it, as by
+//! `with_interceptor`, sees only loads, and any caller gets what is stored.
 //!
-//! For a single service use `layer.layer(CatalogServer::new(..))`; it keeps its name.
+//! For a single service use `layer.layer(CatalogServer::new(..))`; it keeps its name. In a handler with a `Cache`,
+//! [`IntoStatus`] makes statuses of its errors.
 //!
 //! The [guide](mod@guide) has credentials, keys, statuses, deadlines and invalidation. With the feature `prost`, any
 //! cache keeps messages of prost by the codec `Prost`.

@@ -41,6 +41,8 @@ pub struct CachedMethod {
     statuses: Vec<(Code, Duration)>,
     /// Metadata that is part of the key, in the order of the names.
     pub(super) metadata: Vec<HeaderName>,
+    /// Of these, those without which a request bypasses the cache.
+    pub(super) required: Vec<HeaderName>,
     pub(super) is_by_authority: bool,
     /// Metadata with which a request bypasses the cache.
     credentials: Vec<HeaderName>,
@@ -70,6 +72,7 @@ impl CachedMethod {
             lifetimes: Lifetimes::fresh_for(ttl),
             statuses: Vec::new(),
             metadata: Vec::new(),
+            required: Vec::new(),
             is_by_authority: false,
             credentials: CREDENTIALS.into(),
             ignores_credentials: false,
@@ -108,14 +111,26 @@ impl CachedMethod {
         self
     }
 
-    /// Makes metadata of a request part of the key: all values of this name, or its absence.
+    /// Makes metadata of a request part of the key: all values of this name. A request without it
+    /// bypasses the cache: what sets it may stand below the layer by mistake.
     /// Everything on which the answer depends belongs into the key.
     /// [`build`](super::GrpcCacheLayerBuilder::build) fails if this is not a valid name of metadata.
     /// `host` is none: see [`authority`](Self::authority).
     ///
     /// Default: none. The key is the method, the message, and the encodings that the caller accepts.
     #[must_use]
-    pub fn metadata(mut self, name: &str) -> Self {
+    pub fn metadata(self, name: &str) -> Self {
+        let mut this = self.optional_metadata(name);
+        this.required.extend(metadata_name(name));
+        this
+    }
+
+    /// As [`metadata`](Self::metadata), but requests without it share an answer: for a language or
+    /// a feature flag, and not for what tells users apart.
+    ///
+    /// Default: none.
+    #[must_use]
+    pub fn optional_metadata(mut self, name: &str) -> Self {
         let mut names = metadata_name(name).map(|name| [&self.metadata[..], &[name]].concat());
         if let Ok(names) = &mut names {
             names.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -246,14 +261,21 @@ impl CachedMethod {
             content_type.is_some_and(|given| PROTOBUF.contains(&given))
         };
         parts.method == Method::POST
+            && parts.uri.query().is_none()
             && is_grpc()
+            && self.required.iter().all(|name| parts.headers.contains_key(name))
             && !self.is_personal(&parts.headers)
             && self.authority_of(parts).is_some()
     }
 
     /// Whether a request with this message may be answered from the cache.
-    pub(super) fn takes_message(&self, message: &[u8]) -> bool {
-        !message.is_empty() && (self.takes_compressed || !is_compressed(message))
+    pub(super) fn takes_message(&self, headers: &HeaderMap, message: &[u8]) -> bool {
+        match message.first() {
+            Some(0) => true,
+            // The key has the encoding of a compressed message.
+            Some(1) => self.takes_compressed && headers.get_all(GRPC_ENCODING).iter().count() == 1,
+            _ => false,
+        }
     }
 
     fn is_personal(&self, headers: &HeaderMap) -> bool {
@@ -395,6 +417,9 @@ fn stated_ttl(head: &HeaderMap) -> Result<Option<Duration>, ()> {
 }
 
 const GRPC_STATUS: &str = "grpc-status";
+
+/// The field that says how compressed messages of a request are.
+pub(super) const GRPC_ENCODING: &str = "grpc-encoding";
 
 /// The authority of a request, if it has one. The outer `None` stands for one that is uncertain:
 /// `:authority` and `host` contradict each other, or one has user information.

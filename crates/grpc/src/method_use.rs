@@ -65,7 +65,9 @@ const ENOUGH_OTHERS: u64 = 1_000;
 
 const ALL_BYPASS: &str = "all calls of this method bypass the cache: calls with credentials do, unless \
                           its `CachedMethod` has `metadata` or `ignoring_credentials` for them, and so do \
-                          compressed messages without `with_compressed_requests`, and formats other than protobuf";
+                          calls without metadata that its `CachedMethod` names (what sets it belongs above the \
+                          layer), compressed messages without `with_compressed_requests`, and formats other than \
+                          protobuf";
 
 const NEVER_CALLED: &str = "no call of this method has come among 1,000 others: does a service have it? A \
                             path is as in `/package.Service/Method`";

@@ -27,7 +27,7 @@ use tower::Service;
 use super::answer::GrpcCodec;
 use super::error_status::{status_for_caller, status_of};
 use super::fetch::{EarlyAnswer, GrpcFetch, LookupOf, UnaryRequest};
-use super::key::{CallParts, accept_known, key};
+use super::key::{CallParts, GRPC_TIMEOUT, key, normalise};
 use super::message::{is_whole, read};
 use super::method::{CachedMethod, Methods};
 use super::method_use::OtherCalls;
@@ -138,10 +138,13 @@ where
     {
         let body = match read(body, self.options.max_request_bytes, None).await.ok() {
             Some(CollectedBody::Whole { data, trailers }) => {
-                let is_message = is_whole(&data) && unread.method.takes_message(&data);
+                // No client of gRPC sends trailers, and the key has none.
+                let is_message = trailers.is_none()
+                    && is_whole(&data)
+                    && unread.method.takes_message(&unread.parts.headers, &data);
                 if let Some(tags) = unread.method.tags_of(&data).filter(|_| is_message) {
                     unread.method.calls.looked_up();
-                    return self.ask(unread, data, trailers, tags, record).await;
+                    return self.ask(unread, data, tags, record).await;
                 }
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
             }
@@ -183,12 +186,12 @@ where
         &mut self,
         unread: UnreadRequest,
         message: Bytes,
-        trailers: Option<HeaderMap>,
         tags: Vec<Tag>,
         record: RequestRecord,
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
         let authority = method.authority_of(&parts).flatten();
+        normalise(&mut parts, &method, authority.as_deref(), &message);
         let key = key(&CallParts {
             path: parts.uri.path(),
             method: &method,
@@ -201,12 +204,8 @@ where
             None => Lookup::of(key),
         };
         let ask = ask.part_of(&record);
-        // A load is for all its waiters, so it has no caller's timeout, and no encoding that another
-        // caller may not know.
-        parts.headers.remove(GRPC_TIMEOUT);
-        accept_known(&mut parts.headers);
         let (early, given) = EarlyAnswer::channel();
-        let load = UnaryRequest { ask, method, parts, message, trailers, tags, early };
+        let load = UnaryRequest { ask, method, parts, message, tags, early };
         let (response, status) = tokio::select! {
             biased;
             Ok(response) = given => (response, CacheStatus::Led { stored: false }),
@@ -248,9 +247,6 @@ impl<S: fmt::Debug> fmt::Debug for GrpcCache<S> {
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-
-/// The field in which a caller says how long it waits.
-pub(super) const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// The deadline of a request, if it has one. A value that does not follow the specification of gRPC
 /// over HTTP/2 is ignored, as that demands.

@@ -125,6 +125,15 @@ fn a_call_with_wrong_metadata_or_a_wrong_authority_is_refused_with_the_first_one
     assert!(refused(call().authority("user@shop.example")).contains("user@shop.example"));
 }
 
+#[test]
+fn a_call_without_metadata_of_the_key_is_refused_since_it_has_no_answer() {
+    let method = CachedMethod::fresh_for(MINUTE).metadata("x-tenant").optional_metadata("x-flag");
+    let cache = of(method).build().unwrap().handle();
+    let refused = cache.call(PRODUCT, []).metadata("x-flag", "a").build().unwrap_err();
+    assert!(refused.to_string().contains("x-tenant"), "{refused}");
+    assert!(cache.call(PRODUCT, []).metadata("x-tenant", "a").build().is_ok());
+}
+
 #[tokio::test]
 async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
     let store = FaultyStore::new(MemoryStore::new(10));

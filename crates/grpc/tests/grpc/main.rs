@@ -8,6 +8,7 @@ mod failure;
 mod fleet;
 mod foreign;
 mod invalidate;
+mod one_form;
 mod passing;
 mod raw;
 mod same;

@@ -95,6 +95,17 @@ async fn metadata_that_was_named_tells_callers_apart() {
 }
 
 #[tokio::test]
+async fn a_call_without_metadata_of_its_key_goes_past_the_cache_unless_that_is_optional() {
+    let fields: [&[_]; 4] = [&[("x-a", "1")], &[], &[], &[("x-a", "1")]];
+    let required = CachedMethod::fresh_for(MINUTE).metadata("x-a");
+    assert_eq!(calls(of(required.clone()).build().unwrap(), &fields).await, 3);
+    let optional = CachedMethod::fresh_for(MINUTE).optional_metadata("x-a");
+    assert_eq!(calls(of(optional).build().unwrap(), &fields).await, 2);
+    let both = required.optional_metadata("x-a");
+    assert_eq!(calls(of(both).build().unwrap(), &fields).await, 3);
+}
+
+#[tokio::test]
 async fn requests_with_credentials_go_past_the_cache() {
     for name in ["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"] {
         let fields: [&[_]; 4] = [&[(name, "a")], &[(name, "a")], &[], &[(name, "a")]];
@@ -176,6 +187,35 @@ async fn an_interceptor_above_the_layer_sees_every_call() {
         assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 16);
     }
     assert_eq!(catalog.calls(), 1);
+}
+
+/// An interceptor that lets requests with a key pass, and tells the service the user.
+fn with_user(mut request: Request<()>) -> Result<Request<()>, Status> {
+    let key = request.metadata().get("x-api-key").cloned();
+    let key = key.ok_or_else(|| Status::unauthenticated("no key"))?;
+    request.metadata_mut().insert("x-user", key);
+    Ok(request)
+}
+
+/// The wrong order: the metadata of the key is set below the layer.
+#[tokio::test]
+async fn above_the_interceptor_that_sets_its_metadata_the_layer_shares_nothing() {
+    let catalog = Catalog::new(|asked| {
+        let user = asked.metadata().get("x-user").expect("a user").as_bytes().to_vec();
+        std::future::ready(Ok(Response::new(Product::of(user))))
+    });
+    let by_user = CachedMethod::fresh_for(MINUTE).metadata("x-user").ignoring_credentials();
+    let layer = of(by_user).build().unwrap();
+    let wrong = layer.layer(InterceptedService::new(catalog.clone(), with_user));
+    let right = InterceptedService::new(layer.layer(catalog.clone()), with_user);
+    let keyed = |user| with(request(PRODUCT, "a"), &[("x-api-key", user)]);
+    for user in ["alice", "bob", "alice"] {
+        assert_eq!(ask(&wrong, keyed(user)).await.content(), user);
+        assert_eq!(ask(&wrong, request(PRODUCT, "a")).await.grpc_status(), 16);
+        assert_eq!(ask(&right, keyed(user)).await.content(), user);
+        assert_eq!(ask(&right, request(PRODUCT, "a")).await.grpc_status(), 16);
+    }
+    assert_eq!(catalog.calls(), 5);
 }
 
 #[tokio::test]
