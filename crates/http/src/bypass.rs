@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use bellwether::BoxError;
 use bellwether::adapter::{BypassPermit, CacheClient};
 use bellwether::stats::RequestRecord;
+use bellwether::store::Entry;
 use bellwether::{BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
 use http::request::Parts;
@@ -30,15 +31,26 @@ pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
     request: Request<Q>,
     why: &'static str,
 ) -> Response<CacheBody<B>> {
+    forwarded(why, ask(client, inner, request).await)
+}
+
+/// The response of the origin to a request, of which nothing is stored.
+async fn ask<S: Origin<Q, B>, Q: RequestBody, B>(
+    client: &CacheClient<HttpCodec>,
+    inner: S,
+    request: Request<Q>,
+) -> Result<Response<B>, BoxError> {
     let has_conditions = rules::asks_if_modified(request.headers());
-    let answered = match client.load_alone(None, inner, request).await {
-        Ok(answered) => answered.map_err(Into::<BoxError>::into),
-        Err(panicked) => Err(panicked.into()),
-    };
-    let checked = answered.and_then(|response| {
-        check_not_modified(response.status(), has_conditions).map(|()| response)
-    });
-    match checked {
+    let response = client.load_alone(None, inner, request).await?.map_err(Into::into)?;
+    check_not_modified(response.status(), has_conditions)?;
+    Ok(response)
+}
+
+fn forwarded<B>(
+    why: &'static str,
+    answered: Result<Response<B>, BoxError>,
+) -> Response<CacheBody<B>> {
+    match answered {
         Ok(response) => Report::forwarded(why, response),
         Err(error) => refusal::of_origin(&*error),
     }
@@ -109,7 +121,8 @@ pub(super) async fn serve_stored<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>
     forward_head(fetch, cache_request, body, located, why).await
 }
 
-/// Forwards a request that no stored response answers. The response to HEAD updates a stored one.
+/// Forwards a request that no stored response answers. The response to HEAD updates a stored one. In
+/// place of an error of the origin, a stale one is served (RFC 5861, section 4).
 async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     cache_request: CacheRequest,
@@ -117,35 +130,50 @@ async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     located: Option<Located>,
     why: &'static str,
 ) -> Response<CacheBody<B>> {
-    let OriginFetch { inner, shared } = fetch;
-    let CacheRequest { parts, demand, .. } = cache_request;
-    let is_head = parts.method == Method::HEAD;
+    let exchange = Exchange::new(fetch, cache_request).with_fallback(located.as_ref());
+    let (OriginFetch { inner, shared }, cache_request) = (&exchange.fetch, &exchange.cache_request);
     let request_time = SystemTime::now();
-    let asked = is_head.then(|| parts.clone());
-    let request = Request::from_parts(parts, body);
-    let response = forward(&shared.client, inner, request, why).await;
+    let request = Request::from_parts(cache_request.parts.clone(), body);
+    let answered = ask(&shared.client, inner.clone(), request).await;
     let times = Times { request_time, response_time: SystemTime::now() };
-    let status = response.status();
-    let headers = response.headers();
-    if let Some(asked) = asked
-        && let Some(located) = located
-        && demand.may_share(located.cached.response.note.consent)
-    {
-        update_from_head::<B>(&shared, located, &asked, status, headers, times).await;
+    if let Ok(response) = &answered {
+        cache_request.note_answer(response.status(), response.headers());
     }
-    response
+    let has_failed = answered.as_ref().map_or(true, |it| it.status().is_server_error());
+    if has_failed
+        && let Some(stale) = exchange.stale_on_error(StaleReason::LoadFailed, answered.is_ok())
+    {
+        return stale;
+    }
+    if let Ok(response) = &answered
+        && cache_request.parts.method == Method::HEAD
+        && let Some(located) = located
+        && cache_request.demand.may_share(located.cached.response.note.consent)
+    {
+        let (status, head) = (response.status(), response.headers());
+        update_from_head::<B>(shared, located, &cache_request.parts, (status, head), times).await;
+    }
+    forwarded(why, answered)
 }
 
 /// Answers a request from the store or from the origin, without waiting for other requests.
 pub(super) async fn serve_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     exchange: Exchange<S>,
     permit: BypassPermit,
+    record: &RequestRecord,
 ) -> Response<CacheBody<B>> {
     let (shared, cache_request) = (&exchange.fetch.shared, &exchange.cache_request);
     let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
-    if let Some(answer) = located.and_then(|located| answer_from(shared, &located, cache_request)) {
-        return answer;
+    if let Some(located) = &located
+        && let Some(answer) = answer_from(shared, located, cache_request)
+    {
+        return match located.entry.is_fresh() {
+            true => answer,
+            // As for any other use of a stale response, an exchange starts the revalidation.
+            false => serve::<_, Q, _>(exchange, record).await,
+        };
     }
+    let exchange = exchange.with_fallback(located.as_ref());
     let answer = fetch_uncoalesced::<_, Q, _>(exchange, None).await;
     drop(permit);
     answer
@@ -188,7 +216,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         Ok(found) => found,
         Err(error) => {
             return exchange
-                .stale_on_error(StaleReason::LoadFailed)
+                .stale_on_error(StaleReason::LoadFailed, false)
                 .unwrap_or_else(|| refusal::of_origin(&*error));
         }
     };
@@ -205,15 +233,16 @@ async fn update_from_head<B: Send + 'static>(
     shared: &LayerState,
     located: Located,
     request: &Parts,
-    status: StatusCode,
-    head: &HeaderMap,
+    (status, head): (StatusCode, &HeaderMap),
     times: Times,
 ) {
     let stored = &located.cached.response;
-    match rules::head_says(&stored.headers, status, head) {
+    let found = (stored.status, &stored.headers, stored.body.len());
+    let says = rules::head_says(found, status, head);
+    match says {
         HeadSays::Nothing => {}
         HeadSays::Changed => shared.expire(located.key).await,
-        HeadSays::Same => {
+        HeadSays::Same | HeadSays::Unproven => {
             let headers = rules::freshen(&stored.headers, head);
             let BufferedResponse { status, body, trailers, .. } = stored.clone();
             let asked = &request.headers;
@@ -232,6 +261,9 @@ async fn update_from_head<B: Send + 'static>(
                 }
                 _ => return,
             };
+            if says == HeadSays::Unproven {
+                return;
+            }
             let fresh = CompleteResponse {
                 status,
                 headers,
@@ -244,7 +276,10 @@ async fn update_from_head<B: Send + 'static>(
             let last_expiry = located.last_expiry();
             let cached =
                 fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, last_expiry);
-            let is_same = located.is_still_there();
+            let (is_there, was_fresh) = (located.is_still_there(), located.entry.is_fresh());
+            // It may have been expired since the origin was asked.
+            let is_same =
+                |it: Option<&Entry>| is_there(it) && it.is_some_and(Entry::is_fresh) == was_fresh;
             shared.keep::<B>(located.key, &cached, is_same).await;
         }
     }

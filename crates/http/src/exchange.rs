@@ -47,6 +47,8 @@ struct StoredFallback {
     cached: Arc<CachedResponse>,
     stale_for: Duration,
     found: Instant,
+    /// How long it is served stale if the origin gives no answer, where that is known.
+    if_disconnected: Duration,
 }
 
 /// What an exchange does after an answer.
@@ -72,6 +74,19 @@ impl<S> Exchange<S> {
             fallback: None,
             left: ROUNDS,
         }
+    }
+
+    /// The same request, with a stored response that does not satisfy it.
+    pub(super) fn with_fallback(self, located: Option<&Located>) -> Self {
+        let Some(Located { entry, cached, vary_index, .. }) = located else { return self };
+        let fallback = StoredFallback {
+            cached: Arc::clone(cached),
+            stale_for: entry.stale_for().unwrap_or_default(),
+            found: Instant::now(),
+            if_disconnected: entry.lifetimes().if_error(),
+        };
+        let (fallback, forces_refresh) = (Some(fallback), entry.is_fresh());
+        Self { vary_index: vary_index.clone(), forces_refresh, fallback, ..self }
     }
 
     /// The key of the next lookup is that of this variant, which has to be made stale before it.
@@ -104,16 +119,18 @@ impl<S> Exchange<S> {
         match answer {
             Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone(None),
             Err(error) => {
-                let alone = || self.alone_after_error().filter(|_| is_of_other(&error));
-                match self.stale_on_error(stale_reason(&error)) {
+                let alone = || self.alone_after_error().filter(|_| has_answered(&error));
+                match self.stale_on_error(stale_reason(&error), has_answered(&error)) {
                     Some(stale) => NextStep::Answer(stale),
                     None => alone().unwrap_or_else(|| NextStep::Answer(refusal::of(&error))),
                 }
             }
-            Ok(found) if has_failed(&found) => match self.stale_on_error(StaleReason::LoadFailed) {
-                Some(stale) => NextStep::Answer(stale),
-                None => self.found(found, status),
-            },
+            Ok(found) if has_failed(&found) => {
+                match self.stale_on_error(StaleReason::LoadFailed, true) {
+                    Some(stale) => NextStep::Answer(stale),
+                    None => self.found(found, status),
+                }
+            }
             Ok(found) => self.found(found, status),
         }
     }
@@ -186,21 +203,28 @@ impl<S> Exchange<S> {
     /// The stored response that did not satisfy the request, if it may be served because there is no
     /// newer one. What a request demands gives way to what the response allows: `stale-if-error` counts
     /// "regardless of other freshness information" (RFC 5861, section 4), and for a fresh response as for
-    /// a stale one.
-    pub(super) fn stale_on_error<B>(&self, why: StaleReason) -> Option<Response<CacheBody<B>>> {
-        let StoredFallback { cached, stale_for, found } = self.fallback.as_ref()?;
+    /// a stale one. `has_answered`: the origin has given an answer, which is an error.
+    pub(super) fn stale_on_error<B>(
+        &self,
+        why: StaleReason,
+        has_answered: bool,
+    ) -> Option<Response<CacheBody<B>>> {
+        let StoredFallback { cached, stale_for, found, if_disconnected } =
+            self.fallback.as_ref()?;
         let note = &cached.response.note;
         let index = self.vary_index.as_ref().filter(|index| index.has_expired(note));
-        let is_fresh = index.is_none() && note.fresh_for().is_some();
+        // One that was expired is stale before its time.
+        let is_fresh = index.is_none() && stale_for.is_zero() && note.fresh_for().is_some();
         let stale_for = if is_fresh { Duration::ZERO } else { *stale_for + found.elapsed() };
+        let silent = if has_answered { Duration::ZERO } else { *if_disconnected };
         let is_over = match index {
             Some(index) => index.is_over(note, why),
-            None => stale_for >= note.windows().if_error(),
+            None => stale_for >= note.windows().if_error().max(silent),
         };
         let status = CacheStatus::Stale { why, stale_for };
         let CacheRequest { demand, parts, .. } = &*self.cache_request;
         let is_usable = !is_over && demand.may_share(note.consent);
-        let lookup = if index.is_some() { LookupKind::Variant } else { LookupKind::Refetch };
+        let lookup = if index.is_some() { LookupKind::Variant } else { self.lookup() };
         is_usable.then(|| give(lookup, parts, cached, self.origin(cached, &status), &status))
     }
 
@@ -306,12 +330,12 @@ impl StoredFallback {
             CacheStatus::Stale { stale_for, .. } => *stale_for,
             _ => Duration::ZERO,
         };
-        Self { cached, stale_for, found: Instant::now() }
+        Self { cached, stale_for, found: Instant::now(), if_disconnected: Duration::ZERO }
     }
 }
 
-/// Whether the origin has answered another request with an error. That of its own is an answer.
-fn is_of_other(error: &Error<BoxError>) -> bool {
+/// Whether the origin has answered the load of another request with an error. That of its own is an answer.
+fn has_answered(error: &Error<BoxError>) -> bool {
     matches!(error, Error::Load(error) if (**error).is::<AnsweredWithError>())
 }
 

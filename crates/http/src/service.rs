@@ -232,7 +232,9 @@ async fn fulfil<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
             let cache_request = CacheRequest::new(parts, key, demand, &fetch.shared.rules);
             let exchange = Exchange::new(fetch, cache_request);
             match exchange.fetch.shared.bypass(&exchange.cache_request) {
-                Some(permit) => bypass::serve_uncoalesced::<_, Q, _>(exchange, permit).await,
+                Some(permit) => {
+                    bypass::serve_uncoalesced::<_, Q, _>(exchange, permit, record).await
+                }
                 None => bypass::serve::<_, Q, _>(exchange, record).await,
             }
         }

@@ -137,3 +137,35 @@ async fn a_reload_whose_origin_fails_gets_what_is_stored_if_that_says_so() {
         }
     }
 }
+
+/// A cookie that is set, or a page for one client, says nothing about the stored response (RFC 5861,
+/// section 3).
+#[tokio::test(start_paused = true)]
+async fn a_stale_response_is_revalidated_although_reloads_got_private_ones() {
+    for is_variant in [false, true] {
+        let vary = if is_variant { ("vary", "accept") } else { ("x-other", "1") };
+        let origin = Origin::new(move |request: Request<Body>, nth| async move {
+            let terms = ("cache-control", "max-age=60, stale-while-revalidate=600");
+            let fields = match has(&request, "cache-control") {
+                true => [("set-cookie", "a=b"), vary],
+                false => [terms, vary],
+            };
+            Ok(page(&fields, format!("answer {nth}")))
+        });
+        let cache = cached(&memory().build().unwrap(), &origin);
+        get(&cache, &[]).await;
+        pass(61).await;
+        for _ in 0..2 {
+            get(&cache, &[("cache-control", "no-cache")]).await;
+        }
+        sleep(Duration::from_millis(1)).await;
+        let reloads = origin.asked();
+        for _ in 0..20 {
+            let answer = get(&cache, &[]).await;
+            assert!(says(&answer, "detail=revalidating"), "{answer:?}");
+        }
+        sleep(Duration::from_millis(1)).await;
+        let answer = text(get(&cache, &[]).await).await;
+        assert_eq!((answer, origin.asked()), (format!("answer {reloads}"), reloads + 1));
+    }
+}

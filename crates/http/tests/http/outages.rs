@@ -1,0 +1,163 @@
+//! What requests of all kinds get from a stored response while the origin fails (RFC 5861).
+
+use bellwether_http::HttpCache;
+use http::StatusCode;
+
+use crate::origin::{
+    Answer, Origin, ask, cached, field, get, is_hit, memory, page, pass, says, text,
+};
+
+type Fields = &'static [(&'static str, &'static str)];
+
+/// Answers once with these fields. Then it fails: by an answer, or without one.
+fn failing(fields: Fields, by_answer: bool) -> Origin {
+    Origin::new(move |_, nth| async move {
+        match nth {
+            0 => Ok(page(fields, "the page")),
+            _ if by_answer => Ok(page(&[(":status", "503")], "an error")),
+            _ => Err("refused".into()),
+        }
+    })
+}
+
+/// Requests that are not for the whole content.
+const REQUESTS: [(&str, Fields); 5] = [
+    ("HEAD", &[]),
+    ("HEAD", &[("cache-control", "no-cache")]),
+    ("GET", &[("range", "bytes=4-")]),
+    ("GET", &[("range", "bytes=4-"), ("cache-control", "max-age=0")]),
+    ("GET", &[("range", "x=1")]),
+];
+
+async fn asked(cache: &HttpCache<Origin>, (method, fields): (&str, Fields)) -> Answer {
+    ask(cache, method, "http://shop/item", fields).await
+}
+
+const STALE: (&str, &str) = ("cache-control", "max-age=60, stale-if-error=60");
+
+#[tokio::test(start_paused = true)]
+async fn a_head_and_a_range_get_the_stale_response_in_an_outage() {
+    for (fields, by_answer) in
+        [(&[STALE][..], true), (&[STALE], false), (&[STALE, ("vary", "accept")], true)]
+    {
+        let cache = cached(&memory().build().unwrap(), &failing(fields, by_answer));
+        get(&cache, &[]).await;
+        pass(90).await;
+        for request in REQUESTS {
+            let answer = asked(&cache, request).await;
+            let whole = request.0 == "HEAD" || request.1[0].1 == "x=1";
+            let status = if whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
+            assert_eq!(answer.status(), status, "{request:?} {answer:?}");
+            assert!(says(&answer, "detail=load-failed"), "{request:?} {answer:?}");
+            assert!(says(&answer, "fwd=stale") && says(&answer, "ttl=-30"), "{answer:?}");
+            assert_eq!(says(&answer, "fwd-status=503"), by_answer, "{answer:?}");
+            let content = match request.0 {
+                "HEAD" => "",
+                _ if whole => "the page",
+                _ => "page",
+            };
+            assert_eq!(text(answer).await, content, "{request:?}");
+        }
+        pass(31).await;
+        for request in REQUESTS {
+            assert!(asked(&cache, request).await.status().is_server_error(), "{request:?}");
+        }
+    }
+}
+
+/// `no-cache` of the request gives way.
+#[tokio::test(start_paused = true)]
+async fn a_forced_head_or_range_gets_the_fresh_response_in_an_outage() {
+    let cache = cached(&memory().build().unwrap(), &failing(&[STALE], true));
+    get(&cache, &[]).await;
+    for request in [REQUESTS[1], REQUESTS[3]] {
+        let answer = asked(&cache, request).await;
+        assert!(answer.status().is_success() && says(&answer, "fwd=request"), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_for_disconnections_is_for_heads_and_ranges_too() {
+    const PLAIN: Fields = &[("cache-control", "max-age=60")];
+    for (by_answer, is_served) in [(false, true), (true, false)] {
+        let layer = memory().stale_if_disconnected(std::time::Duration::from_secs(60));
+        let cache = cached(&layer.build().unwrap(), &failing(PLAIN, by_answer));
+        get(&cache, &[]).await;
+        pass(90).await;
+        for request in REQUESTS {
+            let answer = asked(&cache, request).await;
+            assert_eq!(answer.status().is_success(), is_served, "{request:?} {answer:?}");
+        }
+    }
+}
+
+/// Two responses for one client only have ended the coalescing of the target.
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_requests_are_not_coalesced_keeps_its_stale_answers() {
+    let origin = Origin::new(async |request: http::Request<_>, nth| {
+        Ok(match request.headers().contains_key("cache-control") {
+            true => page(&[("cache-control", "private")], "for one"),
+            false if nth == 0 => page(&[STALE], "the page"),
+            false => page(&[(":status", "503")], "an error"),
+        })
+    });
+    let cache = cached(&memory().build().unwrap(), &origin);
+    get(&cache, &[]).await;
+    pass(90).await;
+    for _ in 0..2 {
+        assert_eq!(text(get(&cache, &[("cache-control", "no-cache")]).await).await, "for one");
+    }
+    let answer = get(&cache, &[]).await;
+    assert!(says(&answer, "detail=load-failed") && !is_hit(&answer), "{answer:?}");
+    assert_eq!(text(answer).await, "the page");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_states_a_lifetime_replaces_no_good_page() {
+    const TERMS: [&str; 2] =
+        ["max-age=60, stale-if-error=600", "max-age=60, stale-while-revalidate=600"];
+    for (terms, is_reload) in TERMS.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let origin = Origin::new(move |_, nth| async move {
+            let terms = ("cache-control", terms);
+            Ok(match nth {
+                0 => page(&[terms], "the page"),
+                _ => page(&[terms, (":status", "503")], "an error"),
+            })
+        });
+        let cache = cached(&memory().build().unwrap(), &origin);
+        get(&cache, &[]).await;
+        if is_reload {
+            get(&cache, &[("cache-control", "no-cache")]).await;
+            assert!(is_hit(&get(&cache, &[]).await), "{terms}");
+        }
+        pass(90).await;
+        for _ in 0..3 {
+            let answer = get(&cache, &[]).await;
+            assert_eq!(text(answer).await, "the page", "{terms}");
+            tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        }
+        pass(700).await;
+        assert_eq!(text(get(&cache, &[]).await).await, "an error", "{terms}");
+        assert!(is_hit(&get(&cache, &[]).await), "without a page, it is stored as it says");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_states_a_lifetime_replaces_no_good_variant() {
+    let origin = Origin::new(async |_, nth| {
+        let fields = [STALE, ("vary", if nth < 2 { "accept" } else { "accept, origin" })];
+        Ok(match nth {
+            0 => page(&fields, "the page"),
+            _ => page(&[&fields[..], &[(":status", "500")]].concat(), "an error"),
+        })
+    });
+    let cache = cached(&memory().build().unwrap(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    for _ in 0..3 {
+        let answer = get(&cache, &[]).await;
+        assert_eq!(field(&answer, "vary"), "accept");
+        assert_eq!(text(answer).await, "the page");
+        pass(5).await;
+    }
+}
