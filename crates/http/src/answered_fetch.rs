@@ -105,16 +105,20 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     /// later.
     fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Storing {
         let request = &self.fetch_request.cache_request.parts.headers;
-        match self.shared.classify(request, status, headers, times) {
+        let decision = match self.shared.classify(request, status, headers, times) {
+            // A stale response may be served in its place (RFC 5861), whatever lifetime it states.
+            Storing::Keep(_) | Storing::Share | Storing::Unconfirmed
+                if status.is_server_error() && self.stored_response.can_replace_failure() =>
+            {
+                Storing::Failure
+            }
+            decision => decision,
+        };
+        match decision {
             Storing::Share | Storing::Unconfirmed | Storing::Failure
                 if !self.is_for_all_waiters(headers) =>
             {
                 Storing::Private(PrivateReason::Vary)
-            }
-            Storing::Unconfirmed
-                if status.is_server_error() && self.stored_response.can_replace_failure() =>
-            {
-                Storing::Failure
             }
             decision => decision,
         }
