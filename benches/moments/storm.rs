@@ -152,7 +152,8 @@ impl Summary {
         // Without Redis, each process loads for itself.
         let per_key = if options.down { size.processes } else { 1 };
         let most = if options.batch {
-            size.keys.div_ceil(KEYS_OF_A_CALL) * per_key
+            // The last call of each process may have fewer keys.
+            (size.keys.div_ceil(KEYS_OF_A_CALL) + size.processes - 1) * per_key
         } else {
             keys * per_key
         };

@@ -330,7 +330,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_keys_that_come_at_once_are_a_burst() {
-        let cases = [(32, 1, 0, 1), (33, 1, 0, 10), (2, 32, 0, 10), (500, 1, 1, 1), (50, 8, 1, 10)];
+        let cases = [(64, 1, 0, 1), (65, 1, 0, 10), (3, 32, 0, 10), (500, 1, 1, 1), (50, 8, 1, 10)];
         for (requests, keys, every, timeouts) in cases {
             let bound = bound_of(requests, keys, every).await;
             assert_eq!(

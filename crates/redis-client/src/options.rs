@@ -152,7 +152,7 @@ impl RedisClientOptions {
     /// [wait](bellwether::Wait) and the deadlines of callers bound that. The bound is eight times the longest
     /// reply of the last seconds, between this timeout and ten times that, because a server that works
     /// through a burst of a fleet is silent to each process for a while (as the retransmission timer of TCP,
-    /// RFC 6298). When half of it has passed, another connection is begun. If the server answers that one
+    /// RFC 6298). When more than 64 keys are asked for at once, it is ten times this timeout. When half of it has passed, another connection is begun. If the server answers that one
     /// alone, it replaces the silent one. A stall of this process is counted in the statistics, and not held
     /// against the server.
     ///

@@ -16,9 +16,10 @@
 //!   server that works through a burst of a fleet may be silent to one connection for long. It is
 //!   [`PATIENCE`] times the longest reply of late, but the timeout at least and [`MOST`] times that at most.
 //!   The longest, since replies take longer and longer as a queue grows, and a mean is late.
-//! - A burst comes before its replies. If more keys wait than the [window](super::window) has places, and not
-//!   because the server has not answered for a while, they are a burst, as after a deployment, when all of a
-//!   fleet ask. Then the bound is [`MOST`] times the timeout, until as much time is over without a burst.
+//! - A burst comes before its replies. If more than twice as many keys wait as the [window](super::window) has
+//!   places, and not because the server has not answered for a while, they are a burst, as after a deployment,
+//!   when all of a fleet ask. Then the bound is [`MOST`] times the timeout, until as much time is over
+//!   without a burst.
 //! - A timer that fires late shows that this process was not running, or had no processor. Then the
 //!   replies may be there already, and the server may have no processor either. So the time begins again,
 //!   a few times.

@@ -47,8 +47,8 @@ impl Drop for WaitingKeys<'_> {
 }
 
 impl Window {
-    /// Waits until there is room for a request, and takes it. If more keys wait than there are places,
-    /// `is_crowded` is told how many, and since when some do.
+    /// Waits until there is room for a request, and takes it. If more than twice as many keys wait as there are
+    /// places, `is_crowded` is told how many, and since when some do.
     ///
     /// # Cancel safety
     /// Dropping it gives up the place in the queue.
@@ -62,7 +62,7 @@ impl Window {
         let keys = self.wait_for(places.max(request.key_count()));
         let tell = || {
             let waiting = self.waiting.load(Ordering::Relaxed);
-            if waiting > ROOM {
+            if waiting > CROWD {
                 is_crowded(waiting, self.begun.last());
             }
         };
@@ -91,6 +91,9 @@ impl Window {
 /// has a reply every 33 ms. A size that follows the times of replies shrinks when the process itself is
 /// busy, and then the process waits for nothing (measured: 4 x 10,000 keys in 20 s in place of 3 s).
 const ROOM: u32 = 32;
+
+/// More keys at once are a burst. Fewer come at once, too, when a busy process has been late for a moment.
+const CROWD: u32 = 2 * ROOM;
 
 /// A request takes one more place for so many bytes. So one of half a megabyte is under way alone.
 const UNIT: usize = 16 * 1024;
