@@ -29,8 +29,8 @@ use crate::tag::Tags;
 /// - **What it keeps is fresh for a short time**, one second by default: this process does not learn what
 ///   others invalidate meanwhile. The stale lifetimes begin where that ends.
 /// - **An invalidation by this process** is at once one of the memory, also if the primary fails.
-/// - **The process never reads backwards:** as soon as the primary gives an entry of a key or its lease,
-///   the entry and the lease of that key in the memory end. None of them is ever written to the primary.
+/// - **The memory does not come back:** as soon as the primary gives an entry of a key or its lease, the
+///   entry and the lease of that key in the memory end. None of them is ever written to the primary.
 /// - **When the primary is back** and has not failed for twice that time, the memory is freed.
 ///
 /// It keeps 64 MiB at most. A lease that the primary has granted although its answer was lost ends by
