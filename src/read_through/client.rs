@@ -342,7 +342,7 @@ impl<C> CacheClient<C> {
         };
         Ok(match store.settle(End::Commit(lease, draft)).await? {
             Settled::Done => PutAttempt::Stored,
-            Settled::Superseded => PutAttempt::Refused,
+            Settled::Superseded | Settled::TooLarge => PutAttempt::Refused,
         })
     }
 }

@@ -292,6 +292,9 @@ pub enum Settled {
     Done,
     /// A newer entry or an invalidation came before the commit. Nothing was stored.
     Superseded,
+    /// Of a commit: the store has no room for an entry of this size. The lease has ended, and no entry is
+    /// stored any more.
+    TooLarge,
 }
 
 /// A store behind an `Arc` is a store, whatever its type. So a program can choose its store when it

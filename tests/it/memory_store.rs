@@ -1,10 +1,11 @@
 //! `MemoryStore` keeps its contract, and its bounds.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bellwether::store::MemoryOptions;
 use bellwether::store::{Renew, Settled, Store, WATERMARK_TTL};
-use bellwether::{Key, Lifetimes, MemoryStore};
+use bellwether::{Cache, CacheStatus, Key, Lifetimes, MemoryStore};
 use bellwether_test::StoreExt as _;
 use bellwether_test::conformance;
 use bellwether_testkit::caches::{
@@ -93,11 +94,40 @@ async fn bytes_are_given_back() {
     assert_eq!((store.len(), bytes(&store)), (0, 0));
 }
 
+/// Stores a value that is larger than the store.
+async fn put_too_large(store: &MemoryStore, item: u64) {
+    let commit = commit(store, lease(store, item, MINUTE).await, &"x".repeat(10_000)).await;
+    assert_eq!(commit, Settled::TooLarge);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_entry_larger_than_the_store_is_not_kept() {
     let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
-    put(&store, 1, &"x".repeat(10_000), JSON).await;
+    put_too_large(&store, 1).await;
     assert_eq!((store.len(), bytes(&store)), (0, 0));
+    assert!(!is_leased(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_are_told_that_an_answer_larger_than_the_store_is_not_stored() {
+    let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
+    let items = Cache::builder("item", store).ttl(MINUTE).build().unwrap();
+    let load = || async { Ok::<_, Infallible>("x".repeat(10_000)) };
+    for _ in 0..2 {
+        let (_, status) = items.get_or_load(1_u64, load).with_status().await;
+        assert_eq!(status, CacheStatus::Led { stored: false });
+    }
+    assert!(!items.put(1, "x".repeat(10_000)).await.unwrap());
+}
+
+/// Though it is in parts.
+#[tokio::test(start_paused = true)]
+async fn a_small_store_keeps_the_largest_answers_that_are_stored_by_default() {
+    let store = MemoryStore::new(MemoryOptions::new(10_000).max_bytes(8 * 1024 * 1024));
+    for item in 0..10 {
+        put(&store, item, &"x".repeat(1024 * 1024), JSON).await;
+        assert!(is_kept(&store, item).await);
+    }
 }
 
 /// No eviction makes enough memory for it, so nothing should be evicted.
@@ -105,7 +135,7 @@ async fn an_entry_larger_than_the_store_is_not_kept() {
 async fn an_entry_larger_than_the_store_evicts_nothing() {
     let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
     fill(&store, 1..6).await;
-    put(&store, 7, &"x".repeat(10_000), JSON).await;
+    put_too_large(&store, 7).await;
     assert_eq!(store.len(), 5);
 }
 
@@ -113,7 +143,7 @@ async fn an_entry_larger_than_the_store_evicts_nothing() {
 async fn an_entry_larger_than_the_store_replaces_what_was_there() {
     let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
     put(&store, 1, "old", JSON).await;
-    put(&store, 1, &"x".repeat(10_000), JSON).await;
+    put_too_large(&store, 1).await;
     assert!(!is_kept(&store, 1).await);
 }
 

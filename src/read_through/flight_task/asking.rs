@@ -19,7 +19,7 @@ use crate::read_through::remembered::{FailureKind, Outcome, RememberedFailure, S
 use crate::read_through::step::{
     self, KnownFailure, LeaseHold, Meanwhile, Memory, Payload, Record,
 };
-use crate::stats::{CommitEvent, LeaseEvent, LoadReason};
+use crate::stats::{CommitEvent, LeaseEvent, LoadReason, Statistics};
 use crate::status::{CacheStatus, LoadLocation, StaleReason};
 use crate::store::{
     Accept, Acquire, Claim, Draft, End, Entry, Failure, Lease, Marker, OtherLease, Settled,
@@ -432,6 +432,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> Scope<S, Req, C> {
             }
             // For this process only.
             Ok(Settled::Done) => TaskEvent::Stored { asked, outcome },
+            Ok(Settled::TooLarge) => {
+                let (why, key) = (["an answer is too large to be stored", ""], self.leader.key());
+                statistics.warn(Statistics::NOW_AND_THEN, why, Some(key), Some(&"by the store"));
+                TaskEvent::Stored { asked, outcome }
+            }
             Ok(Settled::Superseded) => {
                 statistics.commit(CommitEvent::Superseded);
                 let why = "a loaded answer was refused as outdated";

@@ -68,7 +68,7 @@ impl MemoryStore {
     pub fn new(options: impl Into<MemoryOptions>) -> Self {
         let options = options.into();
         let MemoryOptions { max_entries, max_bytes, .. } = options;
-        let count = (max_entries / 256).clamp(1, 16);
+        let count = (max_entries / 256).min(max_bytes / LEAST_BYTES).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let sequence = Arc::new(Sequence::default());
         let shard = |of| {
@@ -276,3 +276,6 @@ impl fmt::Debug for MemoryStore {
         f.debug_tuple("MemoryStore").field(&self.0.options).finish()
     }
 }
+
+/// The least size of a shard in bytes, so that it keeps the largest entry that a layer stores by default.
+const LEAST_BYTES: usize = 4 * 1024 * 1024;

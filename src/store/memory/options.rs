@@ -33,6 +33,9 @@ impl MemoryOptions {
     /// there are more than 16,384 of them, failures are removed and watermarks of several keys are
     /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
     ///
+    /// A store is in up to 16 parts of 4 MiB and more. An entry that is larger than its part is not kept: the
+    /// answer has the status `Led { stored: false }`, and a warning is logged.
+    ///
     /// Default: 64 MiB, which a small service can spare.
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }

@@ -149,12 +149,11 @@ impl MemoryShard {
             let watermark = Watermark { fence: lease.fence, until: now.after(WATERMARK_TTL) };
             self.guards.at(key, now).watermark = Some(watermark);
         }
-        if !draft.lifetimes.life().is_zero() {
-            self.insert(lease, draft, tags, now);
-        } else {
+        if draft.lifetimes.life().is_zero() {
             self.remove(key);
+            return Settled::Done;
         }
-        Settled::Done
+        self.insert(lease, draft, tags, now)
     }
 
     /// Ends a lease, and remembers why the load failed.
@@ -202,7 +201,7 @@ impl MemoryShard {
         age < micros(WATERMARK_TTL) && lease.fence > watermark && lease.fence > stored
     }
 
-    fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
+    fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) -> Settled {
         let key = lease.key().clone();
         self.remove(&key);
         let life = draft.lifetimes.life();
@@ -213,7 +212,8 @@ impl MemoryShard {
         let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
         if kept.weight() > self.max_bytes || self.max_entries == 0 {
             // It is too large even for an empty store, so nothing is evicted for it.
-            return self.removed.push(kept);
+            self.removed.push(kept);
+            return Settled::TooLarge;
         }
         self.bytes += kept.weight();
         let slot = self.kept.insert(kept);
@@ -221,6 +221,7 @@ impl MemoryShard {
         while self.kept.len() > self.max_entries || self.bytes > self.max_bytes {
             self.evict(slot, now);
         }
+        Settled::Done
     }
 
     /// Removes an entry that has expired or was not read since the hand came by, but never the
