@@ -306,6 +306,10 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             )),
             Some(vary_index) if vary_index.covers(&terms.vary) => {
                 self.note_variant::<B>(vary_index, &self.fetch_request.key, &cached).await;
+                if let Some(left) = self.stored_response.index_left {
+                    let index = (&self.fetch_request.cache_request.primary, &**vary_index, left);
+                    self.shared.prolong::<B>(index, terms.lifetimes.life()).await;
+                }
                 CacheAnswer::CachedResponse(cached)
             }
             Some(vary_index) => self.other_names(vary_index, &terms.vary, cached).await,

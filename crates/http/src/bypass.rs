@@ -9,7 +9,6 @@ use bellwether::stats::RequestRecord;
 use bellwether::store::Entry;
 use bellwether::{BypassReason, CacheStatus, StaleReason};
 use bellwether_body::{BodyObserver, BufferedResponse, CacheBody};
-use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -151,7 +150,7 @@ async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         && cache_request.demand.may_share(located.cached.response.note.consent)
     {
         let (status, head) = (response.status(), response.headers());
-        update_from_head::<B>(shared, located, &cache_request.parts, (status, head), times).await;
+        update_from_head::<B>(shared, located, cache_request, (status, head), times).await;
     }
     forwarded(why, answered)
 }
@@ -232,7 +231,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 async fn update_from_head<B: Send + 'static>(
     shared: &LayerState,
     located: Located,
-    request: &Parts,
+    CacheRequest { parts: request, primary, .. }: &CacheRequest,
     (status, head): (StatusCode, &HeaderMap),
     times: Times,
 ) {
@@ -277,6 +276,10 @@ async fn update_from_head<B: Send + 'static>(
             let cached =
                 fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, last_expiry);
             let (is_there, was_fresh) = (located.is_still_there(), located.entry.is_fresh());
+            if let Some(index) = &located.vary_index {
+                let index = (primary, &**index, located.index_left);
+                shared.prolong::<B>(index, terms.lifetimes.life()).await;
+            }
             // It may have been expired since the origin was asked.
             let is_same =
                 |it: Option<&Entry>| is_there(it) && it.is_some_and(Entry::is_fresh) == was_fresh;

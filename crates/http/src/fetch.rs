@@ -58,7 +58,7 @@ async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch_request: FetchRequest<Q>,
 ) -> Result<CacheAnswer<B>, BoxError> {
     let FetchRequest { key, cache_request, is_alone, .. } = &fetch_request;
-    let stored_response = StoredResponse::of::<B>(&shared, key, &cache_request.demand).await;
+    let stored_response = StoredResponse::of::<Q, B>(&shared, &fetch_request).await;
     let load = AnsweredFetch {
         shared: &shared,
         fetch_request: &fetch_request,

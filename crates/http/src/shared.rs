@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::adapter::{BypassPermit, CacheClient, PrivateKeys, warn_throttled};
 use bellwether::service::Handle;
@@ -20,7 +20,7 @@ use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
 use super::expiry::{ExpiryRuns, entries};
-use super::rules::{self, Demand, PrivateReason, Storing, Terms, Times};
+use super::rules::{self, PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
 use super::target_gates::{TargetGates, TargetPermit};
@@ -68,8 +68,9 @@ pub(super) struct Located {
     /// Whether this process had it, without a command to a store outside.
     pub(super) is_local: bool,
     pub(super) cached: Arc<CachedResponse>,
-    /// The `Vary` index that selected it, if it is a variant.
+    /// The `Vary` index that selected it, if it is a variant, and how much longer that is stored.
     pub(super) vary_index: Option<Arc<VaryIndex>>,
+    pub(super) index_left: Duration,
 }
 
 impl Located {
@@ -129,7 +130,8 @@ impl<B> FoundAnswer<B> {
         let CacheAnswer::CachedResponse(cached) = &*self.answer else { return None };
         let (entry, is_local) = (self.entry.clone(), self.is_local);
         let cached = Arc::clone(cached);
-        Some(Located { key: key.clone(), entry, is_local, cached, vary_index: None })
+        let (vary_index, index_left) = (None, Duration::ZERO);
+        Some(Located { key: key.clone(), entry, is_local, cached, vary_index, index_left })
     }
 }
 
@@ -268,7 +270,8 @@ impl LayerState {
             let again = self.response_at::<B>(&key).await;
             located = again.filter(|located| !located.has_expired(vary_index))?;
         }
-        Some(Located { vary_index: Some(Arc::clone(vary_index)), ..located })
+        let (vary_index, index_left) = (Some(Arc::clone(vary_index)), left_of(&found.entry));
+        Some(Located { vary_index, index_left, ..located })
     }
 
     /// Makes a stored variant stale in the store, as it has been since the variants of its target were
@@ -338,6 +341,17 @@ impl LayerState {
         self.client.replace::<CacheAnswer<B>>(primary.clone(), kept, lifetimes, is_old).await
     }
 
+    /// Stores a `Vary` index for longer if it would end before a variant that is stored for this long.
+    pub(super) async fn prolong<B: Send + 'static>(
+        &self,
+        (primary, index, left): (&Key, &VaryIndex, Duration),
+        variant: Duration,
+    ) {
+        if left < variant {
+            self.replace_vary_index::<B>(primary, index, index.stored_for(variant)).await;
+        }
+    }
+
     /// Invalidates keys and tags, and waits until the store has confirmed. An error is logged only:
     /// the request that caused this has its response already.
     pub(super) async fn invalidate(&self, keys: HashSet<Key>, tags: Vec<Tag>) {
@@ -378,19 +392,29 @@ pub(super) struct StoredResponse {
     if_error: Duration,
     /// The response that the origin may validate for the request.
     pub(super) cached: Option<Arc<CachedResponse>>,
+    /// How much longer the `Vary` index is stored by which the key was made.
+    pub(super) index_left: Option<Duration>,
 }
 
 impl StoredResponse {
     /// What the store has for a request. A stored response that may not be shared with this request
     /// is not validated for it, because pages of two users can have the same validator.
-    pub(super) async fn of<B: Send + 'static>(
+    pub(super) async fn of<Q, B: Send + 'static>(
         shared: &LayerState,
-        key: &Key,
-        demand: &Demand,
+        fetch_request: &FetchRequest<Q>,
     ) -> Self {
+        let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
+        let CacheRequest { demand, primary, .. } = &**cache_request;
         let for_validation = Self::key_for_validation(key);
-        let (entry, validated) =
-            tokio::join!(shared.client.lookup(key), shared.response_at::<B>(&for_validation));
+        let index = async {
+            vary_index.as_ref()?;
+            shared.client.lookup(primary).await
+        };
+        let (entry, validated, index) = tokio::join!(
+            shared.client.lookup(key),
+            shared.response_at::<B>(&for_validation),
+            index
+        );
         let cached = entry.as_ref().and_then(|entry| {
             match &*shared.client.read::<CacheAnswer<B>>(entry)? {
                 CacheAnswer::CachedResponse(cached) => Some(Arc::clone(cached)),
@@ -408,6 +432,7 @@ impl StoredResponse {
             entry,
             if_error,
             cached: cached.filter(|cached| demand.may_share(cached.response.note.consent)),
+            index_left: index.as_ref().map(left_of),
         }
     }
 
@@ -470,6 +495,14 @@ impl StoredResponse {
         }
         Some((Arc::clone(cached), rules::freshen(stored, headers)))
     }
+}
+
+/// How much longer an entry is stored: as the store says, or else by the clock of this process.
+fn left_of(entry: &Entry) -> Duration {
+    entry.remaining().unwrap_or_else(|| {
+        let end = Duration::from_micros(entry.stored_at()).saturating_add(entry.lifetimes().life());
+        end.saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    })
 }
 
 /// Statuses that say nothing about the responses to other requests.

@@ -34,14 +34,20 @@ impl VaryIndex {
     /// The first byte of an encoded index.
     pub(super) const FIRST_BYTE: u8 = 2;
 
-    /// A `Vary` index by names in any order. It is stored as long as its first variant, and for a
-    /// day at least. `last_expiry` is that under which this variant was loaded.
+    /// A `Vary` index by names in any order, [stored](Self::stored_for) for its first variant.
+    /// `last_expiry` is that under which this variant was loaded.
     pub(super) fn new(names: &[HeaderName], life: Duration, last_expiry: u64) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
-        Self { names, nonce, life: millis(life.max(A_DAY)), expiries: vec![last_expiry] }
+        Self { names, nonce, life: 0, expiries: vec![last_expiry] }.stored_for(life)
+    }
+
+    /// The same index, stored for twice as long as a variant, and for a day at least. So it is seldom
+    /// stored again for later variants.
+    pub(super) fn stored_for(&self, variant: Duration) -> Self {
+        Self { life: millis(variant.saturating_mul(2).max(A_DAY)), ..self.clone() }
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {

@@ -1,10 +1,11 @@
 //! What requests of all kinds get from a stored response while the origin fails (RFC 5861).
 
 use bellwether_http::HttpCache;
+use bellwether_testkit::servers::Reply;
 use http::StatusCode;
 
 use crate::origin::{
-    Answer, Origin, ask, cached, field, get, is_hit, memory, page, pass, says, text,
+    Answer, Origin, ask, cached, field, get, is_hit, memory, page, pass, plain, redis, says, text,
 };
 
 type Fields = &'static [(&'static str, &'static str)];
@@ -160,4 +161,57 @@ async fn an_error_that_states_a_lifetime_replaces_no_good_variant() {
         assert_eq!(text(answer).await, "the page");
         pass(5).await;
     }
+}
+
+/// The variants of a target are found by its index, whose life began with the first of them.
+#[tokio::test(start_paused = true)]
+async fn stale_variants_are_found_as_long_as_they_are_stored() {
+    const VARIANT: Fields = &[
+        ("cache-control", "max-age=60, stale-if-error=86400"),
+        ("vary", "accept"),
+        ("etag", "\"1\""),
+    ];
+    for by_head in [false, true] {
+        let origin = Origin::new(async |request: http::Request<_>, nth| match nth {
+            0 => Ok(page(VARIANT, "first")),
+            1..=3 if request.method() == "HEAD" => Ok(page(VARIANT, "")),
+            1..=3 => Ok(page(&VARIANT[..2], "later")),
+            _ => Err("refused".into()),
+        });
+        let cache = cached(&memory().build().unwrap(), &origin);
+        get(&cache, &[]).await;
+        let (method, content) = if by_head { ("HEAD", "first") } else { ("GET", "later") };
+        for _ in 0..3 {
+            pass(86_000).await;
+            ask(&cache, method, "http://shop/item", &[]).await;
+        }
+        for _ in 0..3 {
+            pass(25_000).await;
+            let answer = get(&cache, &[]).await;
+            assert!(says(&answer, "detail=load-failed"), "{answer:?}");
+            assert_eq!(text(answer).await, content);
+        }
+        pass(25_000).await;
+        assert_eq!(get(&cache, &[]).await.status(), StatusCode::BAD_GATEWAY);
+    }
+}
+
+#[tokio::test]
+async fn an_index_in_redis_is_stored_for_as_long_as_each_variant() {
+    let (server, store) = redis().await;
+    let origin = Origin::new(async |_, nth| {
+        let terms = if nth == 0 { "max-age=60" } else { "max-age=864000" };
+        Ok(page(&[("cache-control", terms), ("vary", "accept")], ""))
+    });
+    let cache = cached(&plain(store).build().unwrap(), &origin);
+    for accept in ["a", "b", "b"] {
+        get(&cache, &[("accept", accept)]).await;
+    }
+    let Reply::Array(names) = server.command(&["KEYS", "*"]) else { panic!("no list of names") };
+    let live_for = |name: Reply| match server.command(&["TTL", &name.text()]) {
+        Reply::Integer(left) => left,
+        _ => panic!("no life"),
+    };
+    let lives = names.into_iter().map(live_for).filter(|left| *left > 860_000).count();
+    assert_eq!(lives, 2, "the variant and the index");
 }
