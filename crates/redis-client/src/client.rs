@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 #[cfg(feature = "cluster")]
 use tokio::time::Instant;
@@ -23,7 +24,7 @@ use super::server_group::ServerGroup;
 use super::shared_connection::connect_time;
 use super::shared_connection::share_time;
 use super::subscriber::Subscriber;
-use bellwether::store::{Digest, Watch};
+use bellwether::store::{Digest, StoreErrorKind, Watch};
 use bellwether::{ConfigError, StoreError};
 
 /// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
@@ -69,6 +70,7 @@ impl RedisClient {
     /// - [`Malformed`](bellwether::store::StoreErrorKind::Malformed) if `read` returns `None`.
     /// - [`Unreachable`](bellwether::store::StoreErrorKind::Unreachable) if a request with
     ///   [`once`](RedisRequest::once) was sent twice and found nothing to do.
+    /// - [`Misconfigured`](bellwether::store::StoreErrorKind::Misconfigured) outside of a Tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been executed, or be executed later.
@@ -78,6 +80,7 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(!self.is_cluster() || request.is_of_one_slot(), "{request:?}");
+        in_runtime()?;
         let replied = match &self.0.servers {
             ServerGroup::Single(node) => {
                 node.send(request, false).await.map_err(|error| error.said)?
@@ -110,11 +113,12 @@ impl RedisClient {
     /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
     ///
     /// # Errors
-    /// If a server cannot be reached, or if slots of a cluster have no owner.
+    /// If a server cannot be reached, if slots of a cluster have no owner, or outside of a Tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping it leaves connections that are open or about to be.
     pub async fn connect(&self) -> Result<(), StoreError> {
+        in_runtime()?;
         self.0.servers.connect().await
     }
 
@@ -343,6 +347,15 @@ impl fmt::Debug for RedisClient {
             .field("is_down", &self.is_down())
             .finish()
     }
+}
+
+/// Without a runtime there is neither a connection nor a timer.
+fn in_runtime() -> Result<(), StoreError> {
+    Handle::try_current().map(drop).map_err(|_| {
+        let message =
+            "redis: there is no Tokio runtime here (`#[tokio::main]`, `Runtime::block_on`)";
+        StoreError::new(StoreErrorKind::Misconfigured, message)
+    })
 }
 
 /// A write, which a replica refuses, of a name that is not used.

@@ -47,6 +47,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 #[cfg(feature = "bb8")]
@@ -187,7 +188,8 @@ impl RedisStore {
         let until = Instant::now() + limit;
         loop {
             let left = self.stats().replay.pending;
-            if left == 0 || Instant::now() >= until {
+            // Without a runtime nothing is repeated.
+            if left == 0 || Instant::now() >= until || Handle::try_current().is_err() {
                 return left;
             }
             sleep(LOOKS_AGAIN).await;
