@@ -19,7 +19,13 @@ pub(super) async fn prepare(client: &RedisClient, has_near: bool) -> Result<(), 
     }
     client.check_scripts(&COMMANDS).await?;
     for probe in client.probes(CONNECTING) {
-        client.run(&probe, Some).await?;
+        match client.run(&probe, Some).await {
+            // For now: it cannot save to its disk, or has too few replicas. A replica was detected before.
+            Err(error) if error.kind() == StoreErrorKind::Refused => {
+                tracing::warn!(target: "bellwether::store", %error, "redis refuses a write for now");
+            }
+            probed => drop(probed?),
+        }
     }
     if has_near && !client.is_tracked() {
         explain_untracked(client).await?;
