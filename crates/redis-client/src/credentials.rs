@@ -102,6 +102,12 @@ impl RedisCredentials {
         Self { renew_after: Some(time.max(SHORTEST)), ..self }
     }
 
+    /// The same with the name of the default user, for a server without passwords. None if they have a user.
+    pub(super) fn of_default_user(&self) -> Option<Self> {
+        let (user, password) = (Some("default".to_owned()), self.password.clone());
+        self.user.is_none().then_some(Self { user, password, renew_after: None })
+    }
+
     /// Whether a server takes them for the same.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.user == other.user && self.password == other.password

@@ -1,10 +1,11 @@
 //! The dialer: opens a stream to a server, and authenticates over it.
 
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::select_ok;
+use futures_util::future::{Either, select, select_ok};
 use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub, PubSubStream};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use super::address::ServerAddress;
 use super::credentials::RedisCredentials;
+use super::last_words::LastWords;
 use super::login::Login;
 use super::server_error::ServerError;
 use super::silence::{ByteStream, HeardStream, LastHeard};
@@ -129,12 +131,12 @@ impl Dialer {
     ) -> Result<PubSubStream, ServerError> {
         let connect = |stream, settings: RedisConnectionInfo| async move {
             let opened = PubSub::new(&settings, stream).await;
-            opened.map_err(|error| self.explained(error, &settings))
+            let mut subscription = opened.map_err(|error| self.explained(error, &settings))?;
+            subscription.subscribe(channel).await?;
+            Ok(subscription.into_on_message())
         };
-        let (mut subscription, _) =
-            self.log_in(address, ProtocolVersion::RESP2, step, connect).await?;
-        subscription.subscribe(channel).await?;
-        Ok(subscription.into_on_message())
+        let (messages, _) = self.log_in(address, ProtocolVersion::RESP2, step, connect).await?;
+        Ok(messages)
     }
 
     /// Opens a stream, and connects over it with the credentials of this time.
@@ -151,14 +153,21 @@ impl Dialer {
         step.next("credentials of the provider", address);
         let mut credentials = self.credentials().await?;
         loop {
+            let last_words = LastWords::default();
             let stream = self.open(address, step).await?;
+            let stream = last_words.noted_of(stream);
             step.next("answer to the login (`HELLO`)", address);
             let settings = self.settings(protocol, credentials.as_ref());
-            match (connect(stream, settings).await, credentials) {
-                // They may have been changed meanwhile.
+            let connected = connect(stream, settings).await.map_err(|error| last_words.or(error));
+            match (connected, credentials) {
                 (Err(error), Some(refused)) if error.is_about_credentials() => {
+                    // They may have been changed meanwhile.
                     let now = self.credentials().await.ok().flatten();
-                    credentials = Some(now.filter(|now| !now.is_same(&refused)).ok_or(error)?);
+                    let now = now.filter(|now| !now.is_same(&refused));
+                    // A server without passwords refuses one without a user by `AUTH`, and not by `HELLO`.
+                    let by_name =
+                        || refused.of_default_user().filter(|_| !protocol.supports_resp3());
+                    credentials = Some(now.or_else(by_name).ok_or(error)?);
                 }
                 (Ok(connected), credentials) => return Ok((connected, credentials)),
                 (Err(error), _) => return Err(error),
@@ -213,9 +222,23 @@ impl Dialer {
             config = config.set_push_sender(pushes);
         }
         let connecting = MultiplexedConnection::new_with_config(&settings, stream, config);
-        let (socket, driver) =
+        let (mut socket, driver) =
             connecting.await.map_err(|error| self.explained(error, &settings))?;
-        Ok((socket, Box::pin(driver)))
+        let mut driver: BoxFuture<'static, ()> = Box::pin(driver);
+        if !settings.protocol().supports_resp3() && settings.password().is_none() {
+            // Nothing was sent yet that shows whether the server takes the connection.
+            let ping = redis::cmd("PING");
+            let answer = pin!(ping.query_async::<()>(&mut socket));
+            let refused = match select(answer, &mut driver).await {
+                Either::Left((answer, _)) => answer.err().map(ServerError::from),
+                Either::Right(_) => Some(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
+            };
+            if let Some(error) = refused.filter(|error| error.is_lost() || error.ends_connection())
+            {
+                return Err(error);
+            }
+        }
+        Ok((socket, driver))
     }
 
     fn settings(
@@ -225,6 +248,10 @@ impl Dialer {
     ) -> RedisConnectionInfo {
         let mut settings =
             RedisConnectionInfo::default().set_protocol(protocol).set_db(self.database.into());
+        if !protocol.supports_resp3() {
+            // Proxies that speak no RESP3 may end a connection at `CLIENT SETINFO`.
+            settings = settings.set_skip_set_lib_name();
+        }
         if let Some(RedisCredentials { user, password, .. }) = credentials {
             settings = settings.set_password(password);
             if let Some(user) = user {

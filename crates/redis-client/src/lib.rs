@@ -26,6 +26,7 @@ mod connector;
 mod credentials;
 mod dial;
 mod events;
+mod last_words;
 mod login;
 mod names;
 mod node;

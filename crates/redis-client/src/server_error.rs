@@ -98,6 +98,11 @@ impl ServerError {
             || matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
     }
 
+    /// Whether the server ends a connection after it.
+    pub(super) fn ends_connection(&self) -> bool {
+        self.says(MAX_CLIENTS) || self.says(DENIED)
+    }
+
     /// Whether it means that the connection is lost.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self, Self::Reported(error) if error.is_unrecoverable_error()
@@ -221,6 +226,10 @@ pub(super) fn classify_text(text: &str) -> Option<&'static Classification> {
 
 const READONLY: &str = "READONLY";
 
+const MAX_CLIENTS: &str = "max number of clients";
+
+const DENIED: &str = "DENIED";
+
 /// The error replies with a classification. All others are [`StoreErrorKind::Refused`].
 ///
 /// `NOSCRIPT` is not among them, because the client then sends the text of the script.
@@ -233,11 +242,15 @@ const CLASSIFICATIONS: &[Classification] = &[
     not_ready("non local key", MOVING),
     not_ready("CLUSTERDOWN", CLUSTER_DOWN),
     not_ready("the cluster is down", CLUSTER_DOWN),
-    not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
+    not_ready(MAX_CLIENTS, "raise its `maxclients`, or close some of the others"),
     refused("OOM", "it is full: raise its `maxmemory`, or have it evict (`maxmemory-policy`)"),
     refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
     refused("NOREPLICAS", "it takes no writes while it has too few replicas"),
     refused(READONLY, "it is a replica: the address must lead to the primary"),
+    misconfigured(
+        DENIED,
+        "it is in protected mode: set a password (`requirepass`), or the address to `bind`",
+    ),
     misconfigured("NOAUTH", "give a user and a password in the address"),
     misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
     misconfigured("NOPERM", RIGHTS),

@@ -25,6 +25,9 @@ impl RedisUrl {
     /// If it is not the address of servers. The message repeats no part of it, because any part may
     /// hold a password.
     pub(super) fn parse(url: &str) -> Result<Self, ConfigError> {
+        if url.contains(char::is_control) {
+            return Err(refused(LINE));
+        }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
         if rest.contains('#') {
             return Err(refused(FRAGMENT));
@@ -50,13 +53,13 @@ impl RedisUrl {
                 if service.is_empty() {
                     return Err(refused(SENTINEL));
                 }
-                sentinel_login = credentials(take("sentinel_user"), take("sentinel_password"));
+                sentinel_login = credentials(take("sentinel_user"), take("sentinel_password"))?;
                 let kind = ServersKind::Sentinel { service: service.to_owned() };
                 (addresses(SENTINEL_PORT), kind, number.to_owned())
             }
             // A path is shown. One with a password lacks its `?`.
             "+unix" if hosts.is_empty() && path.len() > 1 && !path.contains("pass=") => {
-                login = credentials(take("user"), take("pass"));
+                login = credentials(take("user"), take("pass"))?;
                 let socket = vec![ServerAddress::Unix(path.into())];
                 (Ok(socket), ServersKind::Single, take("db").unwrap_or_default())
             }
@@ -100,13 +103,20 @@ fn database_of(number: &str) -> Result<u32, ConfigError> {
 
 fn login_of(text: &str) -> Result<Option<RedisCredentials>, ConfigError> {
     let (user, password) = text.split_once(':').map_or((text, None), |(u, p)| (u, Some(p)));
-    Ok(credentials(Some(decoded(user)?), password.map(decoded).transpose()?))
+    credentials(Some(decoded(user)?), password.map(decoded).transpose()?)
 }
 
-/// A user without a password cannot authenticate.
-fn credentials(user: Option<String>, password: Option<String>) -> Option<RedisCredentials> {
-    let user = user.filter(|user| !user.is_empty());
-    Some(RedisCredentials { user, password: password?, renew_after: None })
+/// A user without a password cannot authenticate, and another one must not be taken.
+fn credentials(
+    user: Option<String>,
+    password: Option<String>,
+) -> Result<Option<RedisCredentials>, ConfigError> {
+    match (user.filter(|user| !user.is_empty()), password) {
+        (Some(_), None) => Err(refused(NO_PASSWORD)),
+        (user, password) => {
+            Ok(password.map(|password| RedisCredentials { user, password, renew_after: None }))
+        }
+    }
 }
 
 /// A path behind hosts has no `@`: a `/` in a password may have cut it off, and a service is shown.
@@ -144,8 +154,12 @@ const SENTINEL_PORT: u16 = 26379;
 const SENTINEL: &str =
     "it must be redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]";
 const PARAMETER: &str = "it has a parameter (`?...`) that is not known for this scheme";
-const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
-     unix:///path[?db=database]";
+const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], redis-cluster://host[:port][,...], \
+     redis+sentinel://host[:port][,...]/service, rediss in place of redis for TLS, or unix:///path[?db=database]";
+const NO_PASSWORD: &str =
+    "it has a user and no password: write `user:password@`, or `:password@` for the default user";
+const LINE: &str =
+    "it has a line break, as at the end of a file with a secret, or another control character";
 const NO_CLUSTER: &str = "`redis-cluster://` needs the feature `cluster` of the crate";
 const NO_SENTINEL: &str = "`redis+sentinel://` needs the feature `sentinel` of the crate";
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
@@ -261,6 +275,23 @@ mod tests {
         let url = RedisUrl::parse("redis-cluster://u:p@a,b:2,[::1]/0").unwrap();
         let addresses = vec![tcp("a", 6379), tcp("b", 2), tcp("::1", 6379)];
         assert_eq!(url.servers, Servers { addresses, kind: ServersKind::Cluster });
+    }
+
+    #[test]
+    fn a_refused_address_says_what_to_write() {
+        let cases = [
+            ("redis-sentinel://h/shop", "redis+sentinel://host"),
+            ("redis://cache@h", "user:password@"),
+            ("redis+sentinel://h/shop?sentinel_user=cache", "user:password@"),
+            ("unix:///run/redis.sock?user=cache", "user:password@"),
+            ("redis://:secret@h:6379\n", "line break"),
+            ("redis://:sec\nret@h", "line break"),
+        ];
+        for (url, remedy) in cases {
+            let error = RedisUrl::parse(url).err().unwrap_or_else(|| panic!("{url} is accepted"));
+            let (said, has_sentinel) = (error.to_string(), cfg!(feature = "sentinel"));
+            assert!(said.contains(remedy) || !has_sentinel && url.contains("+"), "{url}: {said}");
+        }
     }
 
     #[test]

@@ -3,11 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use bellwether::store::StoreErrorKind;
+use bellwether::store::{Accept, Claim, Store as _, StoreErrorKind};
+use bellwether::{StoreError, Tag};
 use bellwether_redis::{RedisOptions, RedisStore, RedisTls};
 use bellwether_test::StoreExt as _;
-use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{Authority, RedisCluster, RedisServer, SERVICE, TlsFront};
+use futures_util::FutureExt;
+use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use crate::catalog::key;
@@ -87,6 +90,119 @@ async fn the_checks_of_connect_may_take_longer_than_a_command() {
     proxy.delay(Duration::ZERO, Duration::from_millis(300));
     for options in [options(&proxy.url()), options(&proxy.url()).resp2()] {
         options.connect().await.expect("a store");
+    }
+}
+
+/// A server that cannot save: where its file should be, there is a directory.
+fn unable_to_save() -> RedisServer {
+    let server = RedisServer::start_with(&["--save", "3600 1"]);
+    std::fs::create_dir_all(server.dir().join("dump.rdb/full")).expect("a directory");
+    server.command(&["BGSAVE"]);
+    let status = || server.info("persistence", "rdb_last_bgsave_status");
+    while status().as_deref() != Some("err") {
+        std::thread::yield_now();
+    }
+    assert!(server.try_command(&["PING"]).is_err_and(|said| said.contains("MISCONF")));
+    server
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_save_is_connected_to() {
+    let server = unable_to_save();
+    for options in [options(&server.url()), options(&server.url()).resp2()] {
+        works(&options.connect().await.expect("a store")).await;
+    }
+}
+
+#[tokio::test]
+async fn over_resp2_no_connection_names_its_library() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(local(server.port())).await;
+    let named = proxy.replace(Replacement::of("SETINFO", "+OK\r\n"));
+    works(&options(&proxy.url()).resp2().connect().await.expect("a store")).await;
+    assert_eq!(named.count(), 0);
+}
+
+/// What connecting to a server says that takes no more clients.
+async fn refused_at(url: &str) -> String {
+    let (resp3, resp2) = (options(url).connect().await, options(url).resp2().connect().await);
+    let said = [resp3, resp2].map(|refused| refused.expect_err("a refusal").to_string());
+    let lazy = options(url).connect_lazily().expect("options");
+    let found = lazy.find(key(1)).await.expect_err("a refusal").to_string();
+    [&said[..], &[found]].concat().join("\n")
+}
+
+#[tokio::test]
+async fn a_server_with_too_many_clients_says_so() {
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "maxclients", "2"]);
+    let _clients = [server.connect(), server.connect()];
+    for url in [
+        server.url(),
+        format!("{}/1", server.url()),
+        format!("redis://:pw@{}", local(server.port())),
+    ] {
+        for _ in 0..10 {
+            let said = refused_at(&url).await;
+            let lines = said.lines().filter(|line| line.contains("raise its `maxclients`"));
+            assert_eq!(lines.count(), 3, "{url}: {said}");
+        }
+    }
+}
+
+/// A server in protected mode, as clients from elsewhere see it.
+#[tokio::test]
+async fn a_server_in_protected_mode_says_so() {
+    let listener = tokio::net::TcpListener::bind(local(0)).await.expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    let server = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let text =
+                "-DENIED Redis is running in protected mode because protected mode is enabled\r\n";
+            _ = client.write_all(text.as_bytes()).await;
+        }
+    });
+    let said = refused_at(&url).await;
+    let lines = said.lines().filter(|line| line.contains("DENIED") && line.contains("requirepass"));
+    assert_eq!(lines.count(), 3, "{said}");
+    server.abort();
+}
+
+/// Each login is accepted: by `HELLO` for requests, and by `AUTH` for the subscription.
+#[tokio::test]
+async fn an_unneeded_password_costs_no_messages() {
+    let server = RedisServer::start();
+    let url = format!("redis://:unneeded@{}", local(server.port()));
+    for options in [options(&url), options(&url).resp2()] {
+        let store = options.connect().await.expect("a store");
+        works(&store).await;
+        assert!(store.stats().is_subscribed);
+    }
+}
+
+/// Nothing can be waited for without a runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("it does not wait")
+}
+
+#[test]
+fn outside_of_a_runtime_operations_are_errors_that_say_so() {
+    let server = RedisServer::start();
+    let says = |error: Option<StoreError>| {
+        let said = error.expect("an error").to_string();
+        assert!(said.contains("no Tokio runtime"), "{said}");
+    };
+    says(block_on(options(&server.url()).connect()).err());
+    for options in [options(&server.url()), options(&server.url()).near(1 << 20)] {
+        let store = options.connect_lazily().expect("options");
+        says(block_on(store.find(key(1))).err());
+        says(block_on(store.invalidate(key(1))).err());
+        says(block_on(store.expire_tag(Tag::of("all"), SLOW)).err());
+        let claim = Claim::new(key(2));
+        says(block_on(store.acquire(claim.clone(), SLOW, Accept::Fresh)).err());
+        says(block_on(store.abandon(claim)).err());
+        drop(store.watch(&key(1)));
+        assert_eq!(block_on(store.drain(SLOW)), 2);
     }
 }
 
