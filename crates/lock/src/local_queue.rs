@@ -32,19 +32,26 @@ struct QueueTable {
 struct LocalQueue {
     /// Made for the first caller that does not get a permit at once.
     wait_point: Option<Arc<WaitPoint>>,
-    /// How many tickets wait, by owner.
-    waiting: HashMap<Owner, usize>,
+    waiting: HashMap<Owner, WaitingTickets>,
     holder: Option<PermitHolder>,
     /// How many releases are under way.
     releases: usize,
 }
 
-/// What the tickets of one queue wait on.
+/// The tickets of one owner that wait.
+#[derive(Default)]
+struct WaitingTickets {
+    count: usize,
+    /// Notified when the owner got a permit by one of them, and has more.
+    permitted: Arc<Notify>,
+}
+
+/// What the tickets of one queue wait on, each for itself, so that a release wakes only the next one.
 struct WaitPoint {
     /// Has one permit while the queue has no holder.
     turns: Semaphore,
-    /// Notified when an owner that has other tickets got a permit, and when a release has ended.
-    changed: Notify,
+    /// Notified when a release has ended: the ticket whose turn it is waits for that, and tries do.
+    released: Notify,
 }
 
 /// The owner that has the permits of a queue.
@@ -62,6 +69,7 @@ pub(super) struct QueueTicket {
     digest: Digest,
     owner: Owner,
     wait_point: Arc<WaitPoint>,
+    permitted: Arc<Notify>,
     is_waiting: bool,
 }
 
@@ -106,13 +114,16 @@ impl LocalQueues {
             drop(queues);
             return Ok(self.permit(digest));
         }
-        *queue.waiting.entry(owner).or_default() += 1;
+        let ours = queue.waiting.entry(owner).or_default();
+        ours.count += 1;
+        let permitted = Arc::clone(&ours.permitted);
         let wait_point = Arc::clone(queue.wait_point.get_or_insert_with(|| {
             let turns = Semaphore::new(usize::from(queue.holder.is_none()));
-            Arc::new(WaitPoint { turns, changed: Notify::new() })
+            Arc::new(WaitPoint { turns, released: Notify::new() })
         }));
         drop(queues);
-        Err(QueueTicket { queues: self.clone(), digest, owner, wait_point, is_waiting: true })
+        let queues = self.clone();
+        Err(QueueTicket { queues, digest, owner, wait_point, permitted, is_waiting: true })
     }
 
     /// Notes that this process releases what it had of a key, with the permit that it still has.
@@ -186,8 +197,8 @@ impl LocalQueue {
     /// Counts one ticket less.
     fn stop_waiting(&mut self, owner: Owner) {
         let Entry::Occupied(mut ours) = self.waiting.entry(owner) else { return };
-        *ours.get_mut() -= 1;
-        if *ours.get() == 0 {
+        ours.get_mut().count -= 1;
+        if ours.get().count == 0 {
             ours.remove();
         }
     }
@@ -202,18 +213,16 @@ impl LocalQueue {
     }
 }
 
-impl WaitPoint {
-    /// Waits until something is so, which it may be after each change.
-    async fn until(&self, mut is_so: impl FnMut() -> bool) {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            // Enabled before the check, so that a change after the check is not missed.
-            changed.as_mut().enable();
-            if is_so() {
-                return;
-            }
-            changed.await;
+/// Waits until something is so, which it may be after each change.
+async fn until_changed(changed: &Notify, mut is_so: impl FnMut() -> bool) {
+    loop {
+        let mut changed = pin!(changed.notified());
+        // Enabled before the check, so that a change after the check is not missed.
+        changed.as_mut().enable();
+        if is_so() {
+            return;
         }
+        changed.await;
     }
 }
 
@@ -261,9 +270,10 @@ impl QueueTicket {
     /// Dropping the future leaves the queue.
     pub(super) async fn permit(mut self) -> Option<QueuePermit> {
         let wait_point = Arc::clone(&self.wait_point);
+        let permitted = Arc::clone(&self.permitted);
         tokio::select! {
             biased;
-            () = wait_point.until(|| self.permit_again()) => {
+            () = until_changed(&permitted, || self.permit_again()) => {
                 Some(self.queues.permit(self.digest))
             }
             turn = wait_point.turns.acquire() => {
@@ -278,7 +288,7 @@ impl QueueTicket {
 
     /// Waits for the releases that are under way, until then at most.
     async fn released(&self, until: Instant) {
-        let released = self.wait_point.until(|| {
+        let released = until_changed(&self.wait_point.released, || {
             let queues = self.queues.lock();
             queues.get(&self.digest).is_none_or(|queue| queue.releases == 0)
         });
@@ -296,7 +306,7 @@ impl QueueTicket {
             has_more_tickets = queue.waiting.contains_key(&self.owner);
         });
         if has_more_tickets {
-            self.wait_point.changed.notify_waiters();
+            self.permitted.notify_waiters();
         }
         self.queues.permit(self.digest)
     }
@@ -318,7 +328,7 @@ impl PendingRelease {
     pub(super) fn stop_waiting(&mut self) {
         if std::mem::take(&mut self.is_awaited) {
             let wait_point = self.queues.change(self.digest, |queue| queue.releases -= 1);
-            wait_point.inspect(|wait_point| wait_point.changed.notify_waiters());
+            wait_point.inspect(|wait_point| wait_point.released.notify_waiters());
         }
     }
 }

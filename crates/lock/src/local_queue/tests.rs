@@ -52,6 +52,39 @@ async fn permits_are_given_in_the_order_of_arrival() {
 }
 
 #[tokio::test]
+async fn a_release_wakes_one_waiter_however_many_there_are() {
+    let queues = LocalQueues::default();
+    let mut holder = permit(&queues);
+    let mut waiting: Vec<_> = (0..100).map(|_| spawn(ticket(&queues).permit())).collect();
+    waiting.iter_mut().for_each(|waiter| assert_pending!(waiter.poll()));
+    while !waiting.is_empty() {
+        drop(queues.releasing(digest(), holder.take()));
+        holder = assert_ready!(waiting.remove(0).poll());
+        let woken = waiting.iter().filter(|waiter| waiter.is_woken()).count();
+        assert_eq!(woken, 0, "besides the next one");
+    }
+}
+
+#[tokio::test]
+async fn a_permit_wakes_the_waiters_of_its_owner_and_no_others() {
+    let queues = LocalQueues::default();
+    let holder = permit(&queues);
+    let owner = Owner::new();
+    let mut of_owners = [owner, owner, Owner::new()].map(|owner| {
+        let ticket = queues.enter(digest(), owner).expect_err("the queue has a holder");
+        spawn(ticket.permit())
+    });
+    of_owners.iter_mut().for_each(|waiter| assert_pending!(waiter.poll()));
+    drop(holder);
+    let [first, same, other] = &mut of_owners;
+    let outer = assert_ready!(first.poll());
+    assert!(same.is_woken() && !other.is_woken());
+    let inner = assert_ready!(same.poll());
+    drop((outer, inner));
+    assert!(other.is_woken() && assert_ready!(other.poll()).is_some());
+}
+
+#[tokio::test]
 async fn an_owner_gets_further_permits_and_other_owners_wait_for_the_last() {
     let queues = LocalQueues::default();
     let owner = Owner::new();
