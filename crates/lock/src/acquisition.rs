@@ -193,7 +193,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         status: LockStatus,
         watch: Watch,
     ) -> Result<LockGuard<L>, LockError> {
-        let duty = pending.take().ok_or_else(|| LockError::lost(self.key))?;
+        let duty = pending.take().ok_or_else(|| LockError::lost(self.key, None))?;
         Ok(LockGuard::new(ActiveHold::begin(status, duty, self.asked_at, watch)))
     }
 

@@ -13,6 +13,8 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::runtime_waker::RuntimeWaker;
+
 /// A hold whose renewal task has not been started.
 pub(super) trait DeferredHold: Send + Sync {
     /// Starts the renewal task, if the hold is still held.
@@ -69,7 +71,7 @@ impl DeferredRenewals {
         all.push(OfRuntime { runtime: id, holds, wakes_at: due, is_idle: false, wake });
         drop(all);
         // Spawned last: a runtime that has ended drops the task at once, which locks the table.
-        runtime.spawn(starter.run());
+        RuntimeWaker::spawn(runtime, starter.run());
     }
 
     /// Forgets a hold, if it is in the table.

@@ -48,8 +48,10 @@ impl LockError {
         Self { source, ..Self::new(LockErrorKind::TimedOut, message) }
     }
 
-    pub(super) fn lost(key: &Key) -> Self {
-        Self::new(LockErrorKind::Lost, format!("`{key}` was lost while it was held"))
+    pub(super) fn lost(key: &Key, max_hold: Option<Duration>) -> Self {
+        let because = max_hold.map(|longest| format!(" for longer than `max_hold`, {longest:?}"));
+        let because = because.unwrap_or_default();
+        Self::new(LockErrorKind::Lost, format!("`{key}` was lost while it was held{because}"))
     }
 
     pub(super) fn no_runtime(key: &Key) -> Self {

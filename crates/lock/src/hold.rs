@@ -5,12 +5,13 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use bellwether::Key;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Claim, Session};
+use super::{Claim, LockError, Session};
 
 /// The status of a lock that is held: which key it is, its fence, and whether it was lost.
 ///
@@ -35,8 +36,8 @@ struct LockHold {
 pub(super) enum HoldState {
     /// The hold ends at this instant unless it is renewed; or, without one, with its session.
     Held { until: Option<Instant> },
-    /// The hold has ended, or may have.
-    Lost,
+    /// The hold has ended, or may have. With the `max_hold` that ended it, if it did.
+    Lost { max_hold: Option<Duration> },
     /// The holder gave it up.
     Released,
 }
@@ -79,7 +80,7 @@ impl LockStatus {
                 until.is_some_and(|until| until <= Instant::now())
                     || self.0.session.as_ref().is_some_and(Session::has_ended)
             }
-            HoldState::Lost => true,
+            HoldState::Lost { .. } => true,
             HoldState::Released => false,
         }
     }
@@ -122,6 +123,14 @@ impl LockStatus {
         self.0.session.as_ref()
     }
 
+    /// That it was lost, and why if that is known.
+    pub(super) fn lost_error(&self) -> LockError {
+        match self.state() {
+            HoldState::Lost { max_hold } => LockError::lost(self.key(), max_hold),
+            HoldState::Held { .. } | HoldState::Released => LockError::lost(self.key(), None),
+        }
+    }
+
     pub(super) fn state(&self) -> HoldState {
         *self.lock()
     }
@@ -130,7 +139,7 @@ impl LockStatus {
     pub(super) fn until(&self) -> Option<Instant> {
         match self.state() {
             HoldState::Held { until } => until,
-            HoldState::Lost | HoldState::Released => None,
+            HoldState::Lost { .. } | HoldState::Released => None,
         }
     }
 
@@ -142,7 +151,7 @@ impl LockStatus {
         }
         *state = next;
         drop(state);
-        if next == HoldState::Lost {
+        if matches!(next, HoldState::Lost { .. }) {
             self.0.changed.notify_waiters();
         }
     }

@@ -71,6 +71,7 @@ mod postgres;
 pub mod redis;
 mod release;
 mod renewal_task;
+mod runtime_waker;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod session;
 mod stats;

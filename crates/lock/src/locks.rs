@@ -201,7 +201,7 @@ impl<L: Lock> Locks<L> {
             all.push(self.acquire(key, limit).await?);
         }
         match all.iter().find(|guard: &&LockGuard<L>| guard.is_lost()) {
-            Some(lost) => Err(LockError::lost(lost.key())),
+            Some(lost) => Err(lost.status().lost_error()),
             None => Ok(all),
         }
     }
@@ -293,7 +293,7 @@ impl<L: Lock> Locks<L> {
         let released = timeout(LONGEST_RELEASE, guard.release()).await;
         let was_lost = matches!(released, Ok(Ok(Released::NotHeld)));
         match self.policy.when_lost {
-            WhenLost::Cancel | WhenLost::Fail if was_lost => Err(LockError::lost(key)),
+            WhenLost::Cancel | WhenLost::Fail if was_lost => Err(LockError::lost(key, None)),
             _ => Ok(done),
         }
     }
@@ -316,7 +316,7 @@ impl<L: Lock> Locks<L> {
             }
         };
         // The lease may have ended before the work did.
-        done.filter(|_| !guard.is_lost()).ok_or_else(|| LockError::lost(guard.key()))
+        done.filter(|_| !guard.is_lost()).ok_or_else(|| guard.status().lost_error())
     }
 }
 
@@ -346,7 +346,8 @@ impl<L: Lock> LocksBuilder<L> {
     /// rest of its lease. Without a limit, a holder that hangs would keep the key for ever.
     /// [`build`](Self::build) fails unless it is from 100 ms to 7 days.
     ///
-    /// Default: 10 min, longer than work under a lock should take.
+    /// Default: 10 min, longer than most work under a lock takes. The error of work that takes longer
+    /// names this option.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(7 * 24 * 60 * 60)];
         let max_hold = within("max_hold", max_hold, least, most);

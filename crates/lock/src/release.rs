@@ -118,7 +118,8 @@ impl Release {
     fn new(mut duty: ReleaseDuty, hold: Option<LockStatus>) -> Self {
         let permit = duty.permit.take();
         let pending = duty.context.queues.releasing(duty.claim.key().digest(), permit);
-        let is_lost = hold.as_ref().is_none_or(|hold| hold.state() == HoldState::Lost);
+        let is_lost =
+            hold.as_ref().is_none_or(|hold| matches!(hold.state(), HoldState::Lost { .. }));
         Self {
             duty,
             hold,

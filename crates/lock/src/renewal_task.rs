@@ -23,6 +23,7 @@ use super::deferred_renewal::{DeferredHold, DeferredKey};
 use super::hold::{HoldState, LockStatus};
 use super::instants::{Pauses, reached, valid_until};
 use super::release::{ReleaseDuty, Releasing};
+use super::runtime_waker::RuntimeWaker;
 use super::{Renew, Watch};
 
 /// A hold, from its grant to its release.
@@ -119,7 +120,8 @@ impl ActiveHold {
     fn lose(&self) -> bool {
         let mut duty = self.duty();
         let Some(release) = &mut duty.release else { return false };
-        self.status.set(HoldState::Lost);
+        let max_hold = (Instant::now() >= self.longest).then(|| self.longest - self.granted_at);
+        self.status.set(HoldState::Lost { max_hold });
         let permit = release.permit.take();
         drop(duty);
         // Other callers of this process need not wait for a holder that has lost the key.
@@ -219,12 +221,12 @@ impl DeferredHold for ActiveHold {
         let watch = mem::replace(watch, Watch::silent());
         let runtime = release.runtime.clone();
         drop(duty);
-        runtime.spawn(RenewalTask(self).run(watch));
+        RuntimeWaker::spawn(&runtime, RenewalTask(self).run(watch));
     }
 
     fn abandon(&self) {
         if let Some(duty) = self.take_duty() {
-            self.status.set(HoldState::Lost);
+            self.status.set(HoldState::Lost { max_hold: None });
             drop(duty);
         }
     }
@@ -245,7 +247,8 @@ impl RenewalTask {
             return;
         }
         active.context.counters.note(|stats| stats.lost += 1);
-        warn_throttled!(target: "bellwether::lock", key = %active.status.key(), "a lock was lost while it was held");
+        let (key, error) = (active.status.key(), active.status.lost_error());
+        warn_throttled!(target: "bellwether::lock", %key, %error, "a lock was lost while it was held");
         tokio::select! {
             biased;
             () = active.ended.notified() => return,

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use bellwether_lock::{
-    Fenced, LocalLock, Lock, LockErrorKind, LockGuard, LockWait, Locks, Released,
+    Fenced, LocalLock, Lock, LockErrorKind, LockGuard, LockWait, Locks, Released, WhenLost,
 };
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -193,6 +193,31 @@ async fn after_the_longest_hold_it_is_lost_and_then_free() {
     assert!(began.elapsed() <= LEASE, "{:?}", began.elapsed());
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
     assert!(!next.is_lost());
+}
+
+/// A job that is stopped has to find the option that stopped it.
+#[tokio::test(start_paused = true)]
+async fn work_that_outlasts_the_longest_hold_is_stopped_in_the_name_of_the_option() {
+    for when_lost in [WhenLost::Cancel, WhenLost::Fail] {
+        let locks = Locks::new(LocalLock::new()).when_lost(when_lost);
+        let error = locks.run(&key(), sleep(SECOND * 601)).await.expect_err("it is too long");
+        assert_eq!(error.kind(), LockErrorKind::Lost);
+        assert!(error.to_string().contains("`max_hold`, 600s"), "{error}");
+    }
+}
+
+/// While three other workers have nothing to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_holder_that_blocks_its_worker_keeps_its_lock() {
+    let locks = Locks::builder(LocalLock::new()).lease(SECOND * 2).build().unwrap();
+    let blocks = tokio::spawn(async move {
+        let held = locks.lock(&key()).await.unwrap();
+        while !held.is_lost() && locks.stats().renewed < 3 {
+            thread::sleep(MS);
+        }
+        held.is_lost()
+    });
+    assert!(!blocks.await.unwrap(), "no other worker renewed it");
 }
 
 /// Case 28, of a lock that knows no leases.
