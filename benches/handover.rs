@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use bellwether::Key;
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlLock, MySqlOptions,
-    MySqlRowLock, PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
+    FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlOptions, MySqlRowLock,
+    PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
     ZooKeeperOptions,
 };
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
@@ -51,7 +51,6 @@ pub(crate) fn run(effort: Effort) {
         stage.play("zookeeper", None, || made(ZooKeeperLock::connect(options()))).await;
         let mariadb = MariaDbServer::start();
         let options = || MySqlOptions::new(&mariadb.url(), "test").expect("an address");
-        stage.play("mysql", None, || made(MySqlLock::connect(options()))).await;
         stage.play("mysql row", None, || made(MySqlRowLock::connect(options()))).await;
         let postgres = PostgresServer::start();
         let options = || PostgresOptions::new(&postgres.url(), "test").expect("an address");

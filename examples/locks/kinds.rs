@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlOptions, MySqlRowLock,
-    PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
-    ZooKeeperOptions,
+    FairLock, LocalLock, Lock, LockWait, Locks, MySqlOptions, MySqlRowLock, PostgresLock,
+    PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock, ZooKeeperOptions,
 };
 use clap::ValueEnum;
 
@@ -32,8 +31,6 @@ pub(crate) enum Kind {
     Redlock,
     /// Sessions of ZooKeeper
     Zookeeper,
-    /// Named locks of MariaDB
-    Mysql,
     /// Rows of MariaDB
     MysqlRow,
     /// Advisory locks of PostgreSQL
@@ -53,7 +50,6 @@ impl Kind {
             Self::Fair => "fair",
             Self::Redlock => "redlock",
             Self::Zookeeper => "zookeeper",
-            Self::Mysql => "mysql",
             Self::MysqlRow => "mysql row",
             Self::Postgres => "postgres",
         }
@@ -66,7 +62,7 @@ impl Kind {
             Self::Redis | Self::Reentrant | Self::Fair => Some(REDIS),
             Self::Redlock => Some(REDLOCK),
             Self::Zookeeper => Some(ZOOKEEPER),
-            Self::Mysql | Self::MysqlRow => Some(MYSQL),
+            Self::MysqlRow => Some(MYSQL),
             Self::Postgres => Some(POSTGRES),
         }
     }
@@ -103,7 +99,6 @@ impl Kind {
                 let options = ZooKeeperOptions::new(&servers.zookeeper()?, NAMESPACE)?;
                 Arc::new(ZooKeeperLock::connect(options).await?)
             }
-            Self::Mysql => Arc::new(MySqlLock::connect(mysql(&servers.mysql()?)?).await?),
             Self::MysqlRow => Arc::new(MySqlRowLock::connect(mysql(&servers.mysql()?)?).await?),
             Self::Postgres => {
                 let options = PostgresOptions::new(&servers.postgres()?, NAMESPACE)?;

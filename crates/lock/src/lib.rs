@@ -37,7 +37,7 @@
 //! | `redis` | yes | `RedisLock`, `ReentrantLock`, `FairLock` and `Redlock`; with `tls`, `cluster` and `sentinel` |
 //! | `zookeeper` | no | `ZooKeeperLock` |
 //! | `postgres` | no | `PostgresLock` |
-//! | `mysql` | no | `MySqlLock` and `MySqlRowLock`, also for MariaDB |
+//! | `mysql` | no | `MySqlRowLock`, also for MariaDB |
 //! | `macros` | no | `#[locked]`: runs an `async fn` under a lock |
 //! | `test-util` | no | `conformance`: checks a [`Lock`] of your own |
 //!
@@ -100,7 +100,7 @@ pub use local::LocalLock;
 pub use lock_wait::LockWait;
 pub use locks::{Locks, LocksBuilder};
 #[cfg(feature = "mysql")]
-pub use mysql::{MySqlLock, MySqlOptions, MySqlRowLock};
+pub use mysql::{MySqlOptions, MySqlRowLock};
 pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};

@@ -11,11 +11,11 @@ use crate::session::{DatabaseAddress, SessionOptions};
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use bellwether_lock::{MySqlLock, MySqlOptions};
+/// use bellwether_lock::{MySqlRowLock, MySqlOptions};
 ///
 /// let options = MySqlOptions::new("mysql://shop:secret@127.0.0.1/shop", "shop")?
 ///     .session_timeout(Duration::from_secs(10));
-/// let lock = MySqlLock::connect(options).await?;
+/// let lock = MySqlRowLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
 /// # }
@@ -54,8 +54,13 @@ impl MySqlOptions {
         let Self { address, session_timeout: session, timeout, .. } = self;
         let seconds = session.as_secs() + u64::from(session.subsec_nanos() > 0);
         let wait = timeout.as_secs().max(1);
+        // What would end a transaction or a wait early is off. The comments are for MariaDB and MySQL 8.
         let silence = format!(
-            "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
+            "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, \
+             autocommit = 1, completion_type = 0 /*M! , max_statement_time = 0, \
+             idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, \
+             idle_write_transaction_timeout = 0, @@SESSION.tx_isolation = {ISOLATION} */ \
+             /*!80000 , @@SESSION.transaction_isolation = {ISOLATION} */"
         );
         // Settings that are given here need no request. The address is not replaced by a socket.
         OptsBuilder::from_opts(address.0.clone())
@@ -64,9 +69,13 @@ impl MySqlOptions {
             .wait_timeout(Some(usize::try_from(seconds).unwrap_or(usize::MAX)))
             .tcp_keepalive(Some(*session))
             .tcp_nodelay(true)
-            .setup(vec!["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".into(), silence])
+            .setup(vec!["SET SESSION TRANSACTION READ WRITE".into(), silence])
     }
 }
+
+/// Read committed: a transaction that finds no row does not lock the gap, which other keys may need.
+/// With a log of statements, InnoDB locks no rows at that level.
+const ISOLATION: &str = "IF(@@binlog_format = 'STATEMENT', 'REPEATABLE-READ', 'READ-COMMITTED')";
 
 /// The longest packet, in bytes. Ours are short.
 const PACKET: usize = 1 << 20;

@@ -1,5 +1,7 @@
 //! A session with a server.
 
+use std::time::Duration;
+
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row};
 use uuid::Uuid;
@@ -60,6 +62,8 @@ impl MySqlSession {
 
 impl DatabaseSession for MySqlSession {
     const NAME: &'static str = "mysql";
+
+    const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
     type Address = MySqlAddress;
     /// The connection, and the tag of the statement that it waits for.

@@ -176,13 +176,14 @@ impl<D: Database> ClaimTask<D> {
 
     async fn keep(mut self, mut hold: HeldName<D>) {
         let mut session_ended = hold.pooled.session.ended();
+        let pause = self.context.pool.options.pause().min(D::Session::LONGEST_PAUSE);
         let mut is_held = true;
         while is_held {
             let ask = tokio::select! {
                 biased;
                 () = &mut session_ended => break,
                 ask = self.slot.asks.recv() => ask,
-                () = sleep_until(hold.asked + self.context.pool.options.pause()) => {
+                () = sleep_until(hold.asked + pause) => {
                     is_held = self.ping(&mut hold).await;
                     continue;
                 }

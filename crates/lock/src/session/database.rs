@@ -13,6 +13,10 @@ pub(crate) trait DatabaseSession: Sized + Send + 'static {
     /// The name of the system, for messages.
     const NAME: &'static str;
 
+    /// The longest time without a request while a name is held: until a ping, the end of a session is
+    /// not noticed, unless the server [reports](Self::ended) it.
+    const LONGEST_PAUSE: Duration = Duration::MAX;
+
     type Address: DatabaseAddress;
 
     /// What interrupts a wait.

@@ -1,6 +1,6 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
-//! A database grants a lock per session (`GET_LOCK`, advisory locks) to the same session again, so
+//! A database grants a lock per session (advisory locks) to the same session again, so
 //! two claims must never share one. Each claim has a [task](claim_task::ClaimTask), which has the
 //! connection; all operations send their requests to that task. The task ends with the claim.
 //!

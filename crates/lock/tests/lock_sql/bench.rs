@@ -8,7 +8,7 @@ use std::time::Duration;
 use bellwether::Key;
 use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Fenced, Grant, Lock, LockError, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
+    Attempt, Fenced, Grant, Lock, LockError, MySqlOptions, MySqlRowLock, PostgresLock,
     PostgresOptions, Released, Request, Session, Term,
 };
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer};
@@ -19,7 +19,6 @@ pub(crate) use bellwether_testkit::locks::key;
 /// How a database locks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    Names,
     Rows,
     Advisory,
 }
@@ -42,15 +41,12 @@ impl Default for LockSettings {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Names, Self::Rows, Self::Advisory];
+    pub(crate) const ALL: [Self; 2] = [Self::Rows, Self::Advisory];
 
     pub(crate) fn lock_at(self, url: &str, settings: &LockSettings) -> Arc<dyn Fenced> {
         match self {
-            Self::Names => {
-                Arc::new(MySqlLock::connect_lazily(self.mysql(url, settings)).expect("options"))
-            }
             Self::Rows => {
-                Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, settings)).expect("options"))
+                Arc::new(MySqlRowLock::connect_lazily(mysql(url, settings)).expect("options"))
             }
             Self::Advisory => {
                 Arc::new(PostgresLock::connect_lazily(postgres(url, settings)).expect("options"))
@@ -65,29 +61,28 @@ impl Kind {
         settings: &LockSettings,
     ) -> Result<Arc<dyn Fenced>, LockError> {
         Ok(match self {
-            Self::Names => Arc::new(MySqlLock::connect(self.mysql(url, settings)).await?),
-            Self::Rows => Arc::new(MySqlRowLock::connect(self.mysql(url, settings)).await?),
+            Self::Rows => Arc::new(MySqlRowLock::connect(mysql(url, settings)).await?),
             Self::Advisory => Arc::new(PostgresLock::connect(postgres(url, settings)).await?),
         })
-    }
-
-    fn mysql(self, url: &str, settings: &LockSettings) -> MySqlOptions {
-        let options = MySqlOptions::new(url, &settings.namespace).map(|options| {
-            options
-                .timeout(settings.timeout)
-                .session_timeout(settings.session)
-                .connections(settings.connections)
-        });
-        options.expect("options")
     }
 
     /// The address of the database, by way of this one.
     pub(crate) fn url_by(self, address: SocketAddr) -> String {
         match self {
-            Self::Names | Self::Rows => MariaDbServer::url_by(address),
+            Self::Rows => MariaDbServer::url_by(address),
             Self::Advisory => PostgresServer::url_by(address),
         }
     }
+}
+
+fn mysql(url: &str, settings: &LockSettings) -> MySqlOptions {
+    let options = MySqlOptions::new(url, &settings.namespace).map(|options| {
+        options
+            .timeout(settings.timeout)
+            .session_timeout(settings.session)
+            .connections(settings.connections)
+    });
+    options.expect("options")
 }
 
 fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
@@ -114,7 +109,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn start(kind: Kind) -> Self {
         let server = match kind {
-            Kind::Names | Kind::Rows => Server::MariaDb(MariaDbServer::start()),
+            Kind::Rows => Server::MariaDb(MariaDbServer::start()),
             Kind::Advisory => Server::Postgres(PostgresServer::start()),
         };
         Self { kind, server }
@@ -168,7 +163,7 @@ impl Bench {
     /// How many sessions of ours there are.
     pub(crate) fn sessions(&self) -> usize {
         self.command(match self.kind {
-            Kind::Names | Kind::Rows => {
+            Kind::Rows => {
                 "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
                  AND user NOT IN ('system user', 'event_scheduler')"
             }
@@ -183,10 +178,10 @@ impl Bench {
     /// Whether one of them waits for a key.
     pub(crate) fn has_a_waiter(&self) -> bool {
         let waiting = self.command(match self.kind {
-            Kind::Names | Kind::Rows => {
+            Kind::Rows => {
                 "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
-                 AND (info LIKE '%GET_LOCK%' OR info LIKE '%FOR UPDATE%') \
-                 AND info NOT LIKE '%, 0.000)%' AND info NOT LIKE '%NOWAIT%'"
+                 AND info LIKE '%FOR UPDATE%' \
+                 AND info NOT LIKE '%NOWAIT%'"
             }
             Kind::Advisory => "SELECT pid FROM pg_locks WHERE NOT granted",
         });
@@ -196,7 +191,7 @@ impl Bench {
     /// Ends all sessions of ours, as an operator would.
     pub(crate) fn kill_sessions(&self) {
         match self.kind {
-            Kind::Names | Kind::Rows => self.command(
+            Kind::Rows => self.command(
                 "DELIMITER //\nBEGIN NOT ATOMIC \
                  FOR it IN (SELECT id FROM information_schema.processlist \
                  WHERE id <> CONNECTION_ID() AND user = 'root') \

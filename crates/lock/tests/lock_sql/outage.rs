@@ -65,7 +65,6 @@ async fn what_was_dropped_is_made_again_and_fences_grow_over_it(on: Bench) {
     let fence = before.fence;
     free(&*lock, before).await;
     on.command(match on.kind {
-        Kind::Names => "DROP TABLE test.bellwether_fences",
         Kind::Rows => "DROP TABLE test.bellwether_fences, test.bellwether_locks",
         Kind::Advisory => "DROP SEQUENCE bellwether_fences",
     });

@@ -5,9 +5,8 @@ use std::error::Error;
 use bellwether::ConfigError;
 use bellwether_lock::redis::RedisClientOptions;
 use bellwether_lock::{
-    FairLock, FairLockOptions, LockError, LockErrorKind, MySqlLock, MySqlOptions, MySqlRowLock,
-    PostgresLock, PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
-    ZooKeeperOptions,
+    FairLock, FairLockOptions, LockError, LockErrorKind, MySqlOptions, MySqlRowLock, PostgresLock,
+    PostgresOptions, RedisLock, Redlock, ReentrantLock, ZooKeeperLock, ZooKeeperOptions,
 };
 
 fn is_unreachable<L>(connected: Result<L, LockError>) {
@@ -27,7 +26,6 @@ async fn options_connect_to_each_lock() -> Result<(), Box<dyn Error>> {
         nodes.iter().map(|node| RedisClientOptions::new(node, "test")).collect();
     is_unreachable(Redlock::connect(nodes?).await);
     let mysql = || MySqlOptions::new("mysql://shop@127.0.0.1:1/shop", "test");
-    is_unreachable(MySqlLock::connect(mysql()?).await);
     is_unreachable(MySqlRowLock::connect(mysql()?).await);
     let postgres = || PostgresOptions::new("postgresql://shop@127.0.0.1:1/shop", "test");
     is_unreachable(PostgresLock::connect(postgres()?).await);
