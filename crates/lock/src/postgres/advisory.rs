@@ -8,39 +8,71 @@ use super::PostgresOptions;
 use super::classification::{classify, is_late};
 use super::session::PostgresSession;
 use crate::LockErrorKind;
-use crate::session::{Database, Name, SessionError, TakenName};
+use crate::session::{Database, DatabaseSession, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.
-pub(super) struct Advisory;
+pub(super) struct Advisory {
+    options: PostgresOptions,
+}
 
 impl Advisory {
     /// Whether the session has an advisory lock. It never has more than one.
     async fn has_any(session: &PostgresSession) -> Result<bool, SessionError> {
-        let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
-                   AND pid = pg_backend_pid() AND granted)";
-        Ok(session.last(has).await?.as_deref() == Some("t"))
+        let pid = session.pid;
+        let has = format!(
+            "SELECT pg_backend_pid() = {pid} AND EXISTS (SELECT FROM pg_locks \
+             WHERE locktype = 'advisory' AND pid = {pid} AND granted)"
+        );
+        Ok(session.last(&has).await?.as_deref() == Some("t"))
     }
 
+    /// Fails if a pooler gives one server process to several sessions. It gives an idle one to the next
+    /// session that asks, or each to the next request.
+    async fn check_pooling(&self, session: &PostgresSession) -> Result<(), SessionError> {
+        let other = PostgresSession::open(&self.options).await?;
+        if session.pid == other.pid {
+            return Err(shared());
+        }
+        for asked in [session, session, &other] {
+            if asked.number("SELECT pg_backend_pid()").await? != Some(asked.pid) {
+                return Err(shared());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the sequence is there.
     async fn is_there(session: &PostgresSession) -> Result<bool, SessionError> {
-        Ok(session.last("SELECT to_regclass('bellwether_fences')").await?.is_some())
+        let may_use = format!("SELECT has_sequence_privilege(to_regclass('{FENCES}'), 'USAGE')");
+        match session.last(&may_use).await?.as_deref() {
+            Some("f") => {
+                let advice = format!("run: GRANT USAGE ON SEQUENCE {FENCES} TO PUBLIC");
+                Err(SessionError::refused(LockErrorKind::Misconfigured, advice))
+            }
+            may_use => Ok(may_use.is_some()),
+        }
     }
 }
 
 impl Database for Advisory {
     type Session = PostgresSession;
 
-    fn new(_: &PostgresOptions) -> Self {
-        Self
+    fn new(options: &PostgresOptions) -> Self {
+        Self { options: options.clone() }
     }
 
     async fn prepare(&self, session: &mut PostgresSession) -> Result<(), SessionError> {
+        self.check_pooling(session).await?;
         if Self::is_there(session).await? {
             return Ok(());
         }
         let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let now = session.number(now).await?.ok_or_else(SessionError::malformed)?;
-        let make =
-            format!("CREATE SEQUENCE IF NOT EXISTS bellwether_fences START WITH {now} CACHE 1");
+        // All users share the locks of the database, so they share the sequence.
+        let make = format!(
+            "CREATE SEQUENCE IF NOT EXISTS {FENCES} START WITH {now} CACHE 1; \
+             GRANT USAGE ON SEQUENCE {FENCES} TO PUBLIC"
+        );
         let Err(error) = session.run(&make).await else { return Ok(()) };
         // When two sessions create the sequence at once, one fails.
         if error.is_broken() || Self::is_there(session).await? {
@@ -55,14 +87,17 @@ impl Database for Advisory {
         session: &mut PostgresSession,
         name: &Name,
     ) -> Result<Option<TakenName>, SessionError> {
-        let lock = name.number();
+        let (lock, pid) = (name.number(), session.pid);
         let asked = Instant::now();
         // In one step with the fence.
         let take = format!(
-            "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
+            "SELECT CASE WHEN pg_backend_pid() <> {pid} THEN 0 \
+             WHEN pg_try_advisory_lock({lock}) THEN nextval('{FENCES}') END"
         );
-        let fence = session.number(&take).await?;
-        Ok(fence.map(|fence| TakenName { fence, asked }))
+        match session.number(&take).await? {
+            Some(0) => Err(shared()),
+            fence => Ok(fence.map(|fence| TakenName { fence, asked })),
+        }
     }
 
     /// Waits for the lock, and then asks for the fence. The second request shows that the session
@@ -76,7 +111,11 @@ impl Database for Advisory {
         let lock = name.number();
         // Zero means no timeout.
         let millis = patience.as_millis().max(1);
-        let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
+        let pid = session.pid;
+        let wait = format!(
+            "SET lock_timeout = {millis}; \
+             SELECT pg_advisory_lock({lock}) WHERE pg_backend_pid() = {pid}"
+        );
         match session.client.batch_execute(&wait).await {
             Ok(()) => {}
             // The timeout may come just after the grant.
@@ -85,8 +124,9 @@ impl Database for Advisory {
             Err(error) => return Err(classify(error)),
         }
         let asked = Instant::now();
-        let fence = session.number("SELECT nextval('bellwether_fences')").await?;
-        let fence = fence.ok_or_else(SessionError::malformed)?;
+        let next =
+            format!("SELECT CASE WHEN pg_backend_pid() = {pid} THEN nextval('{FENCES}') END");
+        let fence = session.number(&next).await?.ok_or_else(shared)?;
         Ok(Some(TakenName { fence, asked }))
     }
 
@@ -95,9 +135,23 @@ impl Database for Advisory {
     }
 
     async fn free(&self, session: &mut PostgresSession, name: &Name) -> Result<bool, SessionError> {
-        let lock = name.number();
+        let (lock, pid) = (name.number(), session.pid);
         // Unlocks all, because another claim will use the session.
-        let free = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all()");
+        let free = format!(
+            "SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all() WHERE pg_backend_pid() = {pid}"
+        );
         Ok(session.last(&free).await?.as_deref() == Some("t"))
     }
 }
+
+/// The session is not one.
+fn shared() -> SessionError {
+    SessionError::broken(LockErrorKind::Misconfigured, SHARED)
+}
+
+const SHARED: &str = "a pooler shares the sessions of the server, as PgBouncer does in transaction mode, \
+     so a lock would exclude no other holder: use its session mode, or the server's own address";
+
+/// The counter. Named with its schema, because the locks are those of the whole database, whatever the
+/// `search_path` of a user is.
+const FENCES: &str = "public.bellwether_fences";

@@ -34,12 +34,13 @@ use super::session::{Sessions, by_sessions};
 /// loss at once ([`LockStatus::is_lost`](super::LockStatus::is_lost)).
 ///
 /// # Fences
-/// Numbers of one sequence for all keys, `bellwether_fences`, so there is nothing to clean. It
-/// starts with the server's time in microseconds, so fences grow even if it is lost. They also grow
-/// over restarts. After a failover to a replica that lags, they may not.
+/// Numbers of one sequence for all keys and users, `public.bellwether_fences`, so there is nothing to
+/// clean. It starts with the server's time in microseconds, so fences grow even if it is lost. They
+/// also grow over restarts and crashes. After a failover to a replica that lags, they may not.
 ///
 /// # What a user of the server must be allowed to do
-/// `USAGE ON SEQUENCE bellwether_fences`, and `CREATE` in the schema if the sequence is missing.
+/// `CREATE` in the schema `public` if the sequence is missing. Its creator grants `USAGE` of it to
+/// all users of the database, who share the locks.
 ///
 /// # Limits
 /// - The server's name of a lock has 64 bits, which are hashed from namespace and key. Two keys
@@ -47,8 +48,9 @@ use super::session::{Sessions, by_sessions};
 ///   locks both blocks itself until its wait limit. With a million keys, the odds of such a pair
 ///   are 1 to 37 million.
 /// - Locks are of one database: all processes must be connected to the same one. They share their
-///   numbers with the application's own advisory locks of one `bigint`. They do not work through a
-///   pooler that shares sessions, such as PgBouncer in transaction mode.
+///   numbers with the application's own advisory locks of one `bigint`.
+/// - A pooler must give each session a connection of its own. One that shares them, such as
+///   PgBouncer in transaction mode, is refused.
 /// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs.
 ///   Terminate the holder's backend instead.
 /// - Connections are not encrypted, and an address that asks for TLS is refused.

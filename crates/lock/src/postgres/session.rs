@@ -12,6 +12,8 @@ use crate::session::{DatabaseSession, SessionError};
 /// A connection.
 pub(super) struct PostgresSession {
     pub(super) client: Client,
+    /// The process of the server that runs the session.
+    pub(super) pid: u64,
     ended: watch::Receiver<()>,
     connection: AbortHandle,
 }
@@ -55,12 +57,16 @@ impl DatabaseSession for PostgresSession {
             }
             drop(open);
         });
-        let session = Self { client, ended, connection: connection.abort_handle() };
+        let mut session = Self { client, pid: 0, ended, connection: connection.abort_handle() };
         let millis = options.session_timeout.as_millis();
-        // The client cancels waits, not the server.
-        session
-            .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
-            .await?;
+        // The client cancels waits, not the server. A fence is given out when it is on disk: a server
+        // that crashes would give it again. Only PostgreSQL 17 knows `transaction_timeout`.
+        let settings = format!(
+            "SET statement_timeout = 0; SET idle_session_timeout = {millis}; \
+             SET synchronous_commit = on; SELECT set_config(name, '0', false) FROM pg_settings \
+             WHERE name = 'transaction_timeout'; SELECT pg_backend_pid()"
+        );
+        session.pid = session.number(&settings).await?.ok_or_else(SessionError::malformed)?;
         // Not every system supports this check. Without it, a waiter whose process was killed holds
         // the key for a moment.
         let _ = session.run("SET client_connection_check_interval = '500ms'").await;

@@ -1,6 +1,6 @@
 //! Locks in databases, on real MariaDB and PostgreSQL servers.
 //!
-//! Every promise is put to `MySqlLock`, `MySqlRowLock` and `PostgresLock`, each on a server of its
+//! Every promise is put to `MySqlRowLock` and `PostgresLock`, each on a server of its
 //! own: see [`bench`]. Other processes are copies of this binary: see [`worker`].
 //!
 //! | module | promise |
@@ -12,7 +12,8 @@
 //! | `waiting` | waits end in time; a waiter that leaves delays no other |
 //! | `names` | the names of keys and namespaces; messages show no secrets |
 //! | `policy` | `Locks` over sessions |
-//! | `rows` | what the row form leaves behind |
+//! | `rows` | what rows leave behind |
+//! | `sessions` | settings and poolers that would break a session |
 //!
 //! `BELLWETHER_LOCK_ROUNDS` sets how often each task of the crowd counts (8).
 
@@ -27,4 +28,5 @@ mod outage;
 mod policy;
 mod queue;
 mod rows;
+mod sessions;
 mod waiting;

@@ -53,6 +53,8 @@ pub struct DatabaseServer<K: DatabaseKind> {
     port: u16,
     // After `process`, which writes in it.
     dir: TempDir,
+    /// Options of the command besides those of all tests.
+    options: Vec<String>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -67,12 +69,19 @@ impl<K: DatabaseKind> DatabaseServer<K> {
 
     /// Starts a server with an empty database.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with an empty database, and with further options of its command.
+    pub fn start_with(options: &[&str]) -> Self {
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
         from_template(K::NAME, &program(K::found()), dir.path(), || K::install(dir.path()));
         for _ in 0..PORTS_TRIED {
             let port = free_port();
-            if let Some(process) = launch::<K>(dir.path(), port) {
-                let server = Self { process: Some(process), port, dir, kind: PhantomData };
+            if let Some(process) = launch::<K>(dir.path(), port, &options) {
+                let process = Some(process);
+                let server = Self { process, port, dir, options, kind: PhantomData };
                 if !K::PREPARING.is_empty() {
                     server.command(K::PREPARING);
                 }
@@ -120,7 +129,7 @@ impl<K: DatabaseKind> DatabaseServer<K> {
     /// Ends the server if it runs, and starts it on the same port, with what it had stored.
     pub fn restart(&mut self) {
         self.kill();
-        let process = launch::<K>(self.dir.path(), self.port);
+        let process = launch::<K>(self.dir.path(), self.port, &self.options);
         self.process = Some(process.expect("its port is still free"));
     }
 
@@ -142,8 +151,9 @@ pub(super) fn program(found: Result<PathBuf, MissingServer>) -> String {
 }
 
 /// Starts it on a port. `None` if the port is taken.
-fn launch<K: DatabaseKind>(dir: &Path, port: u16) -> Option<Guarded> {
-    let mut process = Guarded::start(dir, &K::starting(dir, port));
+fn launch<K: DatabaseKind>(dir: &Path, port: u16, options: &[String]) -> Option<Guarded> {
+    let command = [&K::starting(dir, port), options].concat();
+    let mut process = Guarded::start(dir, &command);
     wait_until("the server is ready", || process.has_ended() || K::is_ready(port));
     if process.has_ended() {
         let log = log(dir);

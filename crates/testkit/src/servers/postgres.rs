@@ -78,7 +78,7 @@ fn found(name: &str) -> Result<PathBuf, MissingServer> {
 }
 
 /// It refuses to run as root, and so becomes the user that its package has made.
-fn as_unprivileged_user(dir: &Path) -> Vec<String> {
+pub(super) fn as_unprivileged_user(dir: &Path) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
