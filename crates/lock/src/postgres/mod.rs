@@ -39,8 +39,8 @@ use super::session::{Sessions, by_sessions};
 /// also grow over restarts and crashes. After a failover to a replica that lags, they may not.
 ///
 /// # What a user of the server must be allowed to do
-/// `CREATE` in the schema `public` if the sequence is missing. Its creator grants `USAGE` of it to
-/// all users of the database, who share the locks.
+/// `CREATE` in the schema `public` if the sequence is missing. All users of the database share its
+/// locks, so its creator grants them `USAGE` of the sequence.
 ///
 /// # Limits
 /// - The server's name of a lock has 64 bits, which are hashed from namespace and key. Two keys
