@@ -313,8 +313,9 @@ impl Probe {
         let connector = &shared.connector;
         let begun = Instant::now();
         let Ok(connection) = connector.connect().await else { return };
-        // What was begun first has its time.
-        sleep_until(silent.state.last()[0] + connector.node.silence_bound()).await;
+        // The server has served the silent one by now. What it sent may still have to be read here.
+        let bound = silent.state.last()[0] + connector.node.silence_bound();
+        sleep_until(bound.min(begun + connector.node.parts.options.timeout)).await;
         if silent.state.last()[0] >= begun {
             return;
         }

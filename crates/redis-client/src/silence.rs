@@ -8,7 +8,7 @@
 //! ```text
 //!  a byte arrives ──► half the bound ──────────────► the bound
 //!                     another connection is begun    the node is silent, too:     no answer
-//!                                                    the other one has opened:    it replaces this one
+//!                     a timeout later at most, if the other one has opened: it replaces this one
 //!                                                    bytes arrive over it:        goes on
 //! ```
 //!

@@ -540,7 +540,8 @@ impl NetworkState {
         // A process that has stood still has noticed nothing.
         let begin = |[first, last]: [Millis; 2]| if last + PAUSE < now { now } else { first };
         let first = in_vain.map(|it| it.insert([it.map_or(now, begin), now])[0]);
-        if first.is_some_and(|first| first + LONGEST_SILENCE < now) {
+        let longest = if self.costs.is_some() { SLOW_SILENCE } else { LONGEST_SILENCE };
+        if first.is_some_and(|first| first + longest < now) {
             self.silent.insert((process, client));
         }
         is_lost
@@ -769,6 +770,10 @@ const LATEST_FAILURE: Millis = 2_000;
 
 /// How long a process may go on to send over a link that loses all. A reply is late after a quarter of a second.
 const LONGEST_SILENCE: Millis = 2_000;
+
+/// The same where processes and servers need time. Replies are late, so the process has more patience, and a process
+/// with a quota is late itself.
+const SLOW_SILENCE: Millis = 5_000;
 
 const SLOTS: &[u8] = b"CLUSTER\r\n$5\r\nSLOTS";
 
