@@ -6,6 +6,8 @@ mod catalog;
 mod entries;
 #[path = "macros/keys.rs"]
 mod keys;
+#[path = "macros/places.rs"]
+mod places;
 #[path = "macros/status.rs"]
 mod status;
 

@@ -4,10 +4,11 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
-    Error, Expr, FnArg, ReceiverKind, Result, Signature, Type, parse_quote, parse_quote_spanned,
+    Error, Expr, FnArg, Pat, ReceiverKind, Result, Signature, Token, Type, parse_quote,
+    parse_quote_spanned,
 };
 
-use crate::function::name_of;
+use crate::function::{has_impl, name_of};
 use crate::options::Options;
 use crate::returned::expanded_at;
 
@@ -15,8 +16,9 @@ use crate::returned::expanded_at;
 pub(crate) struct Argument {
     /// `self` for the receiver.
     pub(crate) name: Ident,
-    /// Whether the function borrows it.
-    is_reference: bool,
+    /// What the function borrows, if it does.
+    borrowed: Option<Type>,
+    mutability: Option<Token![mut]>,
 }
 
 impl Argument {
@@ -44,7 +46,13 @@ impl Argument {
     fn read(input: &FnArg) -> Result<Self> {
         let name = name_of(input)?;
         match input {
-            FnArg::Typed(typed) => Self::of(name, &typed.ty),
+            FnArg::Typed(typed) => {
+                let mutability = match &*typed.pat {
+                    Pat::Ident(pattern) => pattern.mutability,
+                    _ => None,
+                };
+                Ok(Self { mutability, ..Self::of(name, &typed.ty)? })
+            }
             FnArg::Receiver(receiver) => match &receiver.kind {
                 ReceiverKind::Reference(and, _, mutability) => {
                     Self::of(name, &parse_quote_spanned!(and.span()=> &#mutability Self))
@@ -56,21 +64,21 @@ impl Argument {
     }
 
     fn of(name: Ident, ty: &Type) -> Result<Self> {
-        let (is_reference, within) = match ty {
+        let (borrowed, within) = match ty {
             Type::Reference(reference) if reference.mutability.is_some() => {
                 let message = format!(
                     "a load may outlive its caller, so `{name}` cannot be a mutable reference"
                 );
                 return Err(Error::new_spanned(ty, message));
             }
-            Type::Reference(reference) => (true, &*reference.elem),
-            _ => (false, ty),
+            Type::Reference(reference) => (Some(Type::clone(&reference.elem)), &*reference.elem),
+            _ => (None, ty),
         };
         if borrows(within.to_token_stream()) {
             let message = format!("a load may outlive its caller, so `{name}` must own its data");
             return Err(Error::new_spanned(ty, message));
         }
-        Ok(Self { name, is_reference })
+        Ok(Self { name, borrowed, mutability: None })
     }
 
     fn has_a_place(&self, options: &Options) -> bool {
@@ -90,7 +98,7 @@ impl Argument {
     /// The expression by which the key borrows it.
     pub(crate) fn part(&self) -> TokenStream {
         let name = &self.name;
-        if self.is_reference { quote!(#name) } else { quote_spanned!(name.span()=> &#name) }
+        if self.is_reference() { quote!(#name) } else { quote_spanned!(name.span()=> &#name) }
     }
 
     /// Its name in the load, which cannot be `self`.
@@ -102,7 +110,7 @@ impl Argument {
     pub(crate) fn own(&self) -> TokenStream {
         let name = &self.name;
         let owned = self.owned();
-        if self.is_reference {
+        if self.is_reference() {
             let copy = quote_spanned!(expanded_at(name)=> ::bellwether::attribute::owned(#name));
             quote!(let #owned = #copy;)
         } else if name == "self" {
@@ -112,10 +120,23 @@ impl Argument {
         }
     }
 
+    /// The statement by which the load borrows it, as the function does.
+    pub(crate) fn borrow(&self) -> TokenStream {
+        let Self { name, borrowed: Some(borrowed), mutability } = self else {
+            return TokenStream::new();
+        };
+        let ty = (!has_impl(borrowed.to_token_stream())).then(|| quote!(: &#borrowed));
+        quote!(#[allow(unused_variables)] let #mutability #name #ty = &#name;)
+    }
+
+    fn is_reference(&self) -> bool {
+        self.borrowed.is_some()
+    }
+
     /// The expression by which the load passes it to the function.
     pub(crate) fn pass(&self) -> TokenStream {
         let owned = self.owned();
-        if self.is_reference { quote!(&#owned) } else { quote!(#owned) }
+        if self.is_reference() { quote!(&#owned) } else { quote!(#owned) }
     }
 }
 

@@ -3,10 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, ItemFn, Result};
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Result, Type};
 
 use crate::arguments::{Argument, borrows};
-use crate::function::{around, called, path, written};
+use crate::function::{body, called, holding, is_of_async_trait, path, unmute, written};
 use crate::options::Options;
 use crate::returned::{ReturnedResult, expanded_at};
 
@@ -15,8 +15,12 @@ use crate::returned::{ReturnedResult, expanded_at};
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
-        let message =
-            "only an `async fn` can be read through a cache, because a caller may have to wait";
+        let message = match is_of_async_trait(signature) {
+            true => IN_ASYNC_TRAIT,
+            false => {
+                "only an `async fn` can be read through a cache, because a caller may have to wait"
+            }
+        };
         return Err(Error::new(signature.fn_token.span(), message));
     }
     let returned = ReturnedResult::of(
@@ -35,8 +39,23 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     let reading = ReadingFunction { options, function, returned, arguments };
     let mut called = called(function, &future, &reading.body(&loader));
     called.sig.asyncness = None;
-    Ok(around(called, &written(function, &loader)))
+    if signature.receiver().is_none() {
+        // The load borrows it again.
+        let inputs = called.sig.inputs.iter_mut();
+        inputs.filter(|input| is_borrowed(input)).for_each(unmute);
+        return Ok(called.into_token_stream());
+    }
+    called.sig.inputs.iter_mut().for_each(unmute);
+    let written = written(function, &loader, &holding(reading.names()));
+    Ok(quote!(#called #written))
 }
+
+fn is_borrowed(input: &FnArg) -> bool {
+    matches!(input, FnArg::Typed(typed) if matches!(*typed.ty, Type::Reference(_)))
+}
+
+const IN_ASYNC_TRAIT: &str = "inside `#[async_trait]` there is no `async fn` any more: read a method of the type \
+    itself through the cache, and call that from the trait's";
 
 /// The function that reads through the cache.
 struct ReadingFunction<'a> {
@@ -57,17 +76,28 @@ impl ReadingFunction<'_> {
             tags.as_ref().map_or_else(|| quote!(::core::iter::empty()), Expr::to_token_stream);
         let parts = self.parts();
         let own = self.arguments.iter().map(Argument::own);
-        let pass = self.arguments.iter().map(Argument::pass);
-        let loader = path(&self.function.sig, loader);
+        let loaded = if self.function.sig.receiver().is_some() {
+            let pass = self.arguments.iter().map(Argument::pass);
+            let loader = path(&self.function.sig, loader);
+            quote_spanned!(error=> async move { #loader(#(#pass),*).await })
+        } else {
+            let held = holding(self.names());
+            let borrow = self.arguments.iter().map(Argument::borrow);
+            body(self.function, &self.returned.ty, &quote!(#held #(#borrow)*))
+        };
         let call = quote_spanned! {
             value=> ::bellwether::attribute::call(#borrowed, (#(#parts,)*), #tags)
         };
-        let load = quote_spanned!(error=> move || async move { #loader(#(#pass),*).await });
+        let load = quote_spanned!(error=> move || #loaded);
         quote_spanned! { error=>
             let __call = #call;
             #(#own)*
             ::bellwether::attribute::read(__call, #load)
         }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Ident> {
+        self.arguments.iter().map(|argument| &argument.name)
     }
 
     /// The parts of the key. An argument is borrowed, since the load needs it later.

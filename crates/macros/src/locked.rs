@@ -1,12 +1,12 @@
 //! `#[locked]`: a function that runs under a lock.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, ItemFn, Result};
+use syn::{Error, Expr, ItemFn, Result};
 
-use crate::function::{around, called, name_of, path, written};
+use crate::function::{body, called, holding, is_of_async_trait, name_of};
 use crate::returned::ReturnedResult;
 use crate::template::Template;
 use crate::values::{KEY, each_option, milliseconds, text, value};
@@ -43,11 +43,17 @@ impl Parse for Options {
     }
 }
 
-/// Expands to two functions: the original one, renamed, and one that runs it under the lock.
+/// Runs the body of a function under the lock.
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
-        let message = "only an `async fn` can be run under a lock: it may have to wait";
+        let message = match is_of_async_trait(signature) {
+            true => {
+                "inside `#[async_trait]` there is no `async fn` any more: lock a method of the type itself, and \
+                 call that from the trait's"
+            }
+            false => "only an `async fn` can be run under a lock: it may have to wait",
+        };
         return Err(Error::new(signature.fn_token.span(), message));
     }
     let wrong = "what is run under a lock returns a `Result<T, E>`: the lock can fail";
@@ -58,25 +64,23 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         let message = format!("`{name}` is no argument of `{}`", signature.ident);
         return Err(Error::new(options.key.span, message));
     }
-    let inner = format_ident!("__locked_{}", signature.ident);
     let (value, error) = answer.parts();
     let output = quote!(::core::result::Result<#value, ::bellwether_lock::LockedError<#error>>);
-    let locked = called(function, &output, &run(options, function, &inner, &arguments));
-    Ok(around(locked, &written(function, &inner)))
+    let body = body(function, &answer.ty, &holding(arguments.iter()));
+    Ok(called(function, &output, &run(options, &body)).into_token_stream())
 }
 
-/// Takes the lock and calls the original function.
-fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
+/// Takes the lock and runs the body.
+fn run(options: &Options, body: &TokenStream) -> TokenStream {
     let Options { locks, wait, .. } = options;
     let key = options.key.key();
-    let inner = path(&function.sig, inner);
     let wait = wait.map(|milliseconds| {
         quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
     });
-    // The key and the locks come first: the call moves its arguments.
+    // The key and the locks come first: the body moves the arguments.
     quote! {
         let __key = #key;
         let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
-        ::bellwether_lock::attribute::run(&__locks, &__key, #inner(#(#arguments),*)).await
+        ::bellwether_lock::attribute::run(&__locks, &__key, #body).await
     }
 }

@@ -67,6 +67,27 @@ async fn deduct(stock: &Stock, item: &Item<'_>, mut count: u32) -> Result<u32, S
     Ok(left)
 }
 
+/// What a function of a generic type names that has no `self`.
+struct Counter<T>(T);
+
+impl<T: Default + Into<u64>> Counter<T> {
+    fn start() -> u64 {
+        T::default().into()
+    }
+
+    #[deny(unused)]
+    #[locked(locks = stock.locks, key = "counter/{sku}")]
+    async fn counted(stock: &Stock, sku: u64, mut given: T) -> Result<u64, SoldOut> {
+        let given: T = std::mem::take(&mut given);
+        Ok(Self::start() + given.into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_of_a_generic_type_names_what_surrounds_it() {
+    assert_eq!(Counter::counted(&Stock::of(1), 42, 7_u32).await.unwrap(), 7);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_key_are_made_one_after_the_other() {
     let stock = Stock::of(100);
