@@ -19,7 +19,7 @@ use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
 use super::refusal;
 use super::report::Report;
-use super::rules::{self, HeadSays, PrivateReason, Storing, Times};
+use super::rules::{self, HeadSays, PrivateReason, Storing, Terms, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 use super::target_gates::TargetPermit;
 
@@ -231,7 +231,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 async fn update_from_head<B: Send + 'static>(
     shared: &LayerState,
     located: Located,
-    CacheRequest { parts: request, primary, .. }: &CacheRequest,
+    request: &CacheRequest,
     (status, head): (StatusCode, &HeaderMap),
     times: Times,
 ) {
@@ -239,51 +239,49 @@ async fn update_from_head<B: Send + 'static>(
     let found = (stored.status, &stored.headers, stored.body.len());
     let says = rules::head_says(found, status, head);
     match says {
-        HeadSays::Nothing => {}
-        HeadSays::Changed => shared.expire(located.key).await,
-        HeadSays::Same | HeadSays::Unproven => {
-            let headers = rules::freshen(&stored.headers, head);
-            let BufferedResponse { status, body, trailers, .. } = stored.clone();
-            let asked = &request.headers;
-            let terms = match shared.classify(asked, status, &headers, times) {
-                Storing::Keep(terms) | Storing::Validate(terms, _)
-                    if located.is_selected_by(&terms.vary) =>
-                {
-                    terms
-                }
-                // The stored variant is selected by fewer header fields than `Vary` names now, so
-                // it could be served to requests that it does not match.
-                Storing::Keep(_)
-                | Storing::Validate(..)
-                | Storing::Private(PrivateReason::Vary) => {
-                    return shared.expire(located.key).await;
-                }
-                _ => return,
-            };
-            if says == HeadSays::Unproven {
-                return;
-            }
-            let fresh = CompleteResponse {
-                status,
-                headers,
-                body,
-                trailers,
-                origin: OriginInfo::default(),
-                times,
-            };
-            let tags = shared.tags_of(&fresh.headers, request);
-            let last_expiry = located.last_expiry();
-            let cached =
-                fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms, tags, last_expiry);
-            let (is_there, was_fresh) = (located.is_still_there(), located.entry.is_fresh());
-            if let Some(index) = &located.vary_index {
-                let index = (primary, &**index, located.index_left);
-                shared.prolong::<B>(index, terms.lifetimes.life()).await;
-            }
-            // It may have been expired since the origin was asked.
-            let is_same =
-                |it: Option<&Entry>| is_there(it) && it.is_some_and(Entry::is_fresh) == was_fresh;
-            shared.keep::<B>(located.key, &cached, is_same).await;
-        }
+        HeadSays::Nothing => return,
+        HeadSays::Changed => return shared.expire(located.key).await,
+        HeadSays::Same | HeadSays::Unproven => {}
     }
+    let headers = rules::freshen(&stored.headers, head);
+    let terms = match shared.classify(&request.parts.headers, status, &headers, times) {
+        Storing::Keep(terms) | Storing::Validate(terms, _)
+            if located.is_selected_by(&terms.vary) =>
+        {
+            terms
+        }
+        // The stored variant is selected by fewer header fields than `Vary` names now, so it could be
+        // served to requests that it does not match.
+        Storing::Keep(_) | Storing::Validate(..) | Storing::Private(PrivateReason::Vary) => {
+            return shared.expire(located.key).await;
+        }
+        _ => return,
+    };
+    if says == HeadSays::Same {
+        renew::<B>(shared, located, request, headers, (terms, times)).await;
+    }
+}
+
+/// Stores a response once more, with these header fields.
+async fn renew<B: Send + 'static>(
+    shared: &LayerState,
+    located: Located,
+    request: &CacheRequest,
+    headers: HeaderMap,
+    (terms, times): (Terms, Times),
+) {
+    let BufferedResponse { status, body, trailers, .. } = located.cached.response.clone();
+    let origin = OriginInfo::default();
+    let fresh = CompleteResponse { status, headers, body, trailers, origin, times };
+    let tags = shared.tags_of(&fresh.headers, &request.parts);
+    let disposition = Disposition::Keep(terms.lifetimes);
+    let cached = fresh.to_cached(disposition, &terms, tags, located.last_expiry());
+    if let Some(index) = &located.vary_index {
+        let index = (&request.primary, &**index, located.index_left);
+        shared.prolong::<B>(index, terms.lifetimes.life()).await;
+    }
+    let (is_there, was_fresh) = (located.is_still_there(), located.entry.is_fresh());
+    // It may have been expired since the origin was asked.
+    let is_same = |it: Option<&Entry>| is_there(it) && it.is_some_and(Entry::is_fresh) == was_fresh;
+    shared.keep::<B>(located.key, &cached, is_same).await;
 }

@@ -19,6 +19,7 @@ use super::vary_index::VaryIndex;
 
 /// A request to the cache, until it has its response.
 pub(super) struct CacheRequest {
+    /// As the key has them: see [`Rules::normalize`].
     pub(super) parts: Parts,
     /// The key of its target, or the key that the program made. Variants have keys of their own.
     pub(super) primary: Key,
@@ -40,7 +41,8 @@ pub(super) struct LeftByLoad {
 }
 
 impl CacheRequest {
-    pub(super) fn new(parts: Parts, primary: Key, demand: Demand, rules: &Rules) -> Self {
+    pub(super) fn new(mut parts: Parts, primary: Key, demand: Demand, rules: &Rules) -> Self {
+        rules.normalize(&mut parts);
         let has_credentials = rules.defaults.credentials.are_in(&parts.headers);
         Self { parts, primary, demand, has_credentials, left: Mutex::default() }
     }

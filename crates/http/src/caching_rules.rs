@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
 use super::request_key::RequestKey;
 use super::rules::{self, Consent, Defaults, Demand, PrivateReason, Storing, Terms, Times};
+use super::target::normalize_host;
 
 /// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
 #[allow(clippy::exhaustive_enums, reason = "it has no values")]
@@ -41,6 +43,12 @@ impl Rules {
             // The program decides, so `Cache-Control` of the request is ignored.
             Some(_) => Demand::default(),
         }
+    }
+
+    /// Writes a request as its key has it.
+    pub(super) fn normalize(&self, parts: &mut Parts) {
+        normalize_host(parts);
+        self.keyed.iter().for_each(|keyed| keyed.key.normalize(parts));
     }
 
     /// Decides whether a response to GET is stored, by its header fields and those of its request.

@@ -8,13 +8,13 @@ use bellwether::adapter::FirstError;
 use bellwether::{CacheKey, ConfigError, Key};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
-use percent_encoding::percent_decode_str;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 #[cfg(feature = "axum")]
 use super::router;
 use super::rules::Credentials;
-use super::target::{host_of, routed};
+use super::target::{host_of, rewrite, routed};
 
 /// The key of a request: everything in a request on which the response depends.
 ///
@@ -26,6 +26,13 @@ use super::target::{host_of, routed};
 /// that the request itself makes, by the same rules. Responses of the same path with other values of
 /// a [parameter](Self::query) or a [field](Self::header) stay until they expire, unless the program
 /// [invalidates](bellwether::service::Handle::invalidate) them by their keys.
+///
+/// # One form
+/// The origin answers one request for all with the same key. So it gets that request as the key has it:
+/// the host in lower case and without its default port, and of the query only the parameters that are
+/// [named](Self::query), in their order. The path of a [template](Self::template) has the usual escapes.
+/// For a key of a [function](Self::by) or an [extractor](Self::extract), which may use all of the request,
+/// path and query stay as they are.
 ///
 /// ```
 /// use bellwether_http::RequestKey;
@@ -78,7 +85,8 @@ impl RequestKey {
     /// parameter as decoded text, in this order, so two templates never share a key.
     ///
     /// A request on whose route a parameter is missing is answered by an error (500) that names it.
-    /// One whose parameters are not UTF-8 bypasses the cache, so that the handler can reject it.
+    /// One whose parameters are not UTF-8 bypasses the cache, so that the handler can reject it. So does
+    /// one with an escaped slash on a route with a wildcard: decoded, it is like another path.
     ///
     /// # Errors
     /// If a brace has no counterpart, or a parameter no name.
@@ -110,8 +118,8 @@ impl RequestKey {
         }
     }
 
-    /// Adds the host that the request is for, with its port unless that is 80 or 443. Without it,
-    /// hosts share their responses. A request whose URI and `Host` name different hosts bypasses the
+    /// Adds the host that the request is for, with its port unless that is the default of its scheme, or
+    /// 80 or 443 of a request that states none. Without it, hosts share their responses. A request whose URI and `Host` name different hosts bypasses the
     /// cache.
     #[must_use]
     pub fn host(self) -> Self {
@@ -120,7 +128,7 @@ impl RequestKey {
 
     /// Adds parameters of the query: each by how often it occurs, and by all of its values as they
     /// are sent. The order of different parameters does not matter, and parameters that are not
-    /// named here are ignored. `?page` and `?page=` are different keys, as they are different URIs (RFC
+    /// named here [do not reach the origin](Self#one-form). `?page` and `?page=` are different keys, as they are different URIs (RFC
     /// 3986, section 6.2).
     ///
     /// An unsafe request with other values of them [does not remove](Self#changes) the response.
@@ -271,6 +279,33 @@ impl RequestKey {
         self.at_once(parts).unwrap_or(Ok(None))
     }
 
+    /// Writes a request as its key has it: the path of a template with the usual escapes, and of the
+    /// query what is named. The origin answers for all requests with that key, so it must not see what
+    /// else one of them says. A function may use all of its request.
+    pub(super) fn normalize(&self, parts: &mut Parts) {
+        let path_of = match &self.base {
+            Base::Path => str::to_owned,
+            #[cfg(feature = "axum")]
+            Base::RouteTemplate(_) => router::normal_path,
+            _ => return,
+        };
+        rewrite(parts, |uri| {
+            let Some(seen) = &uri.path_and_query else { return };
+            let mut normal = path_of(seen.path());
+            let mut separator = '?';
+            for (nth, name) in self.query.iter().enumerate() {
+                let is_first = !self.query[..nth].contains(name);
+                for value in query_values(seen.query(), name).filter(|_| is_first) {
+                    normal.push(separator);
+                    normal.extend(utf8_percent_encode(name, IN_NAMES));
+                    value.into_iter().for_each(|value| normal.extend(["=", value]));
+                    separator = '&';
+                }
+            }
+            uri.path_and_query = normal.parse().ok().or_else(|| uri.path_and_query.take());
+        });
+    }
+
     /// A key with what else of the request is part of it.
     fn completed(&self, key: Option<Key>, parts: &Parts) -> Option<Key> {
         let mut key = key?;
@@ -278,7 +313,7 @@ impl RequestKey {
             key = key.with("host").with(host_of(parts)?.as_ref().map(Authority::as_str));
         }
         for name in &self.query {
-            key = with_values(key, name, query_values(&parts.uri, name).collect());
+            key = with_values(key, name, query_values(parts.uri.query(), name).collect());
         }
         for name in &self.headers {
             let values = parts.headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
@@ -299,14 +334,25 @@ fn with_values<P: CacheKey>(key: Key, name: &str, values: Vec<P>) -> Key {
 
 /// The values of a parameter of the query, `None` where it stands alone. Its name is compared decoded,
 /// as the handler does.
-fn query_values<'a>(uri: &'a Uri, name: &str) -> impl Iterator<Item = Option<&'a str>> {
-    let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+fn query_values<'a>(query: Option<&'a str>, name: &str) -> impl Iterator<Item = Option<&'a str>> {
+    let pairs = query.unwrap_or_default().split('&').map(|pair| match pair.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (pair, None),
     });
     pairs.filter(move |(found, _)| decoded(found) == name).map(|(_, value)| value)
 }
+
+/// What is escaped in the name of a parameter.
+const IN_NAMES: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'+')
+    .add(b'<')
+    .add(b'=')
+    .add(b'>');
 
 fn decoded(name: &str) -> Cow<'_, str> {
     if !name.contains(['%', '+']) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub(super) use axum::extract::FromRequestParts;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{NestedPath, OriginalUri, RawPathParams};
+use axum::extract::{MatchedPath, NestedPath, OriginalUri, RawPathParams};
 use axum::response::{IntoResponse, Response};
 use bellwether::adapter::warn_throttled;
 use bellwether::{CacheError, ConfigError, Error, Key};
@@ -72,6 +72,13 @@ impl RouteTemplate {
             Some(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => return Ok(None),
             params => params.and_then(Result::ok),
         };
+        // By a wildcard, an escaped slash is the same as a slash, but not for a handler that sees the URI.
+        let is_wild = |path: &MatchedPath| path.as_str().contains("{*");
+        if parts.extensions.get().is_some_and(is_wild)
+            && parts.uri.path().to_ascii_lowercase().contains("%2f")
+        {
+            return Ok(None);
+        }
         let value = |name: &str| {
             let found = params.as_ref()?.iter().find(|(found, _)| *found == name);
             found.map(|(_, value)| value.to_owned())
@@ -104,6 +111,11 @@ where
 /// The URI with which a request came to the first router.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
     extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri)
+}
+
+/// The same, to change it.
+pub(super) fn original_uri_mut(extensions: &mut Extensions) -> Option<&mut Uri> {
+    extensions.get_mut::<OriginalUri>().map(|OriginalUri(uri)| uri)
 }
 
 /// The path and query that this layer sees, behind the prefix that nested routers took off. `None`
@@ -143,14 +155,30 @@ fn prefix(pattern: &str, parts: &mut Parts) -> Option<String> {
     for segment in segments() {
         let value = parameter(segment).and_then(|_| values.next());
         path.push('/');
-        for byte in value.as_deref().unwrap_or(segment).bytes() {
-            match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
-                true => path.push(char::from(byte)),
-                false => path.push_str(percent_encode_byte(byte)),
-            }
-        }
+        push_segment(&mut path, value.as_deref().unwrap_or(segment).bytes());
     }
     Some(path)
+}
+
+/// A path of which the router decodes the segments, with those escapes only that are needed.
+pub(super) fn normal_path(path: &str) -> String {
+    let mut normal = String::new();
+    for (nth, segment) in path.split('/').enumerate() {
+        if nth > 0 {
+            normal.push('/');
+        }
+        push_segment(&mut normal, percent_decode_str(segment));
+    }
+    normal
+}
+
+fn push_segment(path: &mut String, segment: impl Iterator<Item = u8>) {
+    for byte in segment {
+        match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+            true => path.push(char::from(byte)),
+            false => path.push_str(percent_encode_byte(byte)),
+        }
+    }
 }
 
 /// The name of the parameter that a segment stands for.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bellwether::{Key, Tag};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Uri, Version, header};
 
 /// The target URI of a request (RFC 9110, section 7.1). Nothing in its path is decoded, since the
 /// origin may distinguish URIs that differ in their escapes only.
@@ -191,11 +191,43 @@ fn stated_by(parts: &Parts) -> Option<(Option<Scheme>, Option<Authority>)> {
     Some((scheme, stated.or(host)))
 }
 
-/// The host that a request is for, without the default port of either scheme. The outer `None`
-/// stands for one that is uncertain, the inner one for a request that states none.
+/// The host that a request is for, without the default port. The outer `None` stands for one that is
+/// uncertain, the inner one for a request that states none.
 pub(super) fn host_of(parts: &Parts) -> Option<Option<Authority>> {
-    let (_, authority) = certain_of(parts)?;
-    authority.map(|host| normal(host.as_str(), None)).transpose().ok()
+    certain_of(parts).map(|(_, authority)| authority)
+}
+
+/// Writes the host of a request as keys have it. The origin answers for all requests with that key, so
+/// it must not see how one of them writes it.
+pub(super) fn normalize_host(parts: &mut Parts) {
+    let scheme = with_authority(parts).scheme().cloned();
+    let normal = |stated: &str| normal(stated, scheme.as_ref()).ok();
+    if let Some(Some(stated)) = host(&parts.headers)
+        && let Some(stated) = normal(stated)
+        && let Ok(stated) = HeaderValue::from_str(stated.as_str())
+    {
+        parts.headers.insert(header::HOST, stated);
+    }
+    rewrite(parts, |uri| {
+        let stated = uri.authority.take();
+        uri.authority = stated.as_ref().and_then(|it| normal(it.as_str())).or(stated);
+    });
+}
+
+/// Changes the URI of a request, and the one with which it came to the first router.
+pub(super) fn rewrite(parts: &mut Parts, change: impl Fn(&mut http::uri::Parts)) {
+    let rewrite = |uri: &mut Uri| {
+        let mut changed = uri.clone().into_parts();
+        change(&mut changed);
+        if let Ok(changed) = Uri::from_parts(changed) {
+            *uri = changed;
+        }
+    };
+    rewrite(&mut parts.uri);
+    #[cfg(feature = "axum")]
+    if let Some(uri) = super::router::original_uri_mut(&mut parts.extensions) {
+        rewrite(uri);
+    }
 }
 
 /// The URI of a request, or the original one if only that has an authority: middleware that

@@ -20,6 +20,7 @@ mod keyed;
 mod left_changes;
 mod memory;
 mod not_modified;
+mod one_form;
 mod origin;
 mod outages;
 mod poison;
