@@ -13,7 +13,7 @@ use crate::target::TargetArgs;
 /// `doctor` +info and +config|get.
 ///
 /// Exit codes: 0 if the command is done; 1 if it has failed, or if `doctor` has found something to mend; 2 if
-/// the command line is wrong.
+/// the command line is wrong; 3 if `invalidate` or `expire` is done, and the servers knew nothing of that key or tag.
 #[derive(Debug, Parser)]
 #[command(name = "bellwether", version)]
 pub(crate) struct Args {
@@ -29,7 +29,13 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show what is stored of a key: the entry, its tags, the lease, the cooldown.
-    Inspect(TargetArgs),
+    Inspect {
+        #[command(flatten)]
+        what: TargetArgs,
+        /// Show the value too, if it is text.
+        #[arg(long)]
+        value: bool,
+    },
     /// Remove an entry, or all entries of a tag. Loads that are under way store nothing of before.
     Invalidate(TargetArgs),
     /// Make an entry, or all entries of a tag, stale. One without a stale window is removed.
@@ -52,7 +58,7 @@ pub(crate) enum Command {
     ///   ended        entries whose life has ended, or that were evicted
     ///   tags         tags that were made, prolonged, invalidated or expired
     ///   gaps         times at which reports may have been lost, or all names were removed
-    ///   busiest      the key with most leases
+    ///   busiest      the key with most leases, by the first digits that logs and `inspect --digest` have
     ///   lookups      commands of lookups, each for up to 32 keys, of all namespaces (it needs +info)
     ///
     /// Hits cannot be seen one by one: servers report no reads, and near copies send none. The metrics of

@@ -11,20 +11,34 @@ use crate::output::{ResultFields, millis, show};
 use crate::server::ServerArgs;
 use crate::target::TargetArgs;
 
-pub(crate) async fn run(server: &ServerArgs, what: TargetArgs, json: bool) -> Result<(), CliError> {
+pub(crate) async fn run(
+    server: &ServerArgs,
+    what: TargetArgs,
+    shows_value: bool,
+    json: bool,
+) -> Result<bool, CliError> {
     let ChangedDigest::Key(digest) = what.find(server).await? else {
         return Err("a tag has no list of its entries: inspect one of those".into());
     };
     let state = by_digest::inspect(&server.store()?, &digest).await?;
     let mut record = vec![("key", digest.to_string().into())];
     record.extend(entry_fields(&state));
+    if let (true, Some(Ok(entry))) = (shows_value, &state.entry) {
+        let text = std::str::from_utf8(entry.value().encoded());
+        record.push(("value", text.unwrap_or("not text").into()));
+    }
     record.extend(lease_fields(&state));
     record.extend(failure_fields(&state));
     let invalidated = state.watermark.map(|then| since(&state, then));
     record.push(("invalidated_ago_ms", invalidated.into()));
-    let is_unknown = state.entry.is_none() && state.lease.is_none() && state.failure.is_none();
-    record.push(("hint", Value::from(is_unknown.then_some(HINT))));
-    Ok(show(record, json)?)
+    record.push(("hint", Value::from((!is_known(&state)).then_some(HINT))));
+    show(record, json)?;
+    Ok(true)
+}
+
+/// Whether anything is there of a key.
+pub(crate) fn is_known(state: &KeyState) -> bool {
+    state.entry.is_some() || state.lease.is_some() || state.failure.is_some()
 }
 
 fn entry_fields(state: &KeyState) -> ResultFields {
@@ -110,5 +124,5 @@ fn since(state: &KeyState, then: u64) -> Value {
     millis(Duration::from_micros(state.now.saturating_sub(then)))
 }
 
-const HINT: &str =
-    "nothing is stored; is the key a text? 42 is a number, and text:42 is another key";
+pub(crate) const HINT: &str = "nothing is stored; is the namespace right, and the name of the cache, with its version? is a \
+     part text? 42 is a number, and text:42 another key";

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use bellwether::store::Change;
 use bellwether_redis::by_digest::{self, ChangedDigest};
+use bellwether_redis_client::{ClientSetup, RedisRequest, RedisValue};
 use clap::Parser;
 
 use self::args::{Args, Command};
@@ -27,27 +28,25 @@ type CliError = Box<dyn Error + Send + Sync>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Args::parse()).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
-            eprintln!("bellwether: {error}");
+            eprintln!("bellwether: {}", output::harmless(&error.to_string()));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Returns whether all is well.
-async fn run(Args { server, json, command }: Args) -> Result<bool, CliError> {
-    match command {
-        Command::Inspect(what) => inspect::run(&server, what, json).await?,
-        Command::Invalidate(what) => change(&server, what, Change::Invalidate, json).await?,
+async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError> {
+    let is_well = match command {
+        Command::Inspect { what, value } => inspect::run(&server, what, value, json).await?,
+        Command::Invalidate(what) => return change(&server, what, Change::Invalidate, json).await,
         Command::Expire { what, over } => {
-            change(&server, what, Change::Expire { over }, json).await?;
+            return change(&server, what, Change::Expire { over }, json).await;
         }
         Command::Watch { every, count } => watch::run(&server, every, count, json).await?,
-        Command::Doctor => return doctor::run(&server, json).await,
-    }
-    Ok(true)
+        Command::Doctor => doctor::run(&server, json).await?,
+    };
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `invalidate` and `expire`.
@@ -56,8 +55,9 @@ async fn change(
     what: TargetArgs,
     change: Change,
     json: bool,
-) -> Result<(), CliError> {
+) -> Result<ExitCode, CliError> {
     let target = what.find(server).await?;
+    let is_known = is_known(server, &target).await?;
     let was_stored = by_digest::change(&server.store()?, target, change).await?;
     let (what, digest, was_stored) = match target {
         ChangedDigest::Key(digest) => ("key", digest, Some(was_stored)),
@@ -66,6 +66,27 @@ async fn change(
     };
     let done = if change == Change::Invalidate { "invalidated" } else { "expired" };
     let done = ("done", done.into());
-    let record = vec![(what, digest.to_string().into()), done, ("was_stored", was_stored.into())];
-    Ok(output::show(record, json)?)
+    let hint = (!is_known).then_some(inspect::HINT);
+    let was_stored = ("was_stored", was_stored.into());
+    let record = vec![(what, digest.to_string().into()), done, was_stored, ("hint", hint.into())];
+    output::show(record, json)?;
+    Ok(if is_known { ExitCode::SUCCESS } else { ExitCode::from(UNKNOWN) })
 }
+
+/// Whether the servers know anything of a key or a tag. If not, it may be mistyped.
+async fn is_known(server: &ServerArgs, target: &ChangedDigest) -> Result<bool, CliError> {
+    let tag = match target {
+        ChangedDigest::Key(key) => {
+            let state = by_digest::inspect(&server.store()?, key).await?;
+            return Ok(inspect::is_known(&state) || state.watermark.is_some());
+        }
+        ChangedDigest::Tag(tag) => tag,
+    };
+    let client = server.client(ClientSetup::default()).await?;
+    let ask = RedisRequest::command("MGET", [client.tag_name(tag)], [], "reading a tag");
+    let is_nothing = |reply: &RedisValue| matches!(nodes::list(reply), [] | [RedisValue::Nil]);
+    Ok(!is_nothing(&client.run(&ask, Some).await?))
+}
+
+/// The exit code if nothing was known of what was changed.
+const UNKNOWN: u8 = 3;

@@ -27,7 +27,7 @@ pub(crate) fn show(record: ResultFields, json: bool) -> io::Result<()> {
 pub(crate) fn text(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "?".to_owned(),
-        Value::String(text) => text.escape_debug().to_string(),
+        Value::String(text) => harmless(text),
         Value::Bool(is_true) => if *is_true { "yes" } else { "no" }.to_owned(),
         value if name.ends_with("_ms") => time(value.as_u64().unwrap_or_default()),
         value => value.to_string(),
@@ -36,7 +36,20 @@ pub(crate) fn text(name: &str, value: &Value) -> String {
 
 /// Prints a line. It fails where `println!` would panic, as in `bellwether watch | head`.
 pub(crate) fn line(text: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "{text}")
+    writeln!(io::stdout(), "{}", harmless(text))
+}
+
+/// A text without what a terminal obeys: servers and their replies are not trusted. It stays JSON if it is.
+pub(crate) fn harmless(text: &str) -> String {
+    let is_obeyed = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let show = |letter| match is_obeyed(letter) {
+        true => format!("\\u{:04x}", u32::from(letter)),
+        false => letter.to_string(),
+    };
+    text.chars().map(show).collect()
 }
 
 /// A time as the value of a field.
@@ -64,6 +77,6 @@ mod tests {
 
     #[test]
     fn text_of_others_is_one_line() {
-        assert_eq!(text("message", &"a\n\u{1b}[31mb".into()), "a\\n\\u{1b}[31mb");
+        assert_eq!(text("message", &"a\n\u{1b}[31mb".into()), "a\\u000a\\u001b[31mb");
     }
 }

@@ -97,5 +97,9 @@ fn credentials(user: String, file: PathBuf) -> impl CredentialsProvider {
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "a number of seconds is needed".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    let time = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    if time > YEAR { Err("at most 366 days".to_owned()) } else { Ok(time) }
 }
+
+/// The longest lifetime.
+const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);

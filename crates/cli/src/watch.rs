@@ -22,7 +22,7 @@ pub(crate) async fn run(
     every: Duration,
     count: Option<u64>,
     json: bool,
-) -> Result<(), CliError> {
+) -> Result<bool, CliError> {
     let observer = Arc::new(NamespaceObserver::default());
     let mut setup = ClientSetup { tracking: Tracking::Namespace, ..ClientSetup::default() };
     setup.observer = Some(Arc::clone(&observer) as _);
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         let cells = record.iter().map(|(name, value)| format!("{:>12.8}", text(name, value)));
         line(&cells.collect::<String>())?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// How many lookups all servers have executed, if that is known.

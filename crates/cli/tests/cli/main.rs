@@ -2,5 +2,6 @@
 
 mod doctor;
 mod kinds;
+mod mistakes;
 mod place;
 mod targets;
