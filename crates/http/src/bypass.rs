@@ -21,7 +21,6 @@ use super::refusal;
 use super::report::Report;
 use super::rules::{self, HeadSays, PrivateReason, Storing, Terms, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
-use super::target_gates::TargetPermit;
 
 /// Forwards a request to the origin. Nothing of its response is stored.
 pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
@@ -73,9 +72,7 @@ pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         match exchange.answered(answer, &status) {
             NextStep::Answer(response) => return response,
             NextStep::Fetch => {}
-            NextStep::Alone(permit) => {
-                return fetch_uncoalesced::<_, Q, _>(exchange, permit).await;
-            }
+            NextStep::Alone => return fetch_uncoalesced::<_, Q, _>(exchange).await,
             NextStep::Bypass => return forward_past::<_, Q, _>(exchange).await,
         }
     }
@@ -173,7 +170,7 @@ pub(super) async fn serve_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: Origin
         };
     }
     let exchange = exchange.with_fallback(located.as_ref());
-    let answer = fetch_uncoalesced::<_, Q, _>(exchange, None).await;
+    let answer = fetch_uncoalesced::<_, Q, _>(exchange).await;
     drop(permit);
     answer
 }
@@ -182,7 +179,6 @@ pub(super) async fn serve_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: Origin
 /// shared is not stored.
 async fn fetch_uncoalesced<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     exchange: Exchange<S>,
-    _permit: Option<TargetPermit>,
 ) -> Response<CacheBody<B>> {
     let shared = Arc::clone(&exchange.fetch.shared);
     let Some(gates) = &shared.parts.unshared else { return fetch_alone::<_, Q, _>(exchange).await };
@@ -208,6 +204,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
 ) -> Response<CacheBody<B>> {
     let mut fetch_request = exchange.fetch_request::<Q>();
     fetch_request.is_alone = true;
+    fetch_request.tries_others = false;
     let key = fetch_request.key.clone();
     let client = &exchange.fetch.shared.client;
     let loaded = client.load_alone(Some(&key), exchange.fetch.clone(), fetch_request).await;
@@ -221,7 +218,7 @@ async fn fetch_alone<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     };
     match exchange.answered(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
-        NextStep::Fetch | NextStep::Alone(_) | NextStep::Bypass => {
+        NextStep::Fetch | NextStep::Alone | NextStep::Bypass => {
             forward_past::<_, Q, _>(exchange).await
         }
     }

@@ -80,6 +80,8 @@ pub(super) struct FetchRequest<ReqB> {
     pub(super) forces_refresh: bool,
     /// It is not coalesced: it is for one caller only, and its response is not stored for others.
     pub(super) is_alone: bool,
+    /// After an error, it asks the origin with other requests that wait, too.
+    pub(super) tries_others: bool,
     /// The body that the origin gets is empty, since requests with content bypass the cache.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -102,6 +104,7 @@ impl<ReqB> FetchRequest<ReqB> {
             vary_index,
             forces_refresh,
             is_alone: false,
+            tries_others: true,
             body: PhantomData,
         }
     }

@@ -34,6 +34,21 @@ impl<B> CacheAnswer<B> {
         slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_like)
     }
 
+    /// Whether it is an error that its own request may have caused.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        let Self::CachedResponse(cached) = self else { return false };
+        cached.disposition == Disposition::Unconfirmed
+    }
+
+    /// Whether it is stored.
+    pub(super) fn is_stored(&self) -> bool {
+        match self {
+            Self::CachedResponse(cached) => matches!(cached.disposition, Disposition::Keep(_)),
+            Self::VaryIndex(_) | Self::Retry => true,
+            Self::Passthrough(_) => false,
+        }
+    }
+
     /// The response that passes through, for the first caller that asks for it.
     pub(super) fn take(&self) -> Option<Passthrough<B>> {
         let Self::Passthrough(slot) = self else { return None };

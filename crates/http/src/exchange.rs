@@ -17,9 +17,9 @@ use super::cache_request::{CacheRequest, FetchRequest};
 use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough};
 use super::fetch::OriginFetch;
 use super::report::{LocalHit, LookupKind, Report, seconds};
+use super::retry_pool::PooledRequest;
 use super::rules::Demand;
 use super::shared::{LayerState, Located};
-use super::target_gates::TargetPermit;
 use super::vary_index::VaryIndex;
 use super::{answer, refusal};
 
@@ -37,6 +37,8 @@ pub(super) struct Exchange<S> {
     /// A stored response that does not satisfy the request: a variant from before an expiry, or one that
     /// the origin was to confirm. The request gets it if its load fails, and `stale-if-error` allows it.
     fallback: Option<StoredFallback>,
+    /// It waits once more, after an error that another request may have caused.
+    pooled: Option<Arc<PooledRequest>>,
     /// How many more lookups it may start.
     left: u8,
 }
@@ -58,7 +60,7 @@ pub(super) enum NextStep<B> {
     Fetch,
     /// Ask the origin without coalescing, since the response that it waited for is private, or an
     /// error that another request may have caused.
-    Alone(Option<TargetPermit>),
+    Alone,
     /// Forward the request to the origin, and store nothing.
     Bypass,
 }
@@ -72,6 +74,7 @@ impl<S> Exchange<S> {
             forces_refresh: false,
             expires_variant: false,
             fallback: None,
+            pooled: None,
             left: ROUNDS,
         }
     }
@@ -117,13 +120,14 @@ impl<S> Exchange<S> {
         status: &CacheStatus,
     ) -> NextStep<B> {
         match answer {
-            Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone(None),
+            Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
             Err(error) => {
-                let alone = || self.alone_after_error().filter(|_| has_answered(&error));
-                match self.stale_on_error(stale_reason(&error), has_answered(&error)) {
-                    Some(stale) => NextStep::Answer(stale),
-                    None => alone().unwrap_or_else(|| NextStep::Answer(refusal::of(&error))),
+                let has_answered = has_answered(&error);
+                if let Some(stale) = self.stale_on_error(stale_reason(&error), has_answered) {
+                    return NextStep::Answer(stale);
                 }
+                let again = if has_answered { self.after_error() } else { None };
+                again.unwrap_or_else(|| NextStep::Answer(refusal::of(&error)))
             }
             Ok(found) if has_failed(&found) => {
                 match self.stale_on_error(StaleReason::LoadFailed, true) {
@@ -135,44 +139,51 @@ impl<S> Exchange<S> {
         }
     }
 
-    /// Whether it asks the origin for itself. Another request may have caused the error that it waited
-    /// for. That error is no stored response, so one with credentials never takes it. Of the others, a
-    /// few ask at once, and the rest take it. Nor does it take what was loaded again for another request
-    /// and may not be shared with this one.
-    fn alone_after<B>(&self, cached: &CachedResponse, status: &CacheStatus) -> Option<NextStep<B>> {
+    /// Whether it waits again or asks the origin for itself. Another request may have caused the error that
+    /// it waited for. That error is no stored response, so one with credentials never takes it, and the
+    /// others do the second time. Nor does it take what was loaded again for another request and may not be
+    /// shared with this one.
+    fn again_after<B>(
+        &mut self,
+        cached: &CachedResponse,
+        status: &CacheStatus,
+    ) -> Option<NextStep<B>> {
         // With a key of its own, the program has said on what a response depends.
         let is_its_own = self.fetch.shared.rules.keyed.is_some()
             || !matches!(status, CacheStatus::Collapsed { .. });
         match cached.disposition {
             Disposition::Unconfirmed | Disposition::Failure if is_its_own => None,
             Disposition::Failure if !self.cache_request.has_credentials => None,
-            Disposition::Unconfirmed | Disposition::Failure => self.alone_after_error(),
+            Disposition::Unconfirmed | Disposition::Failure => self.after_error(),
             Disposition::Keep(_) | Disposition::Share
                 if self.forces_refresh
                     && matches!(status, CacheStatus::Collapsed { .. })
                     && !self.cache_request.demand.may_share(cached.response.note.consent) =>
             {
-                Some(NextStep::Alone(None))
+                Some(NextStep::Alone)
             }
             Disposition::Keep(_) | Disposition::Share => None,
         }
     }
 
-    /// Whether it asks the origin for itself after an error that another request has got: with credentials it
-    /// does, and of the others a few do at once.
-    fn alone_after_error<B>(&self) -> Option<NextStep<B>> {
-        if self.cache_request.has_credentials {
-            return Some(NextStep::Alone(None));
+    /// What it does after an error that another request has got. The first time it waits once more, for a
+    /// load that asks the origin with other requests, too. The second time it asks the origin for itself if
+    /// it has credentials.
+    fn after_error<B>(&mut self) -> Option<NextStep<B>> {
+        if self.pooled.is_none() {
+            let key = self.fetch_request::<()>().key;
+            let entered = self.fetch.shared.parts.retries.enter(&key, &self.cache_request);
+            self.pooled = Some(Arc::new(entered));
+            return Some(self.fetch_next());
         }
-        let permit = self.fetch.shared.after_error(&self.cache_request)?;
-        Some(NextStep::Alone(Some(permit)))
+        self.cache_request.has_credentials.then_some(NextStep::Alone)
     }
 
     fn found<B>(&mut self, found: CacheAnswer<B>, status: &CacheStatus) -> NextStep<B> {
         if let CacheAnswer::CachedResponse(cached) = &found
-            && let Some(alone) = self.alone_after(cached, status)
+            && let Some(again) = self.again_after(cached, status)
         {
-            return alone;
+            return again;
         }
         match found {
             CacheAnswer::CachedResponse(cached) if self.has_expired(&cached, status) => {

@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use bellwether::{BoxError, CacheError};
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout;
@@ -53,18 +55,53 @@ where
 }
 
 async fn fetch<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
-    mut inner: S,
+    inner: S,
     shared: Arc<LayerState>,
     fetch_request: FetchRequest<Q>,
 ) -> Result<CacheAnswer<B>, BoxError> {
-    let FetchRequest { key, cache_request, is_alone, .. } = &fetch_request;
-    let stored_response = StoredResponse::of::<Q, B>(&shared, &fetch_request).await;
-    let load = AnsweredFetch {
-        shared: &shared,
-        fetch_request: &fetch_request,
-        stored_response: &stored_response,
-    };
-    let (request, validates) = stored_response.request_for(&fetch_request);
+    let for_others = OriginFetch { inner: inner.clone(), shared: Arc::clone(&shared) };
+    let answer = fetch_for_one(inner, shared, &fetch_request).await?;
+    if answer.is_unconfirmed() && fetch_request.tries_others {
+        return Ok(fetch_for_others(for_others, &fetch_request).await.unwrap_or(answer));
+    }
+    Ok(answer)
+}
+
+/// Asks the origin with requests that wait for this load, since its error may be that of its own request
+/// alone. The first response that is stored is the answer of the load.
+async fn fetch_for_others<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+    fetch: OriginFetch<S>,
+    fetch_request: &FetchRequest<Q>,
+) -> Option<CacheAnswer<B>> {
+    let FetchRequest { key, cache_request, vary_index, .. } = fetch_request;
+    let others = fetch.shared.parts.retries.others(key, cache_request);
+    let mut loads: FuturesUnordered<_> = others
+        .iter()
+        .map(|other| {
+            let mut of_other = FetchRequest::<Q>::new(other, vary_index.clone(), false);
+            of_other.tries_others = false;
+            fetch.shared.client.load_alone(Some(key), fetch.clone(), of_other)
+        })
+        .collect();
+    while let Some(loaded) = loads.next().await {
+        if let Ok(Ok(answer)) = loaded
+            && answer.is_stored()
+        {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+async fn fetch_for_one<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
+    mut inner: S,
+    shared: Arc<LayerState>,
+    fetch_request: &FetchRequest<Q>,
+) -> Result<CacheAnswer<B>, BoxError> {
+    let FetchRequest { key, cache_request, is_alone, .. } = fetch_request;
+    let stored_response = StoredResponse::of::<Q, B>(&shared, fetch_request).await;
+    let load = AnsweredFetch { shared: &shared, fetch_request, stored_response: &stored_response };
+    let (request, validates) = stored_response.request_for(fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
     let mut retry = inner.clone();
     let sent = send(&mut inner, request, cache_request);

@@ -228,7 +228,7 @@ impl<R> HttpCacheLayerBuilder<R> {
         let parts = LayerParts {
             target: TargetUri::default(),
             private_targets: Arc::default(),
-            after_errors: Arc::new(TargetGates::new(MOST_AFTER_ERRORS)),
+            retries: Arc::default(),
             unshared: None,
             collecting: BodyBudget::new(COLLECTED_BYTES),
             variants: Arc::default(),
@@ -383,10 +383,6 @@ const MOST_FINISHING: usize = 64;
 
 /// 64 MiB.
 const COLLECTED_BYTES: usize = 64 * 1024 * 1024;
-
-/// How many waiters for one target ask the origin at once after two errors in a row. One client has
-/// seldom more requests in flight, and an origin that fails for all gets few more requests than one.
-const MOST_AFTER_ERRORS: usize = 16;
 
 impl<R> fmt::Debug for HttpCacheLayerBuilder<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -68,6 +68,7 @@ mod purge;
 mod refusal;
 mod report;
 mod request_key;
+mod retry_pool;
 #[cfg(feature = "axum")]
 mod router;
 mod rules;

@@ -20,10 +20,11 @@ use super::cache_request::{CacheRequest, FetchRequest, RequestBody};
 use super::caching_rules::Rules;
 use super::codec::{CacheAnswer, CachedResponse, Disposition, HttpCodec};
 use super::expiry::{ExpiryRuns, entries};
+use super::retry_pool::RetryPool;
 use super::rules::{self, PrivateReason, Storing, Terms, Times};
 use super::tag_fields::TagFields;
 use super::target::TargetUri;
-use super::target_gates::{TargetGates, TargetPermit};
+use super::target_gates::TargetGates;
 use super::variants::Variants;
 use super::vary_index::VaryIndex;
 
@@ -48,8 +49,8 @@ pub(super) struct LayerParts {
     pub(super) target: TargetUri,
     /// Targets with private responses. Requests for them are not coalesced.
     pub(super) private_targets: Arc<PrivateKeys>,
-    /// Requests that ask the origin because the load of another request had an error.
-    pub(super) after_errors: Arc<TargetGates>,
+    /// Requests that wait once more, since the load of another request had an error.
+    pub(super) retries: Arc<RetryPool>,
     /// Requests that ask the origin because no response that they could share came. `None`: no bound.
     pub(super) unshared: Option<Arc<TargetGates>>,
     pub(super) collecting: BodyBudget,
@@ -163,12 +164,6 @@ impl LayerState {
     /// private.
     pub(super) fn bypass(&self, cache_request: &CacheRequest) -> Option<BypassPermit> {
         self.parts.private_targets.bypass(&cache_request.coalescing_digest())
-    }
-
-    /// A permit to ask the origin although the load of another request had an error, if few requests
-    /// for the target do.
-    pub(super) fn after_error(&self, cache_request: &CacheRequest) -> Option<TargetPermit> {
-        self.parts.after_errors.try_enter(cache_request.primary.digest())
     }
 
     /// Notes that the response to a request was private. Errors, refusals and 304 are not counted,

@@ -27,13 +27,6 @@ impl TargetGates {
         Self { most: most.min(Semaphore::MAX_PERMITS), gates: Mutex::default() }
     }
 
-    /// A permit, if one is left.
-    pub(super) fn try_enter(self: &Arc<Self>, target: Digest) -> Option<TargetPermit> {
-        let mut entering = self.at(target);
-        entering.permit = Some(Arc::clone(&entering.gate).try_acquire_owned().ok()?);
-        Some(entering)
-    }
-
     /// Waits for a permit, in the order of the calls.
     ///
     /// # Cancel safety
@@ -83,11 +76,10 @@ mod tests {
     async fn so_many_enter_the_gate_of_a_target_and_the_next_one_waits() {
         let gates = Arc::new(TargetGates::new(2));
         let first = gates.enter(digest(0)).await;
-        let _second = gates.try_enter(digest(0)).unwrap();
-        assert!(gates.try_enter(digest(0)).is_none());
+        let _second = gates.enter(digest(0)).await;
         let mut third = Box::pin(gates.enter(digest(0)));
         assert!((&mut third).now_or_never().is_none());
-        let _other = gates.try_enter(digest(1)).unwrap();
+        let _other = gates.enter(digest(1)).await;
         drop(first);
         third.await;
     }
@@ -98,7 +90,6 @@ mod tests {
         let first = gates.enter(digest(0)).await;
         let mut given_up = Box::pin(gates.enter(digest(0)));
         assert!((&mut given_up).now_or_never().is_none());
-        assert!(gates.try_enter(digest(0)).is_none());
         drop(first);
         assert_eq!(len(&gates), 1, "a request waits");
         drop(given_up);

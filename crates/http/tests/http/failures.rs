@@ -1,6 +1,7 @@
 //! An origin that fails, and which callers get its errors.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::StoreErrorKind;
@@ -237,5 +238,50 @@ async fn a_window_for_disconnections_replaces_no_error_that_the_origin_answers()
         assert_eq!(answers, [status; 3], "{terms} {failure}");
         pass(120).await;
         assert!(get(&cache, &[]).await.status() != 200, "the window is over: {terms} {failure}");
+    }
+}
+
+/// What `victims` clients get in ten seconds, while others ask again and again for an error that takes half
+/// a second: how many of their requests were denied, and how often their requests reached the origin.
+async fn beside_attackers(attackers: usize, victims: usize, fields: &[(&str, &str)]) -> [usize; 2] {
+    let of_victims = Arc::new(AtomicUsize::new(0));
+    let origin = {
+        let of_victims = Arc::clone(&of_victims);
+        Origin::new(move |request: Request<_>, _| {
+            let is_bad = request.headers().contains_key("x-bad");
+            of_victims.fetch_add(usize::from(!is_bad), Ordering::Relaxed);
+            async move {
+                tokio::time::sleep(Duration::from_millis(if is_bad { 500 } else { 20 })).await;
+                Ok(match is_bad {
+                    true => page(&[(":status", "500")], ""),
+                    false => page(&[("cache-control", "max-age=60")], ""),
+                })
+            }
+        })
+    };
+    let cache = cached(&memory().build().unwrap(), &origin);
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    let client = async |fields: Vec<(&str, &str)>, pause| {
+        let mut denied = 0;
+        while tokio::time::Instant::now() < until {
+            denied += usize::from(get(&cache, &fields).await.status() != 200);
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        denied
+    };
+    let bad = (0..attackers).map(|_| client(vec![("x-bad", "1")], 50));
+    let good = (0..victims).map(|_| client(fields.to_vec(), 500));
+    let (_, denied) = tokio::join!(join_all(bad), join_all(good));
+    [denied.into_iter().sum(), of_victims.load(Ordering::Relaxed)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_success_beside_slow_errors_is_stored_and_given_to_all() {
+    for (attackers, victims) in [(3, 20), (20, 20), (20, 60), (60, 20)] {
+        for fields in [&[][..], &[("cookie", "a=b")]] {
+            let [denied, of_victims] = beside_attackers(attackers, victims, fields).await;
+            assert_eq!(denied, 0, "{attackers} beside {victims} with {fields:?}");
+            assert!(of_victims <= 20, "{of_victims}: {attackers} beside {victims} with {fields:?}");
+        }
     }
 }
