@@ -105,6 +105,9 @@ pub(super) fn passed<B>(
         let headers = rules::not_modified_headers(response.headers());
         response = with(StatusCode::NOT_MODIFIED, headers, no_body());
     }
+    if request.method == Method::HEAD {
+        response = response.map(|_| no_body());
+    }
     report.add_to(&mut response);
     response
 }

@@ -19,7 +19,7 @@ use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
 use super::refusal;
 use super::report::Report;
-use super::rules::{self, HeadSays, PrivateReason, Storing, Terms, Times};
+use super::rules::{self, HeadSays, PrivateReason, Slice, Storing, Terms, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 
 /// Forwards a request to the origin. Nothing of its response is stored.
@@ -72,8 +72,10 @@ pub(super) async fn serve<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
         match exchange.answered(answer, &status) {
             NextStep::Answer(response) => return response,
             NextStep::Fetch => {}
-            NextStep::Alone => return fetch_uncoalesced::<_, Q, _>(exchange).await,
-            NextStep::Bypass => return forward_past::<_, Q, _>(exchange).await,
+            NextStep::Alone if !exchange.cache_request.is_for_part() => {
+                return fetch_uncoalesced::<_, Q, _>(exchange).await;
+            }
+            NextStep::Alone | NextStep::Bypass => return forward_past::<_, Q, _>(exchange).await,
         }
     }
 }
@@ -83,12 +85,13 @@ async fn forward_past<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     exchange: Exchange<S>,
 ) -> Response<CacheBody<B>> {
     let headers = exchange.cache_request.parts.headers.clone();
-    let request = exchange.fetch_request::<Q>().request(headers);
+    let mut request = exchange.fetch_request::<Q>().request(headers);
+    *request.method_mut() = exchange.cache_request.parts.method.clone();
     forward(&exchange.fetch.shared.client, exchange.fetch.inner, request, "bypass").await
 }
 
-/// Answers a request from the store. If nothing suitable is stored, the request is forwarded,
-/// unless it says `only-if-cached`.
+/// Answers a request for a head or a part from the store, or any that says `only-if-cached`. What is not
+/// stored is loaded whole, once for all, if it may be stored. If not, the request is forwarded.
 pub(super) async fn serve_stored<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     fetch: OriginFetch<S>,
     cache_request: CacheRequest,
@@ -109,12 +112,28 @@ pub(super) async fn serve_stored<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>
         None if is_only_if_cached => return refusal::not_kept(),
         None => {}
     }
+    let permit = shared.bypass(&cache_request);
+    if permit.is_none() && loads_whole(shared, &cache_request, located.as_ref()) {
+        return serve::<_, Q, _>(Exchange::new(fetch, cache_request), record).await;
+    }
     let why = match located {
         Some(_) if is_stale => "stale",
         Some(_) => "request",
         None => "uri-miss",
     };
     forward_head(fetch, cache_request, body, located, why).await
+}
+
+/// Whether the whole response is loaded for a request for its head or a part. The origin may answer HEAD
+/// without that, and does so for a stored response. What begins behind the largest that is stored is a
+/// part of none.
+fn loads_whole(shared: &LayerState, request: &CacheRequest, located: Option<&Located>) -> bool {
+    let most = shared.client.max_entry_bytes() as u64;
+    let headers = &request.parts.headers;
+    match request.is_for_range() {
+        true => rules::slice(headers, &HeaderMap::new(), most) != Slice::Unsatisfiable,
+        false => located.is_none(),
+    }
 }
 
 /// Forwards a request that no stored response answers. The response to HEAD updates a stored one. In

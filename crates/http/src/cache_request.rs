@@ -8,7 +8,7 @@ use bellwether::store::Digest;
 use bellwether::{BoxError, Key};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tower::Service;
 
@@ -45,6 +45,16 @@ impl CacheRequest {
         rules.normalize(&mut parts);
         let has_credentials = rules.defaults.credentials.are_in(&parts.headers);
         Self { parts, primary, demand, has_credentials, left: Mutex::default() }
+    }
+
+    /// Whether it asks for the head or for a part of a response.
+    pub(super) fn is_for_part(&self) -> bool {
+        self.parts.method == Method::HEAD || self.is_for_range()
+    }
+
+    /// Whether it asks for a part of the body.
+    pub(super) fn is_for_range(&self) -> bool {
+        self.parts.method == Method::GET && self.parts.headers.contains_key(header::RANGE)
     }
 
     /// Under what private and slow responses are counted: the target, and whether the request has

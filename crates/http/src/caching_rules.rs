@@ -63,8 +63,8 @@ impl Rules {
             return self.classify_keyed(keyed, status, response, times);
         }
         match rules::storing(request, status, response, times, &self.defaults) {
-            Storing::Private(PrivateReason::NotFresh)
-                if status.is_server_error() && !self.defaults.credentials.are_in(request) =>
+            Storing::Private(why)
+                if is_error(status, why) && !self.defaults.credentials.are_in(request) =>
             {
                 Storing::Unconfirmed
             }
@@ -83,6 +83,7 @@ impl Rules {
     ) -> Storing {
         let vary = match rules::for_others(status, response, &self.defaults.credentials) {
             Ok(vary) => vary,
+            Err(PrivateReason::ErrorStatus) => return Storing::Unconfirmed,
             Err(why) => return Storing::Private(why),
         };
         // No variant of a key without the host is that of a host: over HTTP/2 there is no such field.
@@ -107,4 +108,9 @@ impl Rules {
         }
         if status.is_client_error() { Storing::Unconfirmed } else { Storing::Share }
     }
+}
+
+/// Whether a response is an error that nothing but its status or its missing lifetime makes private.
+fn is_error(status: StatusCode, why: PrivateReason) -> bool {
+    why == PrivateReason::ErrorStatus || why == PrivateReason::NotFresh && status.is_server_error()
 }

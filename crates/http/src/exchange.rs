@@ -54,6 +54,10 @@ struct StoredFallback {
 }
 
 /// What an exchange does after an answer.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 pub(super) enum NextStep<B> {
     Answer(Response<CacheBody<B>>),
     /// Look up once more.
@@ -205,6 +209,8 @@ impl<S> Exchange<S> {
                 self.forces_refresh = true;
                 self.fetch_next()
             }
+            // It has the whole, of which the origin gives it the part.
+            CacheAnswer::Passthrough(_) if self.cache_request.is_for_range() => NextStep::Bypass,
             CacheAnswer::Passthrough(_) | CacheAnswer::VaryIndex(_) | CacheAnswer::Retry => {
                 self.pass(&found, status).unwrap_or_else(|| self.redirected(found, status))
             }

@@ -12,9 +12,8 @@ use super::lists::Directives;
 use super::terms::{Consent, Credentials, Defaults, Terms, terms};
 use super::vary::nominated;
 
-/// Statuses that are never stored: responses to a condition or a range, and those that RFC 6585
-/// excludes.
-const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
+/// Errors that are never stored: responses to a condition or a range, and those that RFC 6585 excludes.
+const NEVER_KEPT: [u16; 6] = [412, 416, 428, 429, 431, 511];
 
 /// Whether a response is stored, and which callers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +46,9 @@ pub(crate) enum PrivateReason {
     Cookie,
     /// Responses with this status are not stored.
     Status,
+    /// The same for an error, which the waiters of a request without credentials share.
+    #[serde(rename = "status")]
+    ErrorStatus,
     /// It is a part of the content only.
     Partial,
     /// `no-store`.
@@ -136,19 +138,12 @@ fn forbidden_to_others(
     response: &HeaderMap,
     directives: &Directives,
 ) -> Option<PrivateReason> {
-    let must_understand = directives.has("must-understand");
-    if status.is_informational()
-        || NEVER_KEPT.contains(&status.as_u16())
-        || must_understand && !is_understood(status)
-    {
-        return Some(if status == StatusCode::PARTIAL_CONTENT {
-            PrivateReason::Partial
-        } else {
-            PrivateReason::Status
-        });
-    }
-    if is_part(response) {
+    if status == StatusCode::PARTIAL_CONTENT || is_part(response) {
         return Some(PrivateReason::Partial);
+    }
+    let is_unknown = directives.has("must-understand") && !is_understood(status);
+    if status.is_informational() || status == StatusCode::NOT_MODIFIED || is_unknown {
+        return Some(PrivateReason::Status);
     }
     if directives.forbid_storing() {
         return Some(PrivateReason::NoStore);
@@ -158,6 +153,9 @@ fn forbidden_to_others(
     }
     if response.contains_key(SET_COOKIE) {
         return Some(PrivateReason::SetCookie);
+    }
+    if NEVER_KEPT.contains(&status.as_u16()) {
+        return Some(PrivateReason::ErrorStatus);
     }
     let is_timed = ["max-age", "s-maxage"].iter().any(|name| directives.has(name))
         || response.contains_key(EXPIRES);

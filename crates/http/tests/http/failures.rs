@@ -285,3 +285,29 @@ async fn the_first_success_beside_slow_errors_is_stored_and_given_to_all() {
         }
     }
 }
+
+/// A status that a cache must not store (RFC 6585), or that answers a condition.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_not_loaded_by_each_waiter_and_never_stored() {
+    for status in ["412", "416", "428", "429", "431", "511"] {
+        for is_keyed in [false, true] {
+            let origin = Origin::new(async move |_, _| {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok(page(&[(":status", status), ("cache-control", "max-age=60")], ""))
+            });
+            let cache = match is_keyed {
+                false => cached(&memory().build().unwrap(), &origin),
+                true => {
+                    let layer = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+                    cached(&layer.ttl(Duration::from_secs(60)).build().unwrap(), &origin)
+                }
+            };
+            let answers = join_all((0..100).map(async |_| get(&cache, &[]).await.status())).await;
+            assert!(answers.iter().all(|it| it.as_str() == status), "{status}: {answers:?}");
+            let asked = origin.asked();
+            assert!((2..=18).contains(&asked), "{status}: {asked}");
+            get(&cache, &[]).await;
+            assert!(origin.asked() > asked, "{status} is not stored");
+        }
+    }
+}

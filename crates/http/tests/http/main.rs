@@ -23,6 +23,7 @@ mod not_modified;
 mod one_form;
 mod origin;
 mod outages;
+mod parts;
 mod poison;
 mod privacy;
 mod proxies;

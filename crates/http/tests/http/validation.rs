@@ -248,16 +248,14 @@ async fn a_head_that_shows_a_change_makes_what_is_kept_stale() {
 async fn a_part_is_cut_from_what_is_kept() {
     let origin = Origin::counting(MINUTE);
     let cache = cached(&memory().build().unwrap(), &origin);
-    let part = get(&cache, &[("range", "bytes=0-2")]).await;
-    assert_eq!(part.status(), StatusCode::OK, "nothing is kept, and the origin cuts nothing");
     get(&cache, &[]).await;
     let part = get(&cache, &[("range", "bytes=7-")]).await;
     assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
     assert_eq!(field(&part, "content-range"), "bytes 7-7/8");
-    assert_eq!(text(part).await, "1");
+    assert_eq!(text(part).await, "0");
     let none = get(&cache, &[("range", "bytes=8-")]).await;
     assert_eq!(none.status(), StatusCode::RANGE_NOT_SATISFIABLE);
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.asked(), 1);
 }
 
 #[tokio::test(start_paused = true)]
