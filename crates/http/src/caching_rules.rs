@@ -48,6 +48,7 @@ impl Rules {
     /// Writes a request as its key has it.
     pub(super) fn normalize(&self, parts: &mut Parts) {
         normalize_host(parts);
+        rules::in_one_form(&mut parts.headers);
         self.keyed.iter().for_each(|keyed| keyed.key.normalize(parts));
     }
 

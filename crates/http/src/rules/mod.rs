@@ -26,7 +26,7 @@ pub(crate) use invalidation::{
 };
 pub(crate) use storing::{PrivateReason, Storing, for_others, must_be_validated, storing};
 pub(crate) use terms::{Consent, Credentials, Defaults, Demand, StaleWindows, Terms};
-pub(crate) use vary::{variant, vary};
+pub(crate) use vary::{in_one_form, variant, vary};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Selecting header fields: which stored response suits which request (RFC 9111, section 4.1).
 
-use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, VARY};
-use http::{HeaderMap, HeaderName};
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::lists::{elements, members};
 use super::terms::Credentials;
@@ -50,6 +50,58 @@ fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
     } else {
         joined(elements(request, name).collect())
     }
+}
+
+/// Writes the fields of a request in one way of those that [`variant`] takes for the same: in one line
+/// each, and languages, encodings and charsets in their usual case. An origin may read the first line
+/// only, or compare letter by letter, and its response is for all requests that say the same.
+pub(crate) fn in_one_form(request: &mut HeaderMap) {
+    for name in request.keys().cloned().collect::<Vec<_>>() {
+        let is_list = LISTS.contains(&name);
+        if name == COOKIE || !is_list && request.get_all(&name).iter().count() == 1 {
+            continue;
+        }
+        let value = match is_list {
+            true => members(request, &name).collect::<Vec<_>>().join(&b", "[..]),
+            false => elements(request, &name).collect::<Vec<_>>().join(&b", "[..]),
+        };
+        let value = match (is_list, str::from_utf8(&value)) {
+            (true, Ok(text)) if name == ACCEPT_LANGUAGE && text.is_ascii() => {
+                languages(text).into()
+            }
+            (true, _) => value.to_ascii_lowercase(),
+            (false, _) => value,
+        };
+        if let Ok(value) = HeaderValue::from_bytes(&value) {
+            request.insert(name, value);
+        }
+    }
+}
+
+/// Language ranges in the case that RFC 5646, section 2.1.1, recommends: `zh-Hant-TW`.
+fn languages(list: &str) -> String {
+    let mut written = String::with_capacity(list.len());
+    let (mut nth, mut is_extension) = (0, false);
+    for part in list.split_inclusive(['-', ',', ';']) {
+        let subtag = part.trim_end_matches(['-', ',', ';']).trim_start();
+        let lower = part.to_ascii_lowercase();
+        match subtag.len() {
+            2 if nth > 0 && !is_extension => written.push_str(&part.to_ascii_uppercase()),
+            4 if nth > 0 && !is_extension => {
+                written.push_str(&lower[..1].to_ascii_uppercase());
+                written.push_str(&lower[1..]);
+            }
+            _ => written.push_str(&lower),
+        }
+        nth += 1;
+        is_extension |= subtag.len() == 1;
+        if part.ends_with(',') {
+            (nth, is_extension) = (0, false);
+        } else if part.ends_with(';') {
+            is_extension = true;
+        }
+    }
+    written
 }
 
 #[cfg(test)]
@@ -127,6 +179,32 @@ mod tests {
             "accept-language: en, de",
             "accept-language: eN ,  De,,",
         );
+    }
+
+    #[test]
+    fn requests_that_say_the_same_are_written_in_one_way() {
+        for (given, written) in [
+            ("accept-language: DE-de,EN ;q=0.5,, zh-hant-tw", "de-DE, en ;q=0.5, zh-Hant-TW"),
+            ("accept-language: de\naccept-language: *;q=0.1", "de, *;q=0.1"),
+            (
+                "accept-language: en-a-bb-x-cccc, x-aa, sl-NEDIS-1994",
+                "en-a-bb-x-cccc, x-aa, sl-nedis-1994",
+            ),
+            ("accept-language: a-\u{20ac}A", "a-\u{20ac}a"),
+            ("accept-encoding: GZIP,Br;Q=1", "gzip, br;q=1"),
+            ("foo: A,b\nfoo: \"c, D\"", "A, b, \"c, D\""),
+            ("foo: A,b", "A,b"),
+        ] {
+            let mut request = read(given);
+            let name = request.keys().next().expect("a field").clone();
+            let before = variant(std::slice::from_ref(&name), &request);
+            in_one_form(&mut request);
+            assert_eq!(request.get_all(&name).iter().collect::<Vec<_>>(), [written], "{given}");
+            assert_eq!(variant(&[name], &request), before, "{given}");
+        }
+        let mut cookies = read("cookie: a=1\ncookie: b=2");
+        in_one_form(&mut cookies);
+        assert_eq!(cookies.get_all("cookie").iter().count(), 2);
     }
 
     #[test]

@@ -173,3 +173,22 @@ async fn over_http_2_the_authority_has_the_form_of_the_key() {
         assert_eq!(text(answer).await, "http://shop.example/a none");
     }
 }
+
+/// An origin may read the first line of a field only, or compare letter by letter.
+#[tokio::test]
+async fn the_origin_does_not_see_how_a_client_writes_what_selects_a_variant() {
+    let language = async |request: Request<Body>, _| {
+        let first = request.headers()["accept-language"].to_str()?;
+        let known = first.split(", ").find(|it| ["de-DE", "fr"].contains(it));
+        let fields = [("cache-control", "max-age=60"), ("vary", "accept-language")];
+        Ok(page(&fields, known.unwrap_or("en").to_owned()))
+    };
+    for lines in [&["DE-de"][..], &["xx", "de-DE"], &["xx,DE-DE"], &["xx", "FR"]] {
+        let cache = cached(&memory().build().unwrap(), &Origin::new(language));
+        let fields: Vec<_> = lines.iter().map(|line| ("accept-language", *line)).collect();
+        let expected = if lines.contains(&"FR") { "fr" } else { "de-DE" };
+        for _ in 0..2 {
+            assert_eq!(text(ask(&cache, "GET", "/a", &fields).await).await, expected, "{lines:?}");
+        }
+    }
+}
