@@ -34,7 +34,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `redis` | yes | `RedisLock`, `ReentrantLock`, `FairLock` and `Redlock`; with `tls`, `cluster` and `sentinel` |
+//! | `redis` | yes | `RedisLock`, `ReentrantLock`, `FairLock` and `Redlock`; with `tls` |
 //! | `zookeeper` | no | `ZooKeeperLock` |
 //! | `postgres` | no | `PostgresLock` |
 //! | `mysql` | no | `MySqlRowLock`, also for MariaDB |

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-#[cfg(feature = "cluster")]
 use tokio::time::Instant;
 
 use super::events::Tracking;
@@ -20,7 +19,6 @@ use super::request::{RedisRequest, RedisScript, RedisValue};
 use super::rights;
 use super::server_clock::ServerClock;
 use super::server_group::ServerGroup;
-#[cfg(feature = "cluster")]
 use super::shared_connection::connect_time;
 use super::shared_connection::share_time;
 use super::subscriber::Subscriber;
@@ -86,7 +84,6 @@ impl RedisClient {
                 node.send(request, false).await.map_err(|error| error.said)?
             }
             // Boxed, so that the callers of a single server need no memory for it.
-            #[cfg(feature = "cluster")]
             ServerGroup::Cluster(cluster) => {
                 Box::pin(cluster.run(request, self.deadline())).await?
             }
@@ -228,7 +225,6 @@ impl RedisClient {
     }
 
     /// Until when a request follows redirections.
-    #[cfg(feature = "cluster")]
     fn deadline(&self) -> Instant {
         let deadline = Instant::now() + self.options().timeout;
         connect_time().map_or(deadline, |(_, until)| deadline.max(until))

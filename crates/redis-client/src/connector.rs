@@ -14,7 +14,6 @@ use super::connection::{Connection, ConnectionState, PushReceiver};
 use super::dial::{DialStep, Dialed, PushSender};
 use super::events::{ServerEvent, Tracking};
 use super::node_record::NodeRecord;
-#[cfg(feature = "sentinel")]
 use super::sentinel::verify;
 use super::server_error::ServerError;
 use bellwether::warn_throttled;
@@ -86,7 +85,6 @@ impl Connector {
         }
         let (state, (mut socket, tasks)) = dialed?;
         node.has_spoken_resp3.store(is_resp3, Ordering::Relaxed);
-        #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
         }

@@ -8,8 +8,6 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `bb8` | no | `RedisPoolManager`, for pools |
-//! | `cluster` | no | `redis-cluster://`: Redis Cluster |
-//! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: connections by TLS (`rustls`), with certificates of your own |
 
 // Its only users are released with it.
@@ -19,7 +17,6 @@ mod address;
 mod batcher;
 mod breaker;
 mod client;
-#[cfg(feature = "cluster")]
 mod cluster;
 mod connection;
 mod connector;
@@ -39,7 +36,6 @@ mod pool_manager;
 mod request;
 mod retry_pauses;
 mod rights;
-#[cfg(feature = "sentinel")]
 mod sentinel;
 mod server_clock;
 mod server_error;

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use super::address::{ServerAddress, ServersKind};
 use super::events::ServerEvent;
 use super::parts::{ClientParts, Failovers};
-#[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use super::server_clock::ServerClock;
 use super::server_error::ServerError;
@@ -30,7 +29,6 @@ pub(super) struct NodeRecord {
     pub(super) place: u16,
     /// Where the server is. With sentinels, where the first of them is.
     pub(super) address: ServerAddress,
-    #[cfg(feature = "sentinel")]
     pub(super) sentinels: Option<Sentinels>,
     pub(super) failovers: Arc<Failovers>,
     pub(super) clock: ServerClock,
@@ -69,7 +67,6 @@ impl NodeRecord {
             place,
             server: Mutex::new(is_fixed.then(|| address.clone())),
             address,
-            #[cfg(feature = "sentinel")]
             sentinels: Sentinels::of(&parts),
             failovers,
             clock: ServerClock::default(),
@@ -84,7 +81,6 @@ impl NodeRecord {
 
     /// The address of the server to connect to now.
     pub(super) async fn address(&self) -> Result<ServerAddress, ServerError> {
-        #[cfg(feature = "sentinel")]
         if let Some(sentinels) = &self.sentinels {
             return sentinels.primary().await;
         }
@@ -155,14 +151,12 @@ impl NodeRecord {
     }
 
     /// It has refused a request because the cluster is down.
-    #[cfg(feature = "cluster")]
     pub(super) fn stands_by(&self) {
         self.parts.tell(ServerEvent::AllChanged { node: self.place });
         self.may_have_lost(Instant::now());
     }
 
     /// Since when it is out of reach, after it was in use.
-    #[cfg(any(feature = "cluster", test))]
     pub(super) fn lost_at(&self) -> Option<Instant> {
         locked(&self.broken).lost_at
     }
@@ -263,7 +257,6 @@ mod tests {
     }
 
     /// Its replica may have owned its slots for a while, and what it copied from that lacks them.
-    #[cfg(feature = "cluster")]
     #[tokio::test(start_paused = true)]
     async fn one_that_takes_no_requests_may_have_lost_what_it_has_acknowledged() {
         let (node, told_of) = node();

@@ -61,11 +61,11 @@ impl RedisClientOptions {
     /// The address is one of these:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
-    ///   cluster by one or more of its nodes. The others are discovered. It needs the feature `cluster`;
+    ///   cluster by one or more of its nodes. The others are discovered;
     /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
     ///   primary of a service by its sentinels. The credentials of the sentinels follow:
     ///   `?sentinel_user=user&sentinel_password=password`. Give all sentinels, because no others are
-    ///   discovered. It needs the feature `sentinel`;
+    ///   discovered;
     /// - `rediss://`, `rediss-cluster://` or `rediss+sentinel://`, or `valkeys` in place of `rediss`,
     ///   with the same parts, for TLS to all servers with the defaults of `RedisTls`. They need the
     ///   feature `tls`;

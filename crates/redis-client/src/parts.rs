@@ -161,7 +161,6 @@ impl Failovers {
     }
 
     /// Another server is the primary now.
-    #[cfg(feature = "sentinel")]
     pub(super) fn switch(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.switched.notify_waiters();

@@ -12,7 +12,6 @@ use super::dial::DialStep;
 use super::node_record::NodeRecord;
 use super::options::RedisClientOptions;
 use super::parts::{ClientParts, ClientSetup};
-#[cfg(feature = "sentinel")]
 use super::sentinel::verify;
 use super::server_error::ServerError;
 use bellwether::ConfigError;
@@ -83,7 +82,6 @@ impl RedisPoolManager {
         let (mut socket, tasks) =
             options.dialer.dial(address, None, Default::default(), until, step).await?;
         socket.set_response_timeout(options.timeout);
-        #[cfg(feature = "sentinel")]
         if node.sentinels.is_some() {
             verify(&mut socket, address).await?;
         }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::address::ServerAddress;
-#[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::names::InSlot;
 use super::node::RedisNode;
@@ -15,13 +14,11 @@ use bellwether::StoreError;
 #[derive(Clone)]
 pub(super) enum ServerGroup {
     Single(Arc<RedisNode>),
-    #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
 
 impl ServerGroup {
     pub(super) fn new(parts: &Arc<ClientParts>) -> Self {
-        #[cfg(feature = "cluster")]
         if parts.options.is_cluster() {
             return Self::Cluster(Arc::new(Cluster::new(Arc::clone(parts))));
         }
@@ -33,7 +30,6 @@ impl ServerGroup {
     pub(super) async fn connect(&self) -> Result<(), StoreError> {
         match self {
             Self::Single(node) => node.connect().await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => Box::pin(cluster.connect()).await,
         }
     }
@@ -41,12 +37,11 @@ impl ServerGroup {
     /// Calls `then` with the server that owns a name, as far as it is known.
     pub(super) fn with_owner<T>(
         &self,
-        #[cfg_attr(not(feature = "cluster"), expect(unused_variables))] name: &impl InSlot,
+        name: &impl InSlot,
         then: impl FnOnce(Option<&Arc<RedisNode>>) -> T,
     ) -> T {
         match self {
             Self::Single(node) => then(Some(node)),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => then(cluster.table.owner(name.slot()).as_ref()),
         }
     }
@@ -55,7 +50,6 @@ impl ServerGroup {
     pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
         match self {
             Self::Single(node) => vec![(0, Arc::clone(node))],
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.table.owners(),
         }
     }
@@ -64,7 +58,6 @@ impl ServerGroup {
     pub(super) fn is_cluster_down(&self) -> bool {
         match self {
             Self::Single(_) => false,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.breaker.is_open(),
         }
     }
@@ -73,7 +66,6 @@ impl ServerGroup {
     pub(super) async fn address(&self) -> Result<ServerAddress, ServerError> {
         match self {
             Self::Single(node) => node.state.address().await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
                 let none = || ServerError::unavailable("no node of the cluster is known");
                 cluster.any_node().ok_or_else(none)

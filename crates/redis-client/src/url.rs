@@ -85,8 +85,6 @@ fn kind(scheme: &str) -> Result<(&str, bool), ConfigError> {
     let (product, kind) = scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len()));
     match product {
         "unix" if kind.is_empty() => Ok(("+unix", false)),
-        _ if kind == "-cluster" && !cfg!(feature = "cluster") => Err(refused(NO_CLUSTER)),
-        _ if kind == "+sentinel" && !cfg!(feature = "sentinel") => Err(refused(NO_SENTINEL)),
         "redis" | "valkey" => Ok((kind, false)),
         "rediss" | "valkeys" if kind == "+unix" => Err(refused(ADDRESS)),
         "rediss" | "valkeys" if !cfg!(feature = "tls") => Err(refused(NO_TLS)),
@@ -160,8 +158,6 @@ const NO_PASSWORD: &str =
     "it has a user and no password: write `user:password@`, or `:password@` for the default user";
 const LINE: &str =
     "it has a line break, as at the end of a file with a secret, or another control character";
-const NO_CLUSTER: &str = "`redis-cluster://` needs the feature `cluster` of the crate";
-const NO_SENTINEL: &str = "`redis+sentinel://` needs the feature `sentinel` of the crate";
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
 const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
      `RedisTls` for options of TLS";
@@ -209,8 +205,6 @@ mod tests {
         for (url, feature, is_there) in [
             ("rediss://h", "tls", cfg!(feature = "tls")),
             ("valkeys://h", "tls", cfg!(feature = "tls")),
-            ("redis-cluster://h", "cluster", cfg!(feature = "cluster")),
-            ("redis+sentinel://h/shop", "sentinel", cfg!(feature = "sentinel")),
         ] {
             let error = RedisUrl::parse(url).err().map(|error| error.to_string());
             assert_eq!(error.is_none(), is_there, "{url}: {error:?}");
@@ -255,7 +249,6 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "sentinel")]
     #[test]
     fn sentinels_have_a_service_and_credentials_of_their_own() {
         let url = "redis+sentinel://u:p@a,b:2,[::1]/shop/3?sentinel_user=s&sentinel_password=t%26";
@@ -269,7 +262,6 @@ mod tests {
         assert!(url.sentinel_login.is_none() && url.database == 0);
     }
 
-    #[cfg(feature = "cluster")]
     #[test]
     fn several_hosts_have_a_port_each() {
         let url = RedisUrl::parse("redis-cluster://u:p@a,b:2,[::1]/0").unwrap();
@@ -289,8 +281,8 @@ mod tests {
         ];
         for (url, remedy) in cases {
             let error = RedisUrl::parse(url).err().unwrap_or_else(|| panic!("{url} is accepted"));
-            let (said, has_sentinel) = (error.to_string(), cfg!(feature = "sentinel"));
-            assert!(said.contains(remedy) || !has_sentinel && url.contains("+"), "{url}: {said}");
+            let said = error.to_string();
+            assert!(said.contains(remedy), "{url}: {said}");
         }
     }
 

@@ -20,8 +20,6 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `bb8` | no | `RedisPoolManager`, for pools |
-//! | `cluster` | no | `redis-cluster://`: a Redis Cluster |
-//! | `sentinel` | no | `redis+sentinel://`: the primary that sentinels name |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 
 #[doc(hidden)]

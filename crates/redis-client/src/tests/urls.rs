@@ -132,7 +132,7 @@ fn shown(url: &str) -> String {
     }
 }
 
-#[cfg(all(feature = "cluster", feature = "sentinel", feature = "tls"))]
+#[cfg(feature = "tls")]
 #[test]
 fn fuzzed_urls_are_read_as_they_were_written() {
     fuzz("redis URL, valid", 96, 1, |choices| {
