@@ -25,13 +25,7 @@ impl RedisUrl {
     /// If it is not the address of servers. The message repeats no part of it, because any part may
     /// hold a password.
     pub(super) fn parse(url: &str) -> Result<Self, ConfigError> {
-        if url.contains(char::is_control) {
-            return Err(refused(LINE));
-        }
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
-        if rest.contains('#') {
-            return Err(refused(FRAGMENT));
-        }
+        let (scheme, rest) = without_stray_letters(url)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -78,6 +72,15 @@ impl RedisUrl {
         }
         Ok(Self { servers, login, sentinel_login, database, is_encrypted })
     }
+}
+
+/// The scheme, and what follows it.
+fn without_stray_letters(url: &str) -> Result<(&str, &str), ConfigError> {
+    if url.contains(char::is_control) {
+        return Err(refused(LINE));
+    }
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
+    if rest.contains('#') { Err(refused(FRAGMENT)) } else { Ok((scheme, rest)) }
 }
 
 /// What a scheme says about the servers, and whether connections are encrypted.
