@@ -47,7 +47,6 @@
 //! |---|---|---|
 //! | `macros` | no | `#[read_through]`: a method through a `Cache`; `#[derive(CacheKey)]` |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
-//! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
 
 // For the links of `delegate_load_options`, which are the same in all crates.
 extern crate self as bellwether;

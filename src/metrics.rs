@@ -46,6 +46,7 @@
 //! | `wakes_total` | counter | `cache`, `by` | [`WakeStats`](crate::stats::WakeStats) |
 //! | `leases_total` | counter | `cache`, `event` | [`LeaseStats`](crate::stats::LeaseStats) |
 //! | `commits_total` | counter | `cache`, `result` | [`CommitStats`](crate::stats::CommitStats) |
+//! | `undecodable_total` | counter | `cache` | stored answers that could not be decoded, each a miss |
 //! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
 //! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
 //! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |

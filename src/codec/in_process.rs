@@ -76,6 +76,11 @@ impl<Response: Clone + Send + Sync + 'static> Codec<Response> for InProcess {
         Err("a value that was not encoded".into())
     }
 
+    /// There are no bytes.
+    fn verify(&self, _: &Response, _: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     fn weight(&self, _: &Response, _: &Bytes) -> usize {
         size_of::<Response>()
     }

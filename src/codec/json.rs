@@ -1,13 +1,26 @@
 //! `Json`: the default codec.
 
+use std::io::Write as _;
+
+use super::fingerprint::Fingerprint;
 use super::{Codec, EncodeBuffer, SerdeValue};
 use crate::error::BoxError;
 use crate::status::CacheStatus;
 
-/// Keeps any [`SerdeValue`] (`Clone + Serialize + DeserializeOwned`), as JSON. The default.
+/// Keeps any [`SerdeValue`] (`Clone + Serialize + DeserializeOwned`): as JSON where JSON keeps it, else as
+/// [postcard](https://docs.rs/postcard). The default.
 ///
-/// JSON has no `NaN` and no infinity. A value that holds one is kept as it is in this process; in a shared
-/// store it is a miss each time. `Postcard` has both.
+/// JSON can be read by people, and fields are found by their names, so values survive fields that come
+/// and go with a `#[serde(default)]`. But it makes `None` of `Some(None)`, `Some(())` and
+/// `Some(NaN)`, has no `NaN`, no keys that are tuples, and four bytes for one of a `Vec<u8>`.
+/// Self-describing binary formats (MessagePack, CBOR) lose `Some(None)` as well.
+///
+/// So these values, those with more than 64 bytes as `u8`, those nested deeper than 60 levels and those
+/// too large as JSON are stored as a zero byte, a hash of the value and of its names, and postcard. A value
+/// that does not have this hash when it is read, because the type has changed since, is a miss.
+///
+/// What neither keeps, such as a map with numbers as keys in a `#[serde(flatten)]`, is not stored: see
+/// [`Codec::verify`].
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Json;
@@ -20,10 +33,37 @@ impl<Response: SerdeValue> Codec<Response> for Json {
     }
 
     fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
-        Ok(serde_json::to_writer(buffer, kept)?)
+        let fingerprint = Fingerprint::of(kept);
+        let json = match &fingerprint {
+            Some(value) if !value.is_json() => Err("JSON has no form for it".into()),
+            _ => serde_json::to_writer(&mut *buffer, kept).map_err(BoxError::from),
+        };
+        json.or_else(|error| {
+            let Some(Fingerprint { hash, .. }) = fingerprint else { return Err(error) };
+            buffer.clear();
+            buffer.write_all(&[BINARY])?;
+            buffer.write_all(&hash.to_le_bytes())?;
+            super::postcard::encode(kept, buffer).map_err(|_| error)?;
+            let decoded: Result<Response, _> = self.decode(&buffer.bytes);
+            decoded.map(drop)
+        })
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {
-        Ok(serde_json::from_slice(bytes)?)
+        let Some(([BINARY, hash @ ..], bytes)) = bytes.split_first_chunk::<9>() else {
+            return Ok(serde_json::from_slice(bytes)?);
+        };
+        let value = super::postcard::decode(bytes)?;
+        match Fingerprint::of(&value) {
+            Some(it) if it.hash == u64::from_le_bytes(*hash) => Ok(value),
+            _ => Err("the bytes are of another type".into()),
+        }
+    }
+
+    fn verify(&self, kept: &Response, encoded: &[u8]) -> Result<(), BoxError> {
+        Fingerprint::compare(kept, &Codec::<Response>::decode(self, encoded)?)
     }
 }
+
+/// The first byte of what is not JSON, and the first of none that is.
+const BINARY: u8 = 0;

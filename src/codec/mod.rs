@@ -19,9 +19,9 @@ macro_rules! keeps_answers {
     };
 }
 
+mod fingerprint;
 mod in_process;
 mod json;
-#[cfg(feature = "postcard")]
 mod postcard;
 mod ruled;
 
@@ -34,7 +34,6 @@ use serde::de::DeserializeOwned;
 
 pub use self::in_process::InProcess;
 pub use self::json::Json;
-#[cfg(feature = "postcard")]
 pub use self::postcard::Postcard;
 pub use self::ruled::RuledCodec;
 
@@ -50,8 +49,8 @@ use crate::tag::Tag;
 ///
 /// | codec | what it keeps | as |
 /// |---|---|---|
-/// | [`Json`], the default | any [`SerdeValue`] | JSON |
-/// | `Postcard` (feature `postcard`) | the same | bytes without names, smaller and faster than JSON |
+/// | [`Json`], the default | any [`SerdeValue`] | JSON, or postcard for what JSON would change |
+/// | [`Postcard`] | the same | bytes without names, smaller and faster than JSON |
 /// | `bellwether_grpc::Prost` (its feature `prost`) | messages of prost | protobuf |
 /// | [`InProcess`] | any `Clone` value, such as an `Arc` | itself: it is never encoded |
 #[diagnostic::on_unimplemented(
@@ -97,7 +96,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
     ///
     /// # Errors
     /// If this value cannot be encoded, or is larger than the buffer may become. The waiters get
-    /// it, and it is not stored.
+    /// it, and it is not stored. If it is not too large, it counts as if it failed [`verify`](Self::verify).
     fn encode(&self, kept: &Self::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError>;
 
     /// Decodes what `encode` wrote.
@@ -105,6 +104,29 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// # Errors
     /// If the bytes are not what `encode` writes: that entry counts as a miss.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Kept, BoxError>;
+
+    /// Whether encoded bytes give this value again. It is called before a value is stored, and a value
+    /// that fails is not: the waiters get it, [`unfaithful`](crate::stats::CommitStats::unfaithful) counts
+    /// it, and one warning names its type.
+    ///
+    /// A value of at most 4 KiB is always verified. Of larger ones, each cache verifies its first 32 and
+    /// then one in 32; once one has failed, all.
+    ///
+    /// Provided: what the bytes give must encode to the same bytes, in any order, because maps have none.
+    /// [`Json`] and [`Postcard`] compare all that both values say to serde.
+    ///
+    /// # Errors
+    /// If they do not: why.
+    fn verify(&self, _kept: &Self::Kept, encoded: &[u8]) -> Result<(), BoxError> {
+        let mut again = EncodeBuffer::new(encoded.len());
+        self.encode(&self.decode(encoded)?, &mut again)?;
+        let sum =
+            |bytes: &[u8]| bytes.iter().fold(0_u64, |sum, byte| sum + u64::from(*byte).pow(4));
+        match again.bytes.len() == encoded.len() && sum(&again.bytes) == sum(encoded) {
+            true => Ok(()),
+            false => Err("it has other bytes when it is decoded and encoded again".into()),
+        }
+    }
 
     /// The form in which a store in the process holds a kept value beside its encoded bytes.
     /// Provided: the value as it is. Write your own where the value can borrow from those bytes, or
@@ -173,6 +195,11 @@ impl EncodeBuffer {
         self.is_over
     }
 
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_over = false;
+    }
+
     /// The written bytes.
     pub fn into_bytes(mut self) -> Bytes {
         // It grew by doubling, and is stored for long.
@@ -204,7 +231,7 @@ impl fmt::Debug for EncodeBuffer {
     }
 }
 
-/// A value that serde can encode and decode: what [`Json`] and `Postcard` keep. Derive `Clone`,
+/// A value that serde can encode and decode: what [`Json`] and [`Postcard`] keep. Derive `Clone`,
 /// `Serialize` and `Deserialize` for a type, and it is one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored: it needs `Clone`, `serde::Serialize` and `serde::Deserialize`",

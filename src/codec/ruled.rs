@@ -92,6 +92,10 @@ where
         self.codec.decode(bytes)
     }
 
+    fn verify(&self, kept: &V, encoded: &[u8]) -> Result<(), BoxError> {
+        self.codec.verify(kept, encoded)
+    }
+
     fn settle(&self, kept: V, encoded: &Bytes) -> V {
         self.codec.settle(kept, encoded)
     }

@@ -269,14 +269,21 @@ impl<C: ?Sized> Core<C> {
         C: Codec<R>,
     {
         let value = entry.value();
-        if entry.codec() != self.codec.id() || value.is_of_another_type::<C::Kept>() {
+        if value.is_of_another_type::<C::Kept>() {
             return None;
         }
         // A panic of the decoder counts as an entry that cannot be decoded.
         let decode = || value.decoded(|bytes| self.codec.decode(bytes));
-        let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
-        let why = "an entry that cannot be decoded";
-        decoded.inspect_err(|error| self.statistics.debug(why, None, Some(error))).ok()
+        let error = match entry.codec() == self.codec.id() {
+            false => Some("it has another codec".into()),
+            true => match catch_unwind(AssertUnwindSafe(decode)) {
+                Ok(Ok(kept)) => return Some(kept),
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            },
+        };
+        self.statistics.undecodable(type_name::<C::Kept>(), error);
+        None
     }
 }
 

@@ -1,9 +1,9 @@
 //! Loads: what a load needs, one call of the loader, and what its answer says.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::error::Error as StdError;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
@@ -356,20 +356,37 @@ pub(super) fn encoded<R, C: Codec<R> + ?Sized>(
     match core.codec.encode(&kept, &mut buffer) {
         Ok(()) => {
             let bytes = buffer.into_bytes();
+            if let Err(error) = verified::<R, C>(core, &kept, &bytes) {
+                core.statistics.unfaithful(key, type_name::<C::Kept>(), error);
+                return Err(kept);
+            }
             let kept = core.codec.settle(kept, &bytes);
             let extra_bytes = core.codec.weight(&kept, &bytes);
             let kept = Arc::new(kept);
             Ok((Value::of(bytes, Arc::clone(&kept) as _, extra_bytes), kept))
         }
         Err(error) => {
-            let (why, error) = match buffer.is_over() {
-                true => {
-                    ("an answer is too large to be stored", format!("over {most} bytes").into())
-                }
-                false => ("an answer cannot be encoded, and is not stored", error),
-            };
-            core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&error));
+            if buffer.is_over() {
+                let (why, most) =
+                    ("an answer is too large to be stored", format!("over {most} bytes"));
+                core.statistics.warn(Statistics::NOW_AND_THEN, [why, ""], Some(key), Some(&most));
+            } else {
+                core.statistics.unfaithful(key, type_name::<C::Kept>(), error);
+            }
             Err(kept)
         }
     }
+}
+
+/// Whether bytes give a value again, if that is to be verified now.
+fn verified<R, C: Codec<R> + ?Sized>(
+    core: &Core<C>,
+    kept: &C::Kept,
+    bytes: &[u8],
+) -> Result<(), BoxError> {
+    if !core.statistics.verifies(bytes.len()) {
+        return Ok(());
+    }
+    let verify = AssertUnwindSafe(|| core.codec.verify(kept, bytes));
+    catch_unwind(verify).unwrap_or_else(|_| Err("the codec has panicked".into()))
 }

@@ -23,6 +23,9 @@ pub struct CacheStats {
     pub leases: LeaseStats,
     /// What became of loaded answers that were to be stored.
     pub commits: CommitStats,
+    /// Stored answers that could not be decoded: each was a miss. Their type has changed, or is another
+    /// one in another process.
+    pub undecodable: u64,
     /// Loads in the background.
     pub refreshes: RefreshStats,
     /// Requests that a limit refused.
@@ -84,6 +87,9 @@ metric_table! { CacheStats, "cache":
         = |it, to| to.each("event", it.leases.by_name());
     Counter "bellwether.commits" "{commit}" "Loaded answers that were to be stored."
         = |it, to| to.each("result", it.commits.by_name());
+    Counter "bellwether.undecodable" "{answer}"
+        "Stored answers that could not be decoded: their type is another one."
+        = |it, to| to.one(it.undecodable);
     Counter "bellwether.refreshes" "{refresh}" "Loads in the background, by how they ended."
         = |it, to| to.each("result", it.refreshes.by_name());
     Counter "bellwether.refused" "{request}" "Requests that a limit refused."
@@ -325,6 +331,8 @@ counters! {
         superseded: Superseded,
         /// The store failed: the answer may be stored or not.
         unacknowledged: Unacknowledged,
+        /// Not stored, because its bytes would not [give it again](crate::codec::Codec::verify).
+        unfaithful: Unfaithful,
     }
 }
 

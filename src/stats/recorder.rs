@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::cache_stats::{
 use super::counters::Counters;
 use super::histogram::Histogram;
 use super::striped::Striped;
+use crate::error::BoxError;
 use crate::key::Key;
 use crate::locked::locked;
 use crate::log_throttle::LogThrottle;
@@ -42,6 +44,8 @@ pub(crate) struct Statistics {
     wakes: Counters<{ WakeStats::COUNT }>,
     leases: Counters<{ LeaseStats::COUNT }>,
     commits: Counters<{ CommitStats::COUNT }>,
+    undecodable: AtomicU64,
+    verifiable: AtomicU64,
     refreshes: Counters<{ RefreshStats::COUNT }>,
     refused: Counters<{ LimitStats::COUNT }>,
     invalidations: Counters<{ InvalidationStats::COUNT }>,
@@ -133,6 +137,33 @@ impl Statistics {
         self.commits.add(event as usize);
     }
 
+    /// A stored answer could not be decoded. The error may tell of the value, which no warning does.
+    pub(crate) fn undecodable(&self, value: &'static str, error: Option<BoxError>) {
+        self.undecodable.fetch_add(1, Ordering::Relaxed);
+        self.debug("an answer that cannot be decoded", None, error.as_ref().map(|it| it as _));
+        let why = "a stored answer cannot be decoded, and is loaded again: if the type or its codec has \
+                   changed, set another `.version(..)` of the cache";
+        self.warn(Self::NOW_AND_THEN, [why, ""], None, Some(&value));
+    }
+
+    /// An answer is not stored, because its bytes would not give it again.
+    pub(crate) fn unfaithful(&self, key: &Key, value: &'static str, error: BoxError) {
+        self.commit(CommitEvent::Unfaithful);
+        self.debug("an answer that its bytes do not give again", Some(key), Some(&error));
+        let why = "values of a type are not stored if their bytes do not give them again: see \
+                   `Codec::verify`, and `Cache::in_process` for caches of one process";
+        self.warn(Self::ONCE, [why, ""], Some(key), Some(&value));
+    }
+
+    /// Whether an answer of so many bytes is to be verified before it is stored.
+    pub(crate) fn verifies(&self, bytes: usize) -> bool {
+        let earlier = self.verifiable.fetch_add(1, Ordering::Relaxed);
+        bytes <= 4096
+            || earlier < 32
+            || earlier.is_multiple_of(32)
+            || self.commits.read(CommitEvent::Unfaithful as usize) > 0
+    }
+
     pub(crate) fn refresh(&self, event: RefreshEvent) {
         self.refreshes.add(event as usize);
     }
@@ -206,6 +237,7 @@ impl Statistics {
             wakes: WakeStats::read(|event| self.wakes.read(event)),
             leases: LeaseStats::read(|event| self.leases.read(event)),
             commits: CommitStats::read(|event| self.commits.read(event)),
+            undecodable: self.undecodable.load(Ordering::Relaxed),
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),

@@ -125,7 +125,7 @@ pub enum Marker {
     /// The same, but waiters may also wait for each other: see
     /// [`Cacheability::PrivateOnce`](crate::codec::Cacheability::PrivateOnce).
     PrivateOnce,
-    /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each
+    /// The answer could be shared, but it is too large to be stored, or its bytes would not give it again. Each
     /// process loads without a lease.
     Uncacheable,
 }

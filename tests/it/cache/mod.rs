@@ -3,9 +3,9 @@
 mod batches;
 mod calls;
 mod change;
+mod faithful;
 mod in_process;
 mod invalidation;
-#[cfg(feature = "postcard")]
 mod postcard;
 mod put;
 

@@ -1,7 +1,7 @@
 //! Values as postcard instead of JSON.
 
 use bellwether::MemoryStore;
-use bellwether::codec::{Codec, EncodeBuffer, Json, Postcard};
+use bellwether::codec::{Codec, EncodeBuffer, Postcard};
 use bellwether_test::StoreExt as _;
 
 use super::builder;
@@ -30,12 +30,8 @@ async fn postcard_encodes_and_decodes_and_is_no_json() {
 }
 
 #[test]
-fn postcard_has_the_numbers_that_json_lacks() {
+fn postcard_has_every_number() {
     for number in [f64::NAN, f64::INFINITY] {
-        let mut buffer = EncodeBuffer::new(100);
-        Json::default().encode(&number, &mut buffer).unwrap();
-        let decoded: Result<f64, _> = Json::default().decode(&buffer.into_bytes());
-        assert!(decoded.is_err(), "{decoded:?}");
         let mut buffer = EncodeBuffer::new(100);
         Postcard::default().encode(&number, &mut buffer).unwrap();
         let decoded: f64 = Postcard::default().decode(&buffer.into_bytes()).unwrap();

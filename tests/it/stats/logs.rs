@@ -178,3 +178,37 @@ fn two_caches_of_one_name_with_different_options_are_warned_of() {
     cache(SECOND);
     assert_eq!(lines.with("two caches of one name").len(), 1);
 }
+
+/// As processes of two versions of a program do to each other.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_decoded_is_counted_and_warned_of_with_its_type_and_the_remedy() {
+    let (lines, _logged) = Lines::begin();
+    let memory = MemoryStore::new(10);
+    let layer = layer(memory.clone()).name("shop").build().unwrap();
+    let cached = layer.layer(Loader::new());
+    for (codec, text) in [(JSON, "no number"), (99, "1")] {
+        put_for(&memory, 1, text, codec, Lifetimes::fresh_for(MINUTE)).await;
+        answers(vec![ask(&cached, 1)]).await;
+    }
+    assert!(cached.stats().undecodable >= 2, "{:?}", cached.stats());
+    let said = lines.with("cannot be decoded, and is loaded again");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((&*said[0].level, &*said[0].cache), (WARN, "shop"));
+    assert!(said[0].message.contains(".version("), "{said:?}");
+    assert!(said[0].others.contains("usize") && !said[0].others.contains("no number"), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_its_bytes_do_not_give_again_is_warned_of_once_with_its_type() {
+    let (lines, _logged) = Lines::begin();
+    let cache: Cache<u64, Option<serde_json::Value>> =
+        Cache::builder("shop", MemoryStore::new(10)).ttl(MINUTE).build().unwrap();
+    for item in 0..3 {
+        assert!(!cache.put(item, Some(serde_json::Value::Null)).await.unwrap());
+    }
+    assert_eq!(cache.stats().commits.unfaithful, 3);
+    let said = lines.with("bytes do not give them again");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!((&*said[0].level, &*said[0].cache), (WARN, "shop"));
+    assert!(said[0].others.contains("Option<serde_json::value::Value>"), "{said:?}");
+}
