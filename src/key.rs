@@ -1,8 +1,12 @@
 //! Keys: what an answer is stored under.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZero;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -45,7 +49,7 @@ impl Key {
     #[inline]
     pub fn of(kind: &str) -> Self {
         let mut parts = Vec::with_capacity(TYPICAL);
-        write_framed(&mut parts, TEXT, kind.as_bytes());
+        write_framed(&mut parts, TEXT, kind.len(), kind.as_bytes());
         Self { parts, digest: None }
     }
 
@@ -178,9 +182,10 @@ impl fmt::Display for Digest {
 /// A value that can be a key, or a part of one: the keys of a [`Cache`](crate::Cache), and what
 /// [`Key::with`] takes.
 ///
-/// Numbers, text, bytes, `bool`, `char` and [`Uuid`] are keys, and so are `Option`s, tuples of up to
-/// six keys, and `Arc`s, `Box`es and references of a key. Whole numbers of any width are equal if
-/// their values are equal. Text and bytes are different keys, even if their bytes are equal.
+/// Whole numbers, text, bytes, `bool`, `char` and [`Uuid`] are keys, and so are `Option`s, lists, tuples of
+/// up to six keys, and `Arc`s, `Box`es, `Cow`s and references of a key. Whole numbers of any width are
+/// equal if their values are equal. Text and bytes are different keys, even if their bytes are equal.
+/// An [`IpAddr`] is its text, and a [`Duration`] or a [`SystemTime`] its nanoseconds, since 1970.
 ///
 /// Derive it for types of your own, with the feature `macros`. A struct is its fields, one after the
 /// other; a variant of an enum is its name, and its fields. So a renamed variant is another key.
@@ -221,16 +226,26 @@ impl fmt::Display for Digest {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a part of a key",
     label = "no part of a key",
-    note = "parts are numbers, text, bytes, `bool`, `Uuid`, `Option`s and tuples of them, and types with \
-            `#[derive(CacheKey)]`"
+    note = "parts are whole numbers, text, bytes, `bool`, `Uuid`, addresses, times, `Option`s, lists and \
+            tuples of them, and types with `#[derive(CacheKey)]`"
 )]
 pub trait CacheKey {
     /// Adds this value to a key.
     fn add_to(&self, key: &mut Key);
+
+    /// Adds a list of such values to a key: of `u8`, they are bytes.
+    #[doc(hidden)]
+    fn add_list(list: &[Self], key: &mut Key)
+    where
+        Self: Sized,
+    {
+        write_framed(&mut key.parts, LIST, list.len(), b"");
+        list.iter().for_each(|it| it.add_to(key));
+    }
 }
 
 /// What names a key of type `K` in a call of a [`Cache`](crate::Cache): the key itself, a reference to
-/// it, and for a `String` a `&str`, also in a pair.
+/// it, and for a `String` a `&str`, also in a pair or an `Option`; for a `Vec` a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key of a cache whose keys are `{K}`",
     label = "not a `{K}`",
@@ -243,20 +258,50 @@ impl<K: CacheKey> KeyOf<K> for &K {}
 impl KeyOf<String> for &str {}
 impl<A: CacheKey> KeyOf<(A, String)> for (A, &str) {}
 impl<B: CacheKey> KeyOf<(String, B)> for (&str, B) {}
+impl KeyOf<(String, String)> for (&str, &str) {}
+impl KeyOf<Option<String>> for Option<&str> {}
+impl KeyOf<Arc<str>> for &str {}
+impl KeyOf<Box<str>> for &str {}
+impl KeyOf<Cow<'_, str>> for &str {}
+impl<T: CacheKey> KeyOf<Vec<T>> for &[T] {}
 
 macro_rules! whole_numbers {
-    ($($number:ty),*) => {$(
+    ($($number:ty $({ $($list:tt)* })?),*) => {$(
         impl CacheKey for $number {
             #[inline]
             fn add_to(&self, key: &mut Key) {
                 key.parts.push(NUMBER);
                 key.parts.extend_from_slice(&i128::from(*self).to_be_bytes());
             }
+
+            $($($list)*)?
+        }
+
+        impl CacheKey for NonZero<$number> {
+            fn add_to(&self, key: &mut Key) {
+                self.get().add_to(key);
+            }
         }
     )*};
 }
 
-whole_numbers!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+whole_numbers!(i8, i16, i32, i64, i128, u16, u32, u64, u8 {
+    fn add_list(list: &[Self], key: &mut Key) {
+        write_framed(&mut key.parts, BYTES, list.len(), list);
+    }
+});
+
+impl CacheKey for u128 {
+    fn add_to(&self, key: &mut Key) {
+        match i128::try_from(*self) {
+            Ok(number) => number.add_to(key),
+            Err(_) => {
+                key.parts.push(LARGE_NUMBER);
+                key.parts.extend_from_slice(&self.to_be_bytes());
+            }
+        }
+    }
+}
 
 macro_rules! keys_like_another {
     ($(($($generics:tt)*) $key:ty: |$it:ident| $other:expr;)*) => {$(
@@ -272,10 +317,18 @@ macro_rules! keys_like_another {
 keys_like_another! {
     () usize: |number| (*number as u64);
     () isize: |number| (*number as i64);
+    () NonZero<usize>: |number| number.get();
+    () NonZero<isize>: |number| number.get();
+    () NonZero<u128>: |number| number.get();
     () String: |text| text.as_str();
     () char: |letter| letter.encode_utf8(&mut [0; 4]);
-    () Vec<u8>: |bytes| bytes.as_slice();
-    (const N: usize) [u8; N]: |bytes| bytes.as_slice();
+    () IpAddr: |address| address.to_string();
+    () Ipv4Addr: |address| address.to_string();
+    () Ipv6Addr: |address| address.to_string();
+    () Duration: |time| time.as_nanos();
+    (T: CacheKey) Vec<T>: |list| list.as_slice();
+    (T: CacheKey, const N: usize) [T; N]: |list| list.as_slice();
+    (T: CacheKey + ToOwned + ?Sized) Cow<'_, T>: |it| (**it);
     (T: CacheKey + ?Sized) &T: |it| (**it);
     (T: CacheKey + ?Sized) Box<T>: |it| (**it);
     (T: CacheKey + ?Sized) Arc<T>: |it| (**it);
@@ -289,13 +342,22 @@ impl CacheKey for bool {
 
 impl CacheKey for str {
     fn add_to(&self, key: &mut Key) {
-        write_framed(&mut key.parts, TEXT, self.as_bytes());
+        write_framed(&mut key.parts, TEXT, self.len(), self.as_bytes());
     }
 }
 
-impl CacheKey for [u8] {
+impl<T: CacheKey> CacheKey for [T] {
     fn add_to(&self, key: &mut Key) {
-        write_framed(&mut key.parts, BYTES, self);
+        T::add_list(self, key);
+    }
+}
+
+/// A time before 1970 is a negative number.
+impl CacheKey for SystemTime {
+    fn add_to(&self, key: &mut Key) {
+        let nanos = |time: Duration| time.as_nanos() as i128;
+        let since = self.duration_since(UNIX_EPOCH);
+        since.map_or_else(|before| -nanos(before.duration()), nanos).add_to(key);
     }
 }
 
@@ -342,9 +404,9 @@ tuples!(A B C D E F);
 
 /// Writes a tag, the length in 4 bytes, and the bytes.
 #[inline]
-fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+fn write_framed(parts: &mut Vec<u8>, tag: u8, length: usize, bytes: &[u8]) {
     // Over 4 GiB the length is wrong, but `MAX_BYTES` refuses such a key before that matters.
-    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
     parts.push(tag);
     parts.extend_from_slice(&length.to_be_bytes());
     parts.extend_from_slice(bytes);
@@ -359,14 +421,15 @@ impl fmt::Display for PlainKey<'_> {
         while let Some((tag, rest)) = parts.split_first() {
             let length = match *tag {
                 TEXT | BYTES => FRAME - 1 + framed_len(rest),
-                NUMBER | UUID => 16,
+                NUMBER | LARGE_NUMBER | UUID => 16,
+                LIST => FRAME - 1,
                 TRUTH => 1,
                 _ => 0,
             };
             let Some((part, rest)) = rest.split_at_checked(length) else { return Ok(()) };
             write_plain(f, *tag, part)?;
-            // What is in a `Some` follows it, as the same part.
-            if *tag != SOME && !rest.is_empty() {
+            // What is in a `Some` or a list follows it, as the same part.
+            if ![SOME, LIST].contains(tag) && !rest.is_empty() {
                 f.write_str("/")?;
             }
             parts = rest;
@@ -390,8 +453,9 @@ fn write_plain(f: &mut fmt::Formatter<'_>, tag: u8, part: &[u8]) -> fmt::Result 
             bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
         }
         (TRUTH, [truth]) => write!(f, "{}", *truth != 0),
-        (NUMBER | UUID, _) => match <[u8; 16]>::try_from(part) {
+        (NUMBER | LARGE_NUMBER | UUID, _) => match <[u8; 16]>::try_from(part) {
             Ok(bytes) if tag == NUMBER => write!(f, "{}", i128::from_be_bytes(bytes)),
+            Ok(bytes) if tag == LARGE_NUMBER => write!(f, "{}", u128::from_be_bytes(bytes)),
             Ok(bytes) => write!(f, "{}", Uuid::from_bytes(bytes)),
             Err(_) => Ok(()),
         },
@@ -403,6 +467,9 @@ fn write_plain(f: &mut fmt::Formatter<'_>, tag: u8, part: &[u8]) -> fmt::Result 
 const TEXT: u8 = b's';
 const BYTES: u8 = b'b';
 const NUMBER: u8 = b'i';
+/// One that is too large for an `i128`.
+const LARGE_NUMBER: u8 = b'I';
+const LIST: u8 = b'l';
 const TRUTH: u8 = b't';
 const UUID: u8 = b'u';
 const SOME: u8 = b'+';

@@ -1,8 +1,12 @@
 //! Whatever is put into a key, only equal parts make equal keys.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZero;
+use std::time::{Duration, UNIX_EPOCH};
 
-use bellwether::Key;
+use bellwether::{CacheKey, Key};
 use bellwether_testkit::fuzz::{Choices, fuzz};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,6 +17,7 @@ use uuid::Uuid;
 enum Part {
     Bytes(Vec<u8>),
     Id(u128),
+    List(Vec<i64>),
     Missing,
     Number(i64),
     SomeNumber(i64),
@@ -25,6 +30,7 @@ fn key(parts: &[Part]) -> Key {
     parts.iter().fold(Key::of("kind"), |key, part| match part {
         Part::Bytes(bytes) => key.with(bytes.as_slice()),
         Part::Id(id) => key.with(Uuid::from_u128(*id)),
+        Part::List(numbers) => key.with(numbers.as_slice()),
         Part::Missing => key.with(None::<u8>),
         Part::Number(number) => key.with(*number),
         Part::SomeNumber(number) => key.with(Some(*number)),
@@ -42,6 +48,9 @@ fn tricks() -> Vec<Part> {
     let bytes = ["", "a", "s\0\0\0\u{1}a"].map(|bytes| Part::Bytes(bytes.into()));
     let id = u128::from_be_bytes(*b"s\0\0\0\x0baaaaaaaaaaa");
     let others = [
+        Part::List(vec![]),
+        Part::List(vec![0]),
+        Part::List(vec![0, 1]),
         Part::Missing,
         Part::Number(0),
         Part::Number(1),
@@ -78,6 +87,7 @@ fn part() -> impl Strategy<Value = Part> {
     let text = prop_oneof!["[a:{}+-]{0,3}", ".{0,8}"];
     prop_oneof![
         vec(any::<u8>(), 0..6).prop_map(Part::Bytes),
+        vec(-2..3_i64, 0..3).prop_map(Part::List),
         any::<u128>().prop_map(Part::Id),
         Just(Part::Missing),
         prop_oneof![-2..3_i64, any::<i64>()].prop_map(Part::Number),
@@ -142,6 +152,53 @@ proptest! {
     }
 }
 
+fn of(part: impl CacheKey) -> Key {
+    Key::of("kind").with(part)
+}
+
+#[test]
+fn numbers_of_every_type_are_equal_if_their_values_are() {
+    assert_eq!(of(7_u128), of(7_i8));
+    assert_eq!(of(NonZero::new(7_u64)), of(Some(7)));
+    assert_eq!(of(NonZero::new(7_usize).expect("not zero")), of(7));
+    let large = i128::MAX as u128 + 1;
+    let keys = [of(large), of(u128::MAX), of(i128::MIN), of(-1), of(i128::MAX)];
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+}
+
+#[test]
+fn addresses_times_and_borrowed_values_are_keys() {
+    let address: IpAddr = "2001:db8::1".parse().expect("an address");
+    assert_eq!(of(address), of("2001:db8::1"));
+    assert_eq!(of(Ipv4Addr::LOCALHOST), of(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    assert_ne!(of(Ipv4Addr::LOCALHOST), of(Ipv4Addr::LOCALHOST.to_ipv6_mapped()));
+    assert_eq!(of(Duration::new(1, 1)), of(1_000_000_001));
+    assert_eq!(of(UNIX_EPOCH + Duration::new(1, 1)), of(1_000_000_001));
+    assert_eq!(of(UNIX_EPOCH - Duration::new(1, 1)), of(-1_000_000_001));
+    assert_eq!(of(Cow::Borrowed("a")), of(Cow::<str>::Owned("a".to_owned())));
+    assert_eq!(of(Cow::Borrowed("a")), of("a"));
+}
+
+#[test]
+fn a_list_is_one_part() {
+    assert_eq!(of(vec![1, 2]), of([1, 2]));
+    assert_eq!(of(vec!["a"]), of(["a".to_owned()]));
+    assert_eq!(of(vec![1_u8, 2]), of(&[1_u8, 2][..]));
+    assert_ne!(of(vec![1_u8, 2]), of(vec![1, 2]));
+    let keys = [
+        of((vec![1], vec![2])),
+        of((vec![1, 2], Vec::<u64>::new())),
+        of((1, 2)),
+        of(vec![1, 2]),
+        of(vec![vec![1], vec![2]]),
+        of(vec![vec![1, 2]]),
+        of(vec![Some(1), Some(2)]),
+        of(Vec::<u64>::new()),
+        of(()),
+    ];
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+}
+
 #[test]
 fn neither_debug_nor_display_of_a_key_shows_its_text() {
     let key = Key::of("patient").with("Erika Mustermann").with(b"19700101").with(4_711_815);
@@ -179,7 +236,7 @@ fn like(part: &Part, choices: &mut Choices) -> Part {
         Part::Bytes(bytes) => bytes.clone(),
         Part::Number(number) | Part::SomeNumber(number) => number.to_string().into_bytes(),
         Part::Id(id) => id.to_be_bytes().to_vec(),
-        Part::Missing => Vec::new(),
+        Part::Missing | Part::List(_) => Vec::new(),
         Part::Truth(truth) => vec![u8::from(*truth)],
     };
     let bytes = if choices.one_in(2) { choices.mutated(&bytes, b"s\0\0\0\x01a") } else { bytes };
