@@ -104,7 +104,12 @@ impl<K, V> Cache<K, V> {
     /// How long values are fresh is said first, by [`ttl`](CacheWithoutLifetime::ttl).
     pub fn builder<S: Store>(name: &str, store: S) -> CacheWithoutLifetime<K, V> {
         let layer = ReadThroughLayer::without_keys(store).name(name).map_codec(RuledCodec::new);
-        CacheWithoutLifetime(CacheBuilder { name: name.into(), layer, keys: PhantomData })
+        CacheWithoutLifetime(CacheBuilder {
+            name: name.into(),
+            version: None,
+            layer,
+            keys: PhantomData,
+        })
     }
 }
 
@@ -476,6 +481,7 @@ impl<K, V, C> CacheWithoutLifetime<K, V, C> {
 #[must_use]
 pub struct CacheBuilder<K, V, C = Json> {
     name: Arc<str>,
+    version: Option<u32>,
     layer: ReadThroughLayerBuilder<(), RuledCodec<V, C>>,
     keys: PhantomData<fn(K)>,
 }
@@ -545,10 +551,11 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// Sets the version of the values, as a part of each key. Set another one if values change their
     /// meaning or their type: entries of other versions count as missing, and their ttl removes them.
     ///
+    /// Tools call the cache `item` of version 2 `item@2`.
+    ///
     /// Default: none.
-    pub fn version(mut self, version: u32) -> Self {
-        self.name = format!("{}.{version}", self.name).into();
-        self
+    pub fn version(self, version: u32) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
@@ -560,8 +567,8 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     }
 
     fn over<D>(self, codec: D) -> CacheBuilder<K, V, D> {
-        let Self { name, layer, keys } = self;
-        CacheBuilder { name, layer: layer.map_codec(|rules| rules.over(codec)), keys }
+        let Self { name, version, layer, keys } = self;
+        CacheBuilder { name, version, layer: layer.map_codec(|rules| rules.over(codec)), keys }
     }
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
@@ -573,8 +580,9 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     where
         C: Codec<V, Kept = V>,
     {
-        let Self { name, layer, keys } = self;
+        let Self { name, version, layer, keys } = self;
         let layer = layer.build()?;
+        let name = names::versioned(name, version)?;
         names::register(&name, &layer.core.statistics, &layer.core.policy);
         let client = CacheClient::new(&layer);
         Ok(Cache { client, name, options: RequestOptions::default(), keys })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::config_error::ConfigError;
 use crate::locked::locked;
 use crate::policy::Policy;
 use crate::stats::Statistics;
@@ -13,6 +14,21 @@ static CACHES: Mutex<BTreeMap<Arc<str>, LiveCache>> = Mutex::new(BTreeMap::new()
 
 /// Whether a cache is still there, and its options.
 type LiveCache = (Weak<Statistics>, Policy);
+
+/// The name that is a part of each key: `item@2` is version 2 of `item`.
+///
+/// # Errors
+/// If the name itself ends like that: the two would have the same keys.
+pub(super) fn versioned(name: Arc<str>, version: Option<u32>) -> Result<Arc<str>, ConfigError> {
+    if name.rsplit_once('@').is_some_and(|(_, end)| end.parse::<u32>().is_ok()) {
+        let reason = "the name of a cache must not end like a version: use `.version(..)`";
+        return Err(ConfigError::Key { given: name.to_string(), reason });
+    }
+    Ok(match version {
+        Some(version) => format!("{name}@{version}").into(),
+        None => name,
+    })
+}
 
 /// Warns if another cache of this name has other options.
 pub(super) fn register(name: &Arc<str>, statistics: &Arc<Statistics>, policy: &Policy) {

@@ -98,6 +98,15 @@ fn the_first_of_two_wrong_options_is_named() {
     assert!(message.starts_with("max flights must be"), "{message}");
 }
 
+/// It would have the keys of version 2 of `item`.
+#[test]
+fn a_name_that_ends_like_a_version_is_refused() {
+    let cache = |name| Cache::<u64, u64>::builder(name, MemoryStore::new(1)).ttl(MINUTE);
+    let message = refused(cache("item@2").build());
+    assert!(message.contains("item@2") && message.contains(".version"), "{message}");
+    assert!(cache("item.2").build().is_ok() && cache("user@host").build().is_ok());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_ttl_is_a_leap_year() {
     let cached: Cached =

@@ -1,5 +1,6 @@
 //! One call: which caller loads, which wait, and what each is told.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -47,6 +48,36 @@ async fn a_hit_needs_no_task_and_no_request() {
     let (answer, status) = hit.now_or_never().expect("an answer at once");
     assert_eq!((answer.unwrap(), status), (1, CacheStatus::Hit { fresh_for: Some(MINUTE) }));
     assert_eq!(store.total_calls(), before);
+}
+
+#[test]
+fn versions_of_a_cache_have_keys_of_their_own() {
+    let cache = |name| Cache::<u64, u64>::builder(name, MemoryStore::new(1)).ttl(MINUTE);
+    let caches = [
+        cache("item"),
+        cache("item").version(2),
+        cache("item").version(3),
+        cache("item.2"),
+        cache("item.2").version(2),
+    ];
+    let keys = caches.map(|cache| cache.build().expect("options").key(42));
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+    let again = cache("item").version(3).version(2).build().expect("options");
+    assert_eq!(again.key(42), keys[1]);
+}
+
+#[test]
+fn a_borrowed_form_names_the_same_key() {
+    fn cache<K>() -> Cache<K, u64> {
+        Cache::builder("item", MemoryStore::new(1)).ttl(MINUTE).build().expect("options")
+    }
+    let text = || "a".to_owned();
+    assert_eq!(cache::<(String, String)>().key(("a", "a")), cache().key((text(), text())));
+    assert_eq!(cache::<Option<String>>().key(Some("a")), cache().key(Some(text())));
+    assert_eq!(cache::<Arc<str>>().key("a"), cache::<String>().key("a"));
+    assert_eq!(cache::<Cow<'static, str>>().key("a"), cache::<Box<str>>().key("a"));
+    assert_eq!(cache::<Vec<u64>>().key(&[1, 2][..]), cache().key(vec![1_u64, 2]));
+    assert_eq!(cache::<Vec<u8>>().key(&b"a"[..]), cache().key(vec![b'a']));
 }
 
 #[tokio::test(start_paused = true)]
