@@ -1,5 +1,8 @@
 //! `Loads`: a bound on loads that are under way at once, and the queue before it.
 
+#[path = "loads/gradient.rs"]
+mod gradient;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
@@ -8,6 +11,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use tokio::time::Instant;
+
+use self::gradient::Gradient;
 use crate::locked::locked;
 
 /// A bound on loads that are under way at once in this process: for one cache, or for several that load
@@ -36,6 +42,7 @@ use crate::locked::locked;
 pub struct Loads(Arc<LoadBound>);
 
 struct LoadBound {
+    /// How many permits may be out.
     most: usize,
     /// Held for a few operations, never across an `.await` or while a waker is called. Taken last: no
     /// other lock is taken under it.
@@ -45,6 +52,8 @@ struct LoadBound {
 /// What the lock of a bound guards.
 #[derive(Default)]
 struct LoadQueue {
+    /// How many of them, if that follows the times of loads.
+    gradient: Option<Gradient>,
     /// How many permits are out. While there are fewer than there may be, no ticket waits.
     taken: usize,
     /// Numbers the tickets.
@@ -72,6 +81,20 @@ impl Loads {
         Self(Arc::new(LoadBound { most, queue: Mutex::default() }))
     }
 
+    /// A bound that follows the times of loads, up to this many: it fills the source, and keeps a short queue
+    /// there. For a source whose capacity is not known, or changes.
+    ///
+    /// It begins with 4 loads. After each round of loads it becomes larger, unless they took longer than with
+    /// half as many; then it becomes smaller: see the gradient of Netflix's [concurrency-limits] and
+    /// [Envoy]. Answers and timeouts count, errors do not. Each process has a bound of its own.
+    ///
+    /// [concurrency-limits]: https://github.com/Netflix/concurrency-limits
+    /// [Envoy]: https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/adaptive_concurrency_filter
+    pub fn adaptive(most: usize) -> Self {
+        let queue = LoadQueue { gradient: Some(Gradient::new(most)), ..LoadQueue::default() };
+        Self(Arc::new(LoadBound { most, queue: Mutex::new(queue) }))
+    }
+
     pub(crate) fn most(&self) -> usize {
         self.0.most
     }
@@ -79,10 +102,7 @@ impl Loads {
     /// A permit, if one is free.
     pub(crate) fn try_permit(&self) -> Option<LoadPermit> {
         let mut queue = locked(&self.0.queue);
-        (queue.taken < self.0.most).then(|| {
-            queue.taken += 1;
-            LoadPermit(Arc::clone(&self.0))
-        })
+        queue.take(self.0.most).then(|| LoadPermit(Arc::clone(&self.0)))
     }
 
     /// A place in the queue.
@@ -114,21 +134,33 @@ impl From<&Self> for Loads {
 impl fmt::Debug for Loads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = locked(&self.0.queue);
+        let bound = queue.gradient.as_ref().map_or(self.0.most, Gradient::bound);
         let (taken, queued) = (queue.taken, queue.waiting.len());
         drop(queue);
         let mut shown = f.debug_struct("Loads");
-        shown.field("most", &self.0.most).field("taken", &taken).field("queued", &queued).finish()
+        shown.field("most", &bound).field("taken", &taken).field("queued", &queued).finish()
     }
 }
 
 impl LoadQueue {
+    /// Takes a permit, if one is free.
+    fn take(&mut self, most: usize) -> bool {
+        let bound = self.gradient.as_ref().map_or(most, Gradient::bound);
+        let is_free = self.taken < bound;
+        self.taken += usize::from(is_free);
+        if let Some(gradient) = self.gradient.as_mut().filter(|_| self.taken >= bound) {
+            gradient.note_full();
+        }
+        is_free
+    }
+
     /// Hands the free permits to the first tickets. Gives the wakers of these, for after the lock.
     fn hand_out(&mut self, most: usize) -> Vec<Waker> {
         let mut wakers = Vec::new();
-        while self.taken < most
+        while !self.waiting.is_empty()
+            && self.take(most)
             && let Some(((_, number), waker)) = self.waiting.pop_first()
         {
-            self.taken += 1;
             self.handed.insert(number);
             wakers.extend(waker);
         }
@@ -149,6 +181,15 @@ impl LoadBound {
 
 /// The right to one load. Dropping it gives it back.
 pub(crate) struct LoadPermit(Arc<LoadBound>);
+
+impl LoadPermit {
+    /// The load that began then has ended, and says how busy the source is.
+    pub(crate) fn note(&self, began: Instant) {
+        if let Some(gradient) = &mut locked(&self.0.queue).gradient {
+            gradient.note(began, Instant::now());
+        }
+    }
+}
 
 impl Drop for LoadPermit {
     fn drop(&mut self) {

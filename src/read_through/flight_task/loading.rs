@@ -58,7 +58,7 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
         if !begins(self.hold, self.scope.can_load(), || leader.is_awaited()) {
             return None;
         }
-        let _until_it_has_ended = match admission {
+        let until_it_has_ended = match admission {
             Some(admission) => admission,
             None => match self.admission().await {
                 Ok(admission) => admission,
@@ -80,6 +80,11 @@ impl<S: Loader<Req>, Req, C: Codec<S::Response>> FlightLoad<'_, S, Req, C> {
             answer = load(job, core, leader, claim.tags(), when_abandoned, cause) => answer?,
             never = renewing(core, self.hold) => match never {},
         };
+        // Errors may come at once, and say nothing of the time that answers take.
+        use AnswerKind::{PrivateKey, PrivateOnce, TimedOut, Unconfirmed, Value};
+        if matches!(answer.said, Value | PrivateKey | PrivateOnce | TimedOut | Unconfirmed) {
+            until_it_has_ended.note(started);
+        }
         Some(self.judge(answer, known, began, started.elapsed()))
     }
 

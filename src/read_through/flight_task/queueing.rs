@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
+use tokio::time::Instant;
 
 use crate::flight::{Leader, Phase};
 use crate::loads::{LoadPermit, LoadRank, Loads};
@@ -15,7 +16,16 @@ pub(super) enum LoadAdmission {
     /// There is no bound, or a load that may hold a permit waits for this one.
     Free,
     /// For an item of a batch, its group has it too.
-    Permit { _permit: Arc<LoadPermit> },
+    Permit(Arc<LoadPermit>),
+}
+
+impl LoadAdmission {
+    /// Its load began then and has ended.
+    pub(super) fn note(&self, began: Instant) {
+        if let Self::Permit(permit) = self {
+            permit.note(began);
+        }
+    }
 }
 
 /// A flight, as far as its place in the queue needs it.
@@ -90,5 +100,5 @@ fn admission(group: Option<&LoadGroup>, permit: LoadPermit) -> LoadAdmission {
 }
 
 fn of(permit: Arc<LoadPermit>) -> LoadAdmission {
-    LoadAdmission::Permit { _permit: permit }
+    LoadAdmission::Permit(permit)
 }

@@ -1,5 +1,6 @@
 //! `max_loads`: the source never gets more than it was promised.
 
+mod adaptive;
 mod batches;
 mod bound;
 mod nested;
