@@ -133,7 +133,8 @@ ROWS = [
         ("Waiters", "none", False, "sum by (cache) (%s)" % metric("waiters", CACHE), "{{cache}}",
          "Callers that wait for these keys now. Without the cache, each would be a load."),
         ("Queued loads", "none", False, "sum by (cache) (%s)" % metric("loads_queued", CACHE), "{{cache}}",
-         "Uncached loads that wait, because as many run as may. Their callers wait, or are refused."),
+         "Loads that wait for a permit of max_loads. Their callers wait, or are refused. Until they have it, they "
+         "take no lease, and their time does not count."),
         ("Failing keys", "none", False, "sum by (cache) (%s)" % metric("failing_keys", CACHE), "{{cache}}",
          "Keys whose last loads have failed: callers share the failure or get a stale answer, and now and "
          "then one of them may load."),
@@ -170,6 +171,11 @@ ROWS = [
          "{{operation}}", "What is asked of the store. Copies in the process are not counted."),
         ("Errors", "ops", True, per_second("store_errors_total", STORE, "error"), "{{error}}",
          "Operations that failed. down: not asked, because the circuit breaker is open."),
+        ("Outages", "cps", False, per_second("store_outages_total", STORE, "store"), "{{store}}",
+         "How often a process has taken the store to be down."),
+        ("Stalls", "cps", False, per_second("store_stalls_total", STORE, "store"), "{{store}}",
+         "How often a process was not running while the store had to answer: it was stopped, its processors are busy, "
+         "or a task blocks its runtime. That is no fault of the store."),
         ("Time of operations", "s", False,
          quantile(0.99, "store_operation_duration_seconds", STORE, "operation"), "{{operation}}",
          "99 % of the operations took at most so long, with their time in the network."),
@@ -198,6 +204,10 @@ ROWS = [
          "{{store}}", "Entries that count as misses: damaged, of a newer version, or of another program."),
     ]),
     ("Memory", [
+        ("Hits without the store", "ops", False, per_second("outage_hits_total", STORE, "store"), "{{store}}",
+         "Lookups that the memory of a process has answered, while the store did not answer."),
+        ("Entries without the store", "none", False, "sum by (store) (%s)" % metric("outage_entries", STORE),
+         "{{store}}", "Entries that the processes keep meanwhile. They are freed when the store is back."),
         ("Near hits", "ops", False, per_second("near_hits_total", STORE, "store"), "{{store}}",
          "Lookups that a copy in the process answered: the store was not asked."),
         ("Near copies", "none", False, "sum by (store) (%s)" % metric("near_entries", STORE), "{{store}}",

@@ -98,7 +98,7 @@ metric_table! { CacheStats, "cache":
         = |it, to| to.each("event", it.invalidations.by_name());
     Gauge "bellwether.loads.running" "{load}" "Loads that have started and not ended."
         = |it, to| to.one(it.running_loads());
-    Gauge "bellwether.loads.queued" "{load}" "Uncached loads that wait because as many run as may."
+    Gauge "bellwether.loads.queued" "{load}" "Loads that wait, since as many are under way as may be."
         = |it, to| to.one(it.current.queued_loads);
     Gauge "bellwether.flights" "{flight}"
         "Keys that are loaded, or whose load in another process is waited for."

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use bellwether::metrics::publish;
-use bellwether::{Cache, ConfigError, MemoryStore};
+use bellwether::{Cache, ConfigError, MemoryStore, Wait};
 use bellwether_testkit::servers::PrometheusServer;
 use futures_util::future::join_all;
 use tokio::time::sleep;
@@ -16,6 +16,7 @@ use crate::exporter::expose;
 pub(super) const ALERTS: &[Alert] = &[
     ("BellwetherLoadsHang", "hung"),
     ("BellwetherServesOldAnswers", "old"),
+    ("BellwetherLoadsQueue", "queued"),
     ("BellwetherRefusesCallers", "waiters"),
     ("BellwetherRefusesCallers", "flights"),
 ];
@@ -26,6 +27,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[derive(Clone)]
 struct Caches {
     hung: Cache<usize, u64>,
+    queued: Cache<usize, u64>,
     old: Cache<usize, u64>,
     crowded: Cache<usize, u64>,
 }
@@ -34,15 +36,17 @@ impl Caches {
     fn new() -> Result<Self, ConfigError> {
         let store = MemoryStore::new(1_000);
         let hung = Cache::builder("hung", store.clone()).ttl(HOUR).load_timeout(HOUR).build()?;
+        let queued = Cache::builder("queued", store.clone()).ttl(HOUR).load_timeout(HOUR);
+        let queued = queued.max_loads(1).wait(Wait::at_most(HOUR)).build()?;
         let old = Cache::builder("old", store.clone());
         let old = old.ttl(Duration::from_millis(50)).stale_if_error(HOUR).build()?;
         let crowded = Cache::builder("crowded", store).ttl(HOUR);
         let crowded = crowded.max_waiters(1).max_flights(1).build()?;
-        Ok(Self { hung, old, crowded })
+        Ok(Self { hung, queued, old, crowded })
     }
 
     fn publish(&self) {
-        [&self.hung, &self.old, &self.crowded].into_iter().for_each(publish);
+        [&self.hung, &self.queued, &self.old, &self.crowded].into_iter().for_each(publish);
     }
 
     /// Callers of two keys, while there may be one caller of one key.
@@ -66,6 +70,10 @@ async fn the_alerts_fire_when_loads_hang_and_fail_and_when_limits_are_full() {
 
     let hung = caches.hung.clone();
     tokio::spawn(async move { hung.get_or_load(1, pending::<io::Result<u64>>).await });
+    for key in 1..3 {
+        let queued = caches.queued.clone();
+        tokio::spawn(async move { queued.get_or_load(key, pending::<io::Result<u64>>).await });
+    }
     let first = caches.old.get_or_load(1, async || Ok::<_, io::Error>(1)).await;
     assert_eq!(first.expect("an answer"), 1);
     until_fired(&prometheus, ALERTS, async |look| {
