@@ -1,20 +1,26 @@
 //! Classifies the errors of a server.
 
-use mysql_async::{Error, ServerError};
+use mysql_async::{DriverError, Error, ServerError};
 
 use crate::LockErrorKind;
-use crate::session::SessionError;
+use crate::session::{SessionError, is_of_tls, untrusted};
 
 /// What an error means for the session. The messages contain nothing of the address.
 pub(super) fn classify(error: Error) -> SessionError {
     match &error {
         Error::Server(server_error) => of_server(server_error).with_source(error),
+        Error::Io(io_error) if is_of_tls(&error) => {
+            untrusted(io_error.to_string()).with_source(error)
+        }
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => {
+            untrusted("the server offers no TLS").with_source(error)
+        }
         Error::Io(io_error) => {
             let message = io_error.to_string();
             SessionError::broken(LockErrorKind::Unreachable, message).with_source(error)
         }
         // Other errors of the driver may contain bytes that the server sent, so they are not shown.
-        Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
+        Error::Driver(DriverError::ConnectionClosed) => {
             SessionError::broken(LockErrorKind::Unreachable, "the connection is closed")
         }
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => SessionError::malformed(),

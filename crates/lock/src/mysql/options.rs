@@ -32,10 +32,11 @@ impl DatabaseAddress for MySqlAddress {
     const FORM: &'static str = "it must be mysql://[user[:password]@]host[:port]/database";
 
     const PLAIN: &'static str = "require_ssl=false";
-    const NO_TLS: &'static str = "connections are not encrypted: `require_ssl` may only be `false`, \
-        and there must be no other parameter about TLS";
+    const ENCRYPTED: &'static [&'static str] = &["require_ssl=true"];
+    const WRONG_TLS: &'static str = "`require_ssl` may only be `false` (the default), or `true`, which \
+        verifies the server; no other parameter about TLS is known";
 
-    fn parse(url: &str) -> Option<Self> {
+    fn parse(url: &str, _: bool) -> Option<Self> {
         let address = Opts::from_url(url).ok()?;
         address.db_name().is_some_and(|name| !name.is_empty()).then_some(Self(address))
     }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, Row};
+use mysql_async::{Conn, Error, Row, SslOpts};
+use rustls::crypto::{CryptoProvider, ring};
 use uuid::Uuid;
 
 use super::classification::classify;
 use super::options::{MySqlAddress, MySqlOptions};
-use crate::session::{DatabaseSession, SessionError};
+use crate::session::{DatabaseSession, SessionError, authorities};
 
 /// A connection.
 pub(super) struct MySqlSession {
@@ -70,7 +71,18 @@ impl DatabaseSession for MySqlSession {
     type Interrupt = (u32, Uuid);
 
     async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
-        let conn = Conn::new(options.connecting()).await.map_err(classify)?;
+        let mut connecting = options.connecting();
+        if options.is_encrypted {
+            // The driver uses the default one of the process, and panics if it cannot choose one.
+            if CryptoProvider::get_default().is_none() {
+                _ = ring::default_provider().install_default();
+            }
+            let trusted = authorities(options.ca_file.as_deref()).await?;
+            let trusted = trusted.into_iter().map(|trusted| trusted.to_vec().into()).collect();
+            let tls = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(trusted);
+            connecting = connecting.ssl_opts(tls);
+        }
+        let conn = Conn::new(connecting).await.map_err(classify)?;
         Ok(Self { conn, tag: Uuid::new_v4() })
     }
 

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::LockErrorKind;
-use crate::session::SessionError;
+use crate::session::{SessionError, is_of_tls, untrusted};
 
 /// What an error means for the session. The messages contain nothing of the address.
 pub(super) fn classify(error: Error) -> SessionError {
@@ -15,6 +15,10 @@ pub(super) fn classify(error: Error) -> SessionError {
         None => {
             // The cause says more than the error itself.
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            // The driver does not tell in another way that the server offers no TLS.
+            if is_of_tls(&error) || error.to_string().contains("TLS handshake") {
+                return untrusted(format!("{error}{cause}")).with_source(error);
+            }
             SessionError::broken(LockErrorKind::Unreachable, format!("{error}{cause}"))
         }
     };

@@ -4,6 +4,7 @@ mod advisory;
 mod classification;
 mod options;
 mod session;
+mod tls;
 
 use std::sync::Arc;
 
@@ -53,7 +54,6 @@ use super::session::{Sessions, by_sessions};
 ///   PgBouncer in transaction mode, is refused.
 /// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs.
 ///   Terminate the holder's backend instead.
-/// - Connections are not encrypted, and an address that asks for TLS is refused.
 /// - Tested with PostgreSQL 15.
 #[derive(Clone, Debug)]
 pub struct PostgresLock(Arc<Sessions<Advisory>>);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tokio_postgres::Config;
+use tokio_postgres::config::SslMode;
 
 use crate::session::{DatabaseAddress, SessionOptions};
 
@@ -32,10 +33,11 @@ impl DatabaseAddress for PostgresAddress {
     const FORM: &'static str = "it must be postgresql://[user[:password]@]host[:port][/database]";
 
     const PLAIN: &'static str = "sslmode=disable";
-    const NO_TLS: &'static str = "connections are not encrypted: `sslmode` may only be `disable`, \
-        and there must be no other parameter about TLS";
+    const ENCRYPTED: &'static [&'static str] = &["sslmode=require", "sslmode=verify-full"];
+    const WRONG_TLS: &'static str = "`sslmode` may only be `disable` (the default), or `require` or \
+        `verify-full`, which both verify the server; no other parameter about TLS is known";
 
-    fn parse(url: &str) -> Option<Self> {
+    fn parse(url: &str, is_encrypted: bool) -> Option<Self> {
         if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
             return None;
         }
@@ -43,6 +45,7 @@ impl DatabaseAddress for PostgresAddress {
         if address.get_hosts().is_empty() {
             return None;
         }
+        address.ssl_mode(if is_encrypted { SslMode::Require } else { SslMode::Disable });
         if address.get_application_name().is_none() {
             address.application_name("bellwether");
         }

@@ -3,10 +3,11 @@
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_postgres::{CancelToken, Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{CancelToken, Client, SimpleQueryMessage};
 
 use super::classification::classify;
 use super::options::{PostgresAddress, PostgresOptions};
+use super::tls::Tls;
 use crate::session::{DatabaseSession, SessionError};
 
 /// A connection.
@@ -48,7 +49,7 @@ impl DatabaseSession for PostgresSession {
     type Interrupt = CancelToken;
 
     async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
-        let connected = options.address.0.connect(NoTls).await;
+        let connected = options.address.0.connect(Tls::of(options).await?).await;
         let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {
@@ -81,8 +82,8 @@ impl DatabaseSession for PostgresSession {
         self.client.cancel_token()
     }
 
-    async fn interrupt(of: CancelToken, _: &PostgresOptions) -> Result<(), SessionError> {
-        of.cancel_query(NoTls).await.map_err(classify)
+    async fn interrupt(of: CancelToken, options: &PostgresOptions) -> Result<(), SessionError> {
+        of.cancel_query(Tls::of(options).await?).await.map_err(classify)
     }
 
     fn ended(&self) -> BoxFuture<'static, ()> {

@@ -19,6 +19,7 @@ mod error;
 mod name;
 pub(crate) mod options;
 mod pool;
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(super) use self::database::{AddressedOptions, Database, DatabaseSession, Tak
 pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::options::DatabaseAddress;
+pub(super) use self::tls::{authorities, is_of_tls, untrusted};
 
 use self::claim_task::{ClaimTask, SessionContext};
 use self::claims::{ClaimRequest, Claims};

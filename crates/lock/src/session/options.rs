@@ -1,6 +1,7 @@
 //! The options of a lock by the sessions of a database.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bellwether::ConfigError;
@@ -19,6 +20,9 @@ pub struct SessionOptions<A> {
     pub(crate) timeout: Duration,
     pub(crate) session_timeout: Duration,
     pub(crate) connections: usize,
+    pub(crate) is_encrypted: bool,
+    /// The authorities, if not those of the system.
+    pub(crate) ca_file: Option<PathBuf>,
     pub(crate) wrong: FirstError,
 }
 
@@ -34,13 +38,17 @@ mod sealed {
         /// The form that an address must have, for the error.
         const FORM: &'static str;
 
-        /// The one parameter about TLS that an address may have.
+        /// The parameter of an address without TLS, which is the default.
         const PLAIN: &'static str;
 
-        /// That it may have no other one, for the error.
-        const NO_TLS: &'static str;
+        /// The parameters that ask for TLS.
+        const ENCRYPTED: &'static [&'static str];
 
-        fn parse(url: &str) -> Option<Self>;
+        /// That it may have no others about TLS, for the error.
+        const WRONG_TLS: &'static str;
+
+        /// Parses an address without parameters about TLS.
+        fn parse(url: &str, is_encrypted: bool) -> Option<Self>;
     }
 }
 
@@ -48,23 +56,34 @@ pub(crate) use sealed::DatabaseAddress;
 
 impl<A: DatabaseAddress> SessionOptions<A> {
     /// Options for an address: `mysql://` with a database, which has the tables of the locks, or
-    /// `postgresql://`. Connections are not encrypted. Services share locks if they have the same namespace.
+    /// `postgresql://`. Services share locks if they have the same namespace.
+    ///
+    /// Connections are encrypted if the address has the parameter `sslmode=require` (PostgreSQL) or
+    /// `require_ssl=true` (MySQL). The certificate of the server must be for the host of the address, and
+    /// of an authority that [`ca_file`](Self::ca_file) says.
     ///
     /// # Errors
-    /// If the address is not valid, or asks for TLS. The message repeats no part of it, because any may be a
-    /// password. If the namespace is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    /// If the address is not valid, or has another parameter about TLS. The message repeats no part of
+    /// it, because any may be a password. If the namespace is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
     pub fn new(url: &str, namespace: &str) -> Result<Self, ConfigError> {
-        let parameters = url.split_once('?').into_iter().flat_map(|(_, query)| query.split('&'));
-        if parameters.filter(|parameter| *parameter != A::PLAIN).any(is_about_tls) {
-            return Err(ConfigError::Url { reason: A::NO_TLS });
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (tls, others): (Vec<_>, Vec<_>) = query.split('&').partition(|it| is_about_tls(it));
+        let is_encrypted = tls.iter().any(|parameter| A::ENCRYPTED.contains(parameter));
+        let is_known = |parameter| A::PLAIN == parameter || A::ENCRYPTED.contains(&parameter);
+        if !tls.iter().all(|parameter| is_known(*parameter)) {
+            return Err(ConfigError::Url { reason: A::WRONG_TLS });
         }
-        let address = A::parse(url).ok_or(ConfigError::Url { reason: A::FORM })?;
+        let others = [base, &others.join("&")].join("?");
+        let url = if tls.is_empty() { url } else { &others };
+        let address = A::parse(url, is_encrypted).ok_or(ConfigError::Url { reason: A::FORM })?;
         Ok(Self {
             address,
             namespace: namespace_of(namespace)?,
             timeout: Duration::from_secs(2),
             session_timeout: Duration::from_secs(6),
             connections: 64,
+            is_encrypted,
+            ca_file: None,
             wrong: FirstError::default(),
         })
     }
@@ -108,6 +127,18 @@ impl<A: DatabaseAddress> SessionOptions<A> {
         self
     }
 
+    /// Trusts the authorities in a PEM file, and no others. `connect` fails if the address does not ask
+    /// for TLS. The file is read for each connection, so a renewed one needs no restart.
+    ///
+    /// Default: the authorities that this system trusts. Managed databases often have their own.
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        let (setting, reason) = ("`ca_file`", "the address does not ask for TLS");
+        let file = self.is_encrypted.then(|| Some(file.into()));
+        let file = file.ok_or(ConfigError::NoEffect { setting, reason });
+        self.wrong.set(&mut self.ca_file, file);
+        self
+    }
+
     /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less
     /// than the session timeout, because clocks run at different speeds.
     pub(super) fn certain(&self) -> Duration {
@@ -129,6 +160,8 @@ impl<A: DatabaseAddress> fmt::Debug for SessionOptions<A> {
             .field("timeout", &self.timeout)
             .field("session_timeout", &self.session_timeout)
             .field("connections", &self.connections)
+            .field("is_encrypted", &self.is_encrypted)
+            .field("ca_file", &self.ca_file)
             .finish()
     }
 }

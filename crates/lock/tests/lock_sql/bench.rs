@@ -1,6 +1,7 @@
 //! A lock on a server of its own, of whatever kind.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -30,13 +31,14 @@ pub(crate) struct LockSettings {
     pub(crate) timeout: Duration,
     pub(crate) session: Duration,
     pub(crate) connections: usize,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 impl Default for LockSettings {
     fn default() -> Self {
         let timeout = Duration::from_secs(5);
         let session = SESSION;
-        Self { namespace: "test".into(), timeout, session, connections: 128 }
+        Self { namespace: "test".into(), timeout, session, connections: 128, ca_file: None }
     }
 }
 
@@ -75,24 +77,25 @@ impl Kind {
     }
 }
 
+macro_rules! put {
+    ($settings:ident, $options:expr) => {{
+        let options = $options
+            .timeout($settings.timeout)
+            .session_timeout($settings.session)
+            .connections($settings.connections);
+        match &$settings.ca_file {
+            Some(file) => options.ca_file(file),
+            None => options,
+        }
+    }};
+}
+
 fn mysql(url: &str, settings: &LockSettings) -> MySqlOptions {
-    let options = MySqlOptions::new(url, &settings.namespace).map(|options| {
-        options
-            .timeout(settings.timeout)
-            .session_timeout(settings.session)
-            .connections(settings.connections)
-    });
-    options.expect("options")
+    put!(settings, MySqlOptions::new(url, &settings.namespace).expect("options"))
 }
 
 fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
-    let options = PostgresOptions::new(url, &settings.namespace).map(|options| {
-        options
-            .timeout(settings.timeout)
-            .session_timeout(settings.session)
-            .connections(settings.connections)
-    });
-    options.expect("options")
+    put!(settings, PostgresOptions::new(url, &settings.namespace).expect("options"))
 }
 
 pub(crate) enum Server {

@@ -8,6 +8,7 @@
 //! | `contract` | the contract, as `lock::conformance` has it |
 //! | `crowd` | one at a time, over processes, tasks and small pools |
 //! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is notified |
+//! | `encrypted` | connections with TLS |
 //! | `outage` | servers that go away, come back, forget, and never answer |
 //! | `waiting` | waits end in time; a waiter that leaves delays no other |
 //! | `names` | the names of keys and namespaces; messages show no secrets |
@@ -23,6 +24,7 @@ mod worker;
 mod contract;
 mod crash;
 mod crowd;
+mod encrypted;
 mod names;
 mod outage;
 mod policy;

@@ -120,33 +120,37 @@ fn what_is_no_address_is_refused_without_repeating_it() {
     }
 }
 
-/// Not even one that would do without encryption.
+/// They would not be encrypted, or not verified.
 #[test]
-fn an_address_that_asks_for_tls_is_refused_with_the_name_of_its_parameter() {
+fn other_parameters_about_tls_are_refused_with_the_name_of_the_right_one() {
     for parameter in [
         "sslmode=prefer",
-        "sslmode=require",
+        "sslmode=verify-ca",
         "sslrootcert=a",
         "sslnegotiation=direct",
         "ss%6Cmode=prefer",
     ] {
-        for before in ["", "application_name=a&"] {
-            let address = format!("postgresql://clerk:hunter2@localhost/shop?{before}{parameter}");
+        for others in ["", "application_name=a&", "sslmode=require&"] {
+            let address = format!("postgresql://clerk:hunter2@localhost/shop?{others}{parameter}");
             let error = PostgresOptions::new(&address, "test").expect_err(parameter).to_string();
-            let is_said = error.contains("`sslmode`") && error.contains("not encrypted");
-            assert!(is_said && !error.contains("hunter2"), "{parameter}: {error}");
+            assert!(error.contains("`sslmode`") && !error.contains("hunter2"), "{error}");
         }
     }
-    for parameter in
-        ["require_ssl=true", "require%5Fssl=true", "verify_ca=false", "ssl-mode=REQUIRED"]
+    for parameter in ["require_ssl=1", "require%5Fssl=true", "verify_ca=false", "ssl-mode=REQUIRED"]
     {
         let address = format!("mysql://clerk:hunter2@localhost/shop?{parameter}");
         let error = MySqlOptions::new(&address, "test").expect_err(parameter).to_string();
-        let is_said = error.contains("`require_ssl`") && error.contains("not encrypted");
-        assert!(is_said && !error.contains("hunter2"), "{parameter}: {error}");
+        assert!(error.contains("`require_ssl`") && !error.contains("hunter2"), "{error}");
     }
     assert!(PostgresOptions::new("postgresql://localhost/shop?sslmode=disable", "test").is_ok());
     assert!(MySqlOptions::new("mysql://localhost/shop?require_ssl=false", "test").is_ok());
+}
+
+#[test]
+fn authorities_of_an_address_without_tls_are_refused() {
+    let options = PostgresOptions::new("postgresql://localhost/shop", "test").expect("options");
+    let refused = PostgresLock::connect_lazily(options.ca_file("/ca.crt"));
+    assert!(refused.expect_err("no effect").to_string().contains("`ca_file`"));
 }
 
 #[test]

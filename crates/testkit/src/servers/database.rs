@@ -1,11 +1,14 @@
 //! Real database servers of a test's own, as `redis_server` is.
 
+use std::fs::{self, Permissions};
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::certificates::Identity;
 use super::guarded::{Guarded, free_port, from_template, log, wait_until};
 use super::missing::MissingServer;
 
@@ -34,6 +37,9 @@ pub trait DatabaseKind {
 
     /// What starts the server of a directory on a port.
     fn starting(dir: &Path, port: u16) -> Vec<String>;
+
+    /// The options of its command to take connections with TLS.
+    fn encrypting(chain: &str, key: &str) -> Vec<String>;
 
     /// Whether it takes connections.
     fn is_ready(port: u16) -> bool;
@@ -74,9 +80,24 @@ impl<K: DatabaseKind> DatabaseServer<K> {
 
     /// Starts a server with an empty database, and with further options of its command.
     pub fn start_with(options: &[&str]) -> Self {
-        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        Self::start_in(|_| options.iter().map(ToString::to_string).collect())
+    }
+
+    /// Starts a server with an empty database that also takes connections with TLS.
+    pub fn start_tls(identity: &Identity) -> Self {
+        Self::start_in(|dir| {
+            let [chain, key] = ["server.crt", "server.key"].map(|name| dir.join(name));
+            fs::write(&chain, &identity.chain).expect("a certificate");
+            fs::write(&key, &identity.key).expect("a key");
+            fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("a secret key");
+            K::encrypting(&chain.display().to_string(), &key.display().to_string())
+        })
+    }
+
+    fn start_in(options: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
         from_template(K::NAME, &program(K::found()), dir.path(), || K::install(dir.path()));
+        let options = options(dir.path());
         for _ in 0..PORTS_TRIED {
             let port = free_port();
             if let Some(process) = launch::<K>(dir.path(), port, &options) {

@@ -57,6 +57,10 @@ impl DatabaseKind for MariaDb {
         command
     }
 
+    fn encrypting(chain: &str, key: &str) -> Vec<String> {
+        vec![format!("--ssl-cert={chain}"), format!("--ssl-key={key}")]
+    }
+
     fn is_ready(port: u16) -> bool {
         succeeds("mariadb-admin", &client(port, &["ping"]))
     }

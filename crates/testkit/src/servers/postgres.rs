@@ -49,6 +49,15 @@ impl DatabaseKind for Postgres {
         command
     }
 
+    fn encrypting(chain: &str, key: &str) -> Vec<String> {
+        if rustix::process::geteuid().is_root() {
+            run("chown", &["postgres".into(), chain.into(), key.into()]);
+        }
+        let options =
+            [format!("ssl_cert_file={chain}"), format!("ssl_key_file={key}"), "ssl=on".into()];
+        options.into_iter().flat_map(|option| ["-c".into(), option]).collect()
+    }
+
     fn is_ready(port: u16) -> bool {
         let ready = format!("-q -h 127.0.0.1 -p {port}");
         let ready: Vec<_> = ready.split(' ').map(str::to_owned).collect();

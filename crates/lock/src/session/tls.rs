@@ -1,0 +1,53 @@
+//! TLS: which servers a client trusts, and which errors are about that.
+
+use std::error::Error;
+use std::path::Path;
+use std::{io, iter};
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::task::spawn_blocking;
+
+use super::SessionError;
+use crate::LockErrorKind;
+
+type Certificates = Vec<CertificateDer<'static>>;
+
+/// The certificates of the authorities that a client trusts: those in a PEM file, or those of this
+/// system. They are read for each connection, so a renewed file needs no restart.
+pub(crate) async fn authorities(file: Option<&Path>) -> Result<Certificates, SessionError> {
+    let file = file.map(Path::to_owned);
+    let found = spawn_blocking(move || read(file.as_deref())).await;
+    let found = found.unwrap_or_else(|error| Err(error.to_string()));
+    found.map_err(untrusted)
+}
+
+/// It may block.
+fn read(file: Option<&Path>) -> Result<Certificates, String> {
+    let mut certificates: Certificates = match file {
+        Some(file) => {
+            let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
+            found.map_err(|error| format!("{}: {error}", file.display()))?
+        }
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    // Some certificates of a system may be malformed, and others still serve.
+    let mut roots = RootCertStore::empty();
+    certificates.retain(|certificate| roots.add(certificate.clone()).is_ok());
+    if certificates.is_empty() { Err("there is no authority".into()) } else { Ok(certificates) }
+}
+
+/// Whether TLS failed: another try does not mend that.
+pub(crate) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
+    iter::successors(Some(error), |&error| error.source()).any(|error| {
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
+    })
+}
+
+/// The server cannot be trusted, or speaks no TLS.
+pub(crate) fn untrusted(reason: impl Into<String>) -> SessionError {
+    let message = format!("tls: {} (trusted authorities: `ca_file`)", reason.into());
+    SessionError::broken(LockErrorKind::Misconfigured, message)
+}
