@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row, SslOpts};
-use rustls::crypto::{CryptoProvider, ring};
 use uuid::Uuid;
 
 use super::classification::classify;
 use super::options::{MySqlAddress, MySqlOptions};
-use crate::session::{DatabaseSession, SessionError, authorities};
+use crate::session::{DatabaseSession, SessionError, authorities, install_provider};
 
 /// A connection.
 pub(super) struct MySqlSession {
@@ -73,10 +72,7 @@ impl DatabaseSession for MySqlSession {
     async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
         let mut connecting = options.connecting();
         if options.is_encrypted {
-            // The driver uses the default one of the process, and panics if it cannot choose one.
-            if CryptoProvider::get_default().is_none() {
-                _ = ring::default_provider().install_default();
-            }
+            install_provider();
             let trusted = authorities(options.ca_file.as_deref()).await?;
             let trusted = trusted.into_iter().map(|trusted| trusted.to_vec().into()).collect();
             let tls = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(trusted);

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::{io, iter};
 
 use rustls::RootCertStore;
+#[cfg(feature = "mysql")]
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::task::spawn_blocking;
@@ -36,6 +38,16 @@ fn read(file: Option<&Path>) -> Result<Certificates, String> {
     let mut roots = RootCertStore::empty();
     certificates.retain(|certificate| roots.add(certificate.clone()).is_ok());
     if certificates.is_empty() { Err("there is no authority".into()) } else { Ok(certificates) }
+}
+
+/// For a driver that uses the default cryptography of the process, and panics if there is none and the
+/// program was built with several.
+#[cfg(feature = "mysql")]
+pub(crate) fn install_provider() {
+    if CryptoProvider::get_default().is_none() {
+        // An error means that another thread was first.
+        _ = ring::default_provider().install_default();
+    }
 }
 
 /// Whether TLS failed: another try does not mend that.
