@@ -106,7 +106,7 @@ async fn what_json_makes_nothing_of_is_kept() {
     is_kept(Row { sku: 1, note: Some(None::<u8>) }).await;
     is_kept(Some(())).await;
     is_kept(Some(Unit)).await;
-    is_kept(HashMap::from([(1_u64, Some(())), (2, None)])).await;
+    is_kept(BTreeMap::from([(1_u64, Some(())), (2, None)])).await;
 }
 
 #[tokio::test(start_paused = true)]
