@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,7 +20,7 @@ use crate::args::Args;
 use crate::demo::{Demo, Switch};
 use crate::fleet::Fleet;
 use crate::redis_server::RedisServer;
-use crate::{Fault, listen, source};
+use crate::{Fault, listen, of_this_origin, source};
 
 /// How many processes share a Redis.
 const PROCESSES: u16 = 3;
@@ -66,6 +67,7 @@ fn routes(demo: Demo) -> Router {
         .route("/demo/burst", post(async |State(demo): Shared| answer(demo.burst().await)))
         .route("/demo/race", post(async |State(demo): Shared| answer(demo.race().await)))
         .route("/demo/{switch}", post(set))
+        .layer(from_fn(of_this_origin))
         .with_state(Arc::new(demo))
 }
 

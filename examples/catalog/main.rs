@@ -45,6 +45,10 @@ mod worker;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -66,6 +70,21 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Refuses what a page of another origin has a browser send: it may change nothing here.
+async fn of_this_origin(request: Request, next: Next) -> Response {
+    let is_ours = {
+        let header = |name| request.headers().get(name).map(|value| value.as_bytes());
+        header(header::ORIGIN).is_none_or(|origin| {
+            let http = origin.strip_prefix(b"http://");
+            http.or_else(|| origin.strip_prefix(b"https://")) == header(header::HOST)
+        })
+    };
+    if is_ours || request.method().is_safe() {
+        return next.run(request).await;
+    }
+    (StatusCode::FORBIDDEN, "another origin\n").into_response()
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Fault> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderName, StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,10 +21,12 @@ use crate::figures::Figures;
 use crate::shop::Shop;
 use crate::stats::Stats;
 use crate::way::Way;
-use crate::{Fault, listen, traffic};
+use crate::{Fault, listen, of_this_origin, traffic};
 
 /// What fits into a column of every database.
 const HIGHEST_PRICE_CENTS: i64 = 2_000_000_000;
+/// Of a burst: each is a task that may hold a connection.
+const MOST_CALLERS: usize = 10_000;
 /// What a browser shows as text.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -90,6 +93,7 @@ fn routes(shop: Arc<Shop>, figures: Figures) -> Router {
         .route("/forget/{sku}", post(forget))
         .route("/weather", post(change_weather))
         .route("/burst", post(burst))
+        .layer(from_fn(of_this_origin))
         .with_state(shop)
 }
 
@@ -142,8 +146,12 @@ async fn change_weather(State(shop): Shared, Query(forecast): Query<Forecast>) {
     shop.weather.broken.store(forecast.broken, Ordering::Relaxed);
 }
 
-async fn burst(State(shop): Shared, Query(crowd): Query<Crowd>) -> Json<Burst> {
+async fn burst(State(shop): Shared, Query(crowd): Query<Crowd>) -> Response {
     let Crowd { way, sku, callers } = crowd;
+    if callers > MOST_CALLERS {
+        let error = json!({ "error": format!("at most {MOST_CALLERS} callers") });
+        return (StatusCode::UNPROCESSABLE_ENTITY, Json(error)).into_response();
+    }
     let before = shop.database(way).queries_for(sku);
     let start = Arc::new(Notify::new());
     let callers = (0..callers).map(|_| {
@@ -164,6 +172,7 @@ async fn burst(State(shop): Shared, Query(crowd): Query<Crowd>) -> Json<Burst> {
         errors: answers.iter().filter(|(_, failed)| *failed).count(),
         millis: answers.into_iter().map(|(took, _)| took).collect(),
     })
+    .into_response()
 }
 
 fn no_such_product(sku: u32) -> (StatusCode, Json<serde_json::Value>) {

@@ -7,7 +7,7 @@ use bellwether_testkit::servers::RedisServer;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::server::{Catalog, read};
+use crate::server::{Catalog, post_from, read};
 
 #[tokio::test]
 async fn a_product_is_the_same_in_all_ways_and_processes() {
@@ -123,4 +123,31 @@ async fn a_redis_that_is_stopped_and_started_is_used_again() {
         assert!(Instant::now() < until, "it is not used");
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_changes_nothing() {
+    let catalog = Catalog::start(&["--store", "memory"]);
+    for (base, path) in [
+        (catalog.url(), "/demo/slow?on=false"),
+        (catalog.process(0), "/weather?slow=false&broken=false"),
+    ] {
+        let url = format!("{base}{path}");
+        assert!(post_from(base, &url).await.status.is_success(), "{url}");
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:1"] {
+            let refused = post_from(origin, &url).await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{origin} {url}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_too_many_callers_is_refused() {
+    let catalog = Catalog::start(&["--store", "memory"]);
+    let burst = async |callers| {
+        let path = format!("/burst?way=protected&sku=42&callers={callers}");
+        catalog.post(0, &path, "").await.status
+    };
+    assert!(burst(100).await.is_success());
+    assert_eq!(burst(1_000_000).await, StatusCode::UNPROCESSABLE_ENTITY);
 }

@@ -64,6 +64,11 @@ impl Catalog {
         ask(Method::GET, &format!("{}{path}", self.processes[process]), "").await
     }
 
+    /// The URL of a process.
+    pub(crate) fn process(&self, process: usize) -> &str {
+        &self.processes[process]
+    }
+
     pub(crate) async fn post(&self, process: usize, path: &str, json: &str) -> Answer {
         ask(Method::POST, &format!("{}{path}", self.processes[process]), json).await
     }
@@ -84,19 +89,32 @@ impl Answer {
 
 /// Asks any server, with a body of JSON if there is one.
 pub(crate) async fn ask(method: Method, url: &str, json: &str) -> Answer {
-    let (parts, body) = bytes(method, url, json).await;
+    answer(bytes(method, url, json, None).await)
+}
+
+/// Posts as a browser does for a page of an origin.
+pub(crate) async fn post_from(origin: &str, url: &str) -> Answer {
+    answer(bytes(Method::POST, url, "", Some(origin)).await)
+}
+
+fn answer((parts, body): (Parts, Bytes)) -> Answer {
     let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
     Answer { status: parts.status, headers: parts.headers, json }
 }
 
 /// The text at a URL.
 pub(crate) async fn read(url: &str) -> String {
-    String::from_utf8(bytes(Method::GET, url, "").await.1.into()).expect("a text")
+    String::from_utf8(bytes(Method::GET, url, "", None).await.1.into()).expect("a text")
 }
 
-async fn bytes(method: Method, url: &str, json: &str) -> (Parts, Bytes) {
+async fn bytes(method: Method, url: &str, json: &str, origin: Option<&str>) -> (Parts, Bytes) {
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let request = Request::builder()
+    let request = Request::builder();
+    let request = match origin {
+        Some(origin) => request.header("origin", origin),
+        None => request,
+    };
+    let request = request
         .method(method)
         .uri(url)
         .header("content-type", "application/json")
