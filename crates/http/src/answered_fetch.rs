@@ -96,6 +96,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
             }
         };
         check_length(&parts.headers, body.len())?;
+        let why = trailers.as_ref().and_then(rules::forbidden_by_trailers);
+        let decision = why.map_or(decision, Storing::Private);
         let response::Parts { status, headers, .. } = parts;
         self.settle(CompleteResponse { status, headers, body, trailers, origin, times }, decision)
             .await
@@ -165,7 +167,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         let tags = shared.tags_of(&headers, &self.fetch_request.cache_request.parts);
         let keep = move |observed| {
             let ObservedBody::Complete { data: body, trailers } = observed else { return };
-            if check_length(&headers, body.len()).is_ok() {
+            let is_private = trailers.as_ref().and_then(rules::forbidden_by_trailers).is_some();
+            if check_length(&headers, body.len()).is_ok() && !is_private {
                 let answered = CompleteResponse { status, headers, body, trailers, origin, times };
                 let stored = Disposition::Keep(terms.lifetimes);
                 let cached = answered.to_cached(stored, &terms, tags, 0);

@@ -18,7 +18,7 @@ use super::codec::{CompleteResponse, Disposition, HttpCodec, OriginInfo};
 use super::exchange::{Exchange, NextStep, answer_from};
 use super::fetch::OriginFetch;
 use super::refusal;
-use super::report::Report;
+use super::report::{ForwardReason, Report};
 use super::rules::{self, HeadSays, PrivateReason, Slice, Storing, Terms, Times};
 use super::shared::{LONGEST_OBSERVED, LayerState, Located};
 
@@ -27,7 +27,7 @@ pub(super) async fn forward<S: Origin<Q, B>, Q: RequestBody, B>(
     client: &CacheClient<HttpCodec>,
     inner: S,
     request: Request<Q>,
-    why: &'static str,
+    why: ForwardReason,
 ) -> Response<CacheBody<B>> {
     forwarded(why, ask(client, inner, request).await)
 }
@@ -45,7 +45,7 @@ async fn ask<S: Origin<Q, B>, Q: RequestBody, B>(
 }
 
 fn forwarded<B>(
-    why: &'static str,
+    why: ForwardReason,
     answered: Result<Response<B>, BoxError>,
 ) -> Response<CacheBody<B>> {
     match answered {
@@ -87,7 +87,13 @@ async fn forward_past<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     let headers = exchange.cache_request.parts.headers.clone();
     let mut request = exchange.fetch_request::<Q>().request(headers);
     *request.method_mut() = exchange.cache_request.parts.method.clone();
-    forward(&exchange.fetch.shared.client, exchange.fetch.inner, request, "bypass").await
+    forward(
+        &exchange.fetch.shared.client,
+        exchange.fetch.inner,
+        request,
+        ("bypass", Some("not-shared")),
+    )
+    .await
 }
 
 /// Answers a request for a head or a part from the store, or any that says `only-if-cached`. What is not
@@ -121,7 +127,7 @@ pub(super) async fn serve_stored<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>
         Some(_) => "request",
         None => "uri-miss",
     };
-    forward_head(fetch, cache_request, body, located, why).await
+    forward_head(fetch, cache_request, body, located, (why, None)).await
 }
 
 /// Whether the whole response is loaded for a request for its head or a part. The origin may answer HEAD
@@ -143,7 +149,7 @@ async fn forward_head<S: Origin<Q, B>, Q: RequestBody, B: OriginBody>(
     cache_request: CacheRequest,
     body: Q,
     located: Option<Located>,
-    why: &'static str,
+    why: ForwardReason,
 ) -> Response<CacheBody<B>> {
     let exchange = Exchange::new(fetch, cache_request).with_fallback(located.as_ref());
     let (OriginFetch { inner, shared }, cache_request) = (&exchange.fetch, &exchange.cache_request);

@@ -24,6 +24,9 @@ pub(super) struct Report {
     detail: Option<String>,
 }
 
+/// Why a request is forwarded: the parameters `fwd` and `detail` of `Cache-Status`.
+pub(super) type ForwardReason = (&'static str, Option<&'static str>);
+
 /// Which lookup came before the request to the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupKind {
@@ -39,9 +42,13 @@ impl Report {
     }
 
     /// The response to a request that was forwarded to the origin.
-    pub(super) fn forwarded<B>(why: &'static str, response: Response<B>) -> Response<CacheBody<B>> {
+    pub(super) fn forwarded<B>(
+        why: ForwardReason,
+        response: Response<B>,
+    ) -> Response<CacheBody<B>> {
         let bypass = Self::new(CacheStatus::Bypass(BypassReason::NoKey));
-        let report = Self { forwarded: Some(why), status: Some(response.status()), ..bypass };
+        let (forwarded, detail) = (Some(why.0), why.1.map(str::to_owned));
+        let report = Self { forwarded, detail, status: Some(response.status()), ..bypass };
         let mut response = response.map(CacheBody::passing);
         report.add_to(&mut response);
         response

@@ -20,7 +20,7 @@ use tower::Service;
 use super::cache_request::{CacheRequest, Origin, OriginBody, RequestBody};
 use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
-use super::report::LocalHit;
+use super::report::{ForwardReason, LocalHit};
 use super::request_key::{DerivedKey, RequestKey};
 use super::rules::{self, Demand};
 use super::shared::LayerState;
@@ -101,8 +101,8 @@ enum Plan {
     StoredOnly(Key, Demand),
     /// It is forwarded. If it succeeds, stored responses are invalidated.
     Unsafe(InvalidationTarget),
-    /// It is forwarded. The text is the `fwd` parameter of `Cache-Status`.
-    Forward(&'static str),
+    /// It is forwarded.
+    Forward(ForwardReason),
     /// Its route lacks a parameter of the key.
     Refuse(String),
 }
@@ -127,7 +127,7 @@ impl Plan {
         let key = match derived {
             None => None,
             Some(Ok(Some(key))) => Some(key),
-            Some(Ok(None)) => return Self::Forward("bypass"),
+            Some(Ok(None)) => return Self::Forward(("bypass", Some("no-key"))),
             Some(Err(name)) => return Self::Refuse(name),
         };
         let is_unsafe = parts.method != Method::CONNECT && !rules::is_safe(&parts.method);
@@ -139,7 +139,7 @@ impl Plan {
             return Self::Unsafe(InvalidationTarget { key, target });
         }
         let Some(key) = key.or_else(|| target.map(|target| target.key())) else {
-            return Self::Forward("request");
+            return Self::Forward(("request", Some("no-target")));
         };
         let demand = shared.rules.demand(&parts.headers);
         if let Some(why) = bypass_reason(shared, parts, body, &demand) {
@@ -153,29 +153,37 @@ impl Plan {
     }
 }
 
-/// Why a request without effects goes past the cache, for the `fwd` parameter of `Cache-Status`.
+/// Why a request without effects goes past the cache.
 fn bypass_reason<B: Body>(
     shared: &LayerState,
     parts: &Parts,
     body: &B,
     demand: &Demand,
-) -> Option<&'static str> {
+) -> Option<ForwardReason> {
     let headers = &parts.headers;
     if ![Method::GET, Method::HEAD].contains(&parts.method) {
-        return Some("method");
-    }
-    let asks_for_another_protocol = headers.contains_key(header::UPGRADE);
-    if has_content(headers, body) || asks_for_another_protocol || rules::names_others(headers) {
-        return Some("bypass");
+        return Some(("method", None));
     }
     let has_precondition =
         headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_UNMODIFIED_SINCE);
-    if demand.no_store || has_precondition {
-        return Some("request");
+    let reasons = [
+        (has_content(headers, body), ("bypass", "content")),
+        (headers.contains_key(header::UPGRADE), ("bypass", "upgrade")),
+        (rules::names_others(headers), ("bypass", "connection")),
+        (demand.no_store, ("request", "no-store")),
+        (has_precondition, ("request", "precondition")),
+    ];
+    if let Some((_, (why, detail))) = reasons.into_iter().find(|(is_so, _)| *is_so) {
+        return Some((why, Some(detail)));
     }
     let credentials = &shared.rules.defaults.credentials;
     let is_personal = |key: &RequestKey| key.is_personal(headers, credentials);
-    shared.rules.keyed.as_ref().is_some_and(|keyed| is_personal(&keyed.key)).then_some("bypass")
+    shared
+        .rules
+        .keyed
+        .as_ref()
+        .is_some_and(|keyed| is_personal(&keyed.key))
+        .then_some(("bypass", Some("credentials")))
 }
 
 fn has_content<B: Body>(headers: &HeaderMap, body: &B) -> bool {

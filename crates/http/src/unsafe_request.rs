@@ -104,7 +104,7 @@ where
                 // In a task, since the request has succeeded even if its client leaves now.
                 _ = tokio::spawn(async move { shared.invalidate(keys, tags).await }).await;
             }
-            Report::forwarded("method", response)
+            Report::forwarded(("method", None), response)
         }
         // The origin may have processed the request, so `unknown` is dropped with the keys.
         Err(error) => refusal::of_origin(&*error),

@@ -24,7 +24,9 @@ pub(crate) use invalidation::{
     CACHE_GROUPS, invalidated, invalidated_groups, is_safe, listed, succeeds_unsafely,
     surrogate_keys,
 };
-pub(crate) use storing::{PrivateReason, Storing, for_others, must_be_validated, storing};
+pub(crate) use storing::{
+    PrivateReason, Storing, for_others, forbidden_by_trailers, must_be_validated, storing,
+};
 pub(crate) use terms::{Consent, Credentials, Defaults, Demand, StaleWindows, Terms};
 pub(crate) use vary::{in_one_form, variant, vary};
 

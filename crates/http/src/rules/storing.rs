@@ -127,6 +127,11 @@ pub(crate) fn for_others(
     why.map_or_else(|| nominated(response, credentials).ok_or(PrivateReason::Vary), Err)
 }
 
+/// Why the trailers of a response make it private: a client may heed them like header fields.
+pub(crate) fn forbidden_by_trailers(trailers: &HeaderMap) -> Option<PrivateReason> {
+    forbidden_to_others(StatusCode::OK, trailers, &Directives::of_response(trailers, false))
+}
+
 /// Whether its origin must confirm it before each use (`no-cache`).
 pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
     Directives::of_response(response, false).has_for_all_fields("no-cache")

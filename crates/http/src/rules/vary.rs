@@ -1,6 +1,8 @@
 //! Selecting header fields: which stored response suits which request (RFC 9111, section 4.1).
 
-use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
+use http::header::{
+    ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, COOKIE, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::lists::{elements, members};
@@ -10,7 +12,7 @@ use super::terms::Credentials;
 const MOST_NAMES: usize = 16;
 
 /// Lists with case-insensitive members, in which empty members mean nothing.
-const LISTS: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
+const LISTS: [HeaderName; 2] = [ACCEPT_CHARSET, ACCEPT_LANGUAGE];
 
 /// The fields that `Vary` names, sorted and without duplicates. `None` if no other request can
 /// select the response: by `*`, by too many fields, and by cookies or credentials, which hardly any
@@ -27,9 +29,45 @@ pub(super) fn nominated(
 }
 
 /// The fields that `Vary` names. `None` if it names `*`, or cannot be read.
+///
+/// A response with a `Content-Encoding` varies by `Accept-Encoding`, though its origin may forget to say so.
 pub(crate) fn vary(response: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let is_encoded = members(response, &CONTENT_ENCODING)
+        .any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
     let names = members(response, &VARY).map(|name| HeaderName::from_bytes(name).ok());
+    let names = names.chain(is_encoded.then_some(Some(ACCEPT_ENCODING)));
     names.map(|name| name.filter(|name| name != "*")).collect()
+}
+
+/// The content codings that a request accepts, in the order of their names. Without their weights: all
+/// clients like the smallest one best. Who accepts `gzip` is given no older coding.
+fn codings(request: &HeaderMap) -> Vec<u8> {
+    let (mut accepted, mut refuses_identity) = (Vec::new(), false);
+    for member in members(request, &ACCEPT_ENCODING) {
+        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let is_zero = |weight: &[u8]| {
+            let number = weight.strip_prefix(b"q=").or_else(|| weight.strip_prefix(b"Q="));
+            number.is_some_and(|number| number.iter().all(|byte| b"0.".contains(byte)))
+        };
+        match (parts.any(is_zero), &name[..]) {
+            (true, name) => refuses_identity |= [&b"identity"[..], b"*"].contains(&name),
+            (false, b"x-gzip") => accepted.push(b"gzip".to_vec()),
+            (false, b"identity") => {}
+            (false, _) => accepted.push(name),
+        }
+    }
+    if accepted.iter().any(|name| name == b"gzip") {
+        accepted.retain(|name| ![&b"deflate"[..], b"compress", b"x-compress"].contains(&&name[..]));
+    }
+    accepted.sort_unstable();
+    accepted.dedup();
+    match (refuses_identity, accepted.is_empty()) {
+        (true, _) => accepted.push(b"identity;q=0".to_vec()),
+        (false, true) => accepted.push(b"identity".to_vec()),
+        (false, false) => {}
+    }
+    accepted.join(&b", "[..])
 }
 
 /// The normalized values of a request's selecting header fields. Requests with equal values select
@@ -45,7 +83,9 @@ pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Vec<(String,
 
 fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
     let joined = |elements: Vec<&[u8]>| elements.join(&b","[..]);
-    if LISTS.contains(name) {
+    if *name == ACCEPT_ENCODING {
+        codings(request)
+    } else if LISTS.contains(name) {
         joined(members(request, name).collect()).to_ascii_lowercase()
     } else {
         joined(elements(request, name).collect())
@@ -57,11 +97,12 @@ fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
 /// only, or compare letter by letter, and its response is for all requests that say the same.
 pub(crate) fn in_one_form(request: &mut HeaderMap) {
     for name in request.keys().cloned().collect::<Vec<_>>() {
-        let is_list = LISTS.contains(&name);
+        let is_list = name == ACCEPT_ENCODING || LISTS.contains(&name);
         if name == COOKIE || !is_list && request.get_all(&name).iter().count() == 1 {
             continue;
         }
         let value = match is_list {
+            true if name == ACCEPT_ENCODING => codings(request),
             true => members(request, &name).collect::<Vec<_>>().join(&b", "[..]),
             false => elements(request, &name).collect::<Vec<_>>().join(&b", "[..]),
         };
@@ -191,7 +232,7 @@ mod tests {
                 "en-a-bb-x-cccc, x-aa, sl-nedis-1994",
             ),
             ("accept-language: a-\u{20ac}A", "a-\u{20ac}a"),
-            ("accept-encoding: GZIP,Br;Q=1", "gzip, br;q=1"),
+            ("accept-encoding: GZIP,Br;Q=1", "br, gzip"),
             ("foo: A,b\nfoo: \"c, D\"", "A, b, \"c, D\""),
             ("foo: A,b", "A,b"),
         ] {
@@ -205,6 +246,46 @@ mod tests {
         let mut cookies = read("cookie: a=1\ncookie: b=2");
         in_one_form(&mut cookies);
         assert_eq!(cookies.get_all("cookie").iter().count(), 2);
+    }
+
+    #[test]
+    fn an_encoded_response_varies_by_the_codings_of_its_request() {
+        assert_eq!(names("content-encoding: gzip"), Some(vec![ACCEPT_ENCODING]));
+        assert_eq!(
+            names("content-encoding: br\nvary: Accept-Encoding"),
+            Some(vec![ACCEPT_ENCODING])
+        );
+        assert_eq!(names("content-encoding: identity"), Some(Vec::new()));
+        assert_eq!(names("content-encoding: gzip\nvary: *"), None);
+    }
+
+    /// RFC 9110, section 12.5.3.
+    #[test]
+    fn accepted_codings_have_one_form() {
+        for (given, expected) in [
+            ("gzip", "gzip"),
+            ("gzip, deflate", "gzip"),
+            ("deflate, gzip;q=1.0", "gzip"),
+            ("X-Gzip", "gzip"),
+            ("deflate", "deflate"),
+            ("gzip, deflate, br", "br, gzip"),
+            ("br;q=1.0, gzip;q=0.8, deflate;q=0.1", "br, gzip"),
+            ("gzip, deflate, br, zstd", "br, gzip, zstd"),
+            ("deflate, gzip, br, zstd", "br, gzip, zstd"),
+            ("br;q=0, gzip", "gzip"),
+            ("gzip;q=0.000", "identity"),
+            ("identity", "identity"),
+            ("", "identity"),
+            ("*", "*"),
+            ("gzip, *;q=0", "gzip, identity;q=0"),
+            ("identity;q=0, br", "br, identity;q=0"),
+        ] {
+            let mut request = read(format!("accept-encoding: {given}").leak());
+            in_one_form(&mut request);
+            assert_eq!(request[ACCEPT_ENCODING], expected, "{given}");
+            let again = codings(&request);
+            assert_eq!(again, expected.as_bytes(), "its own form: {given}");
+        }
     }
 
     #[test]

@@ -84,6 +84,7 @@ async fn a_request_that_connection_robs_is_answered_by_nothing_that_is_kept() {
         let attack = [("x-tenant", "a"), ("connection", "x-tenant, close")];
         let answer = ask(&cache, method, "http://shop/item", &attack).await;
         assert!(says(&answer, "fwd=bypass"), "{method}: {answer:?}");
+        assert!(says(&answer, "detail=connection"), "{method}: {answer:?}");
     }
 }
 

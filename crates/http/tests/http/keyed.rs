@@ -92,6 +92,7 @@ async fn requests_with_credentials_bypass_the_cache_unless_the_key_ignores_them(
         for _ in 0..2 {
             let answer = get(&cache, &fields).await;
             assert!(says(&answer, "fwd=bypass"), "{answer:?}");
+            assert!(says(&answer, "detail=credentials"), "{answer:?}");
         }
         let cache = cached(&ignoring, &origin);
         get(&cache, &[]).await;

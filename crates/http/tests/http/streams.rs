@@ -73,6 +73,33 @@ async fn what_is_too_large_is_not_kept() {
 }
 
 #[tokio::test]
+async fn trailers_that_make_a_response_private_are_given_to_one_client() {
+    for (name, value) in
+        [("cache-control", "private"), ("cache-control", "no-store"), ("set-cookie", "a=b")]
+    {
+        let name = http::HeaderName::from_static(name);
+        let trailers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        for terms in ["max-age=60", "no-cache"] {
+            let sent = trailers.clone();
+            let origin = Origin::new(move |_, _| {
+                let body = body(vec![data("text"), Ok(Frame::trailers(sent.clone()))]);
+                async move { Ok(page(&[("cache-control", terms), ("etag", "\"1\"")], body)) }
+            });
+            let cache = cached(&memory().build().unwrap(), &origin);
+            for asked in 1..4 {
+                let content = get(&cache, &[]).await.into_body().collect().await.unwrap();
+                assert_eq!(content.trailers(), Some(&trailers));
+                assert_eq!(
+                    (origin.asked(), origin.last("if-none-match")),
+                    (asked, None),
+                    "{value}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn trailers_are_kept() {
     let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
     let sent = trailers.clone();

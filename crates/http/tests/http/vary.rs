@@ -214,3 +214,47 @@ async fn a_head_that_names_one_more_field_makes_what_is_kept_by_fewer_stale() {
 async fn a_head_that_forbids_sharing_makes_the_stored_response_stale() {
     is_told_apart_after_a_head(&[FRESH], &[FRESH, ("vary", "*")]).await;
 }
+
+/// As `ServeDir::precompressed_gzip` of tower-http 0.6 answers.
+#[tokio::test(start_paused = true)]
+async fn an_encoded_response_without_vary_is_for_those_that_accept_its_coding() {
+    let origin = Origin::new(async |request: Request<_>, _| {
+        let codings = request.headers().get("accept-encoding");
+        let minute = ("cache-control", "max-age=60");
+        Ok(match codings.is_some_and(|it| it.to_str().unwrap().contains("gzip")) {
+            true => page(&[minute, ("content-encoding", "gzip")], "zipped"),
+            false => page(&[minute], "plain"),
+        })
+    });
+    let cache = cached(&memory().build().unwrap(), &origin);
+    for _ in 0..2 {
+        for (codings, content) in
+            [("gzip, br", "zipped"), ("identity", "plain"), ("gzip;q=0", "plain"), ("br", "plain")]
+        {
+            let answer = get(&cache, &[("accept-encoding", codings)]).await;
+            assert_eq!(text(answer).await, content, "{codings}");
+        }
+        assert_eq!(text(get(&cache, &[]).await).await, "plain");
+    }
+    assert_eq!(origin.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn usual_codings_have_few_variants_and_the_origin_sees_their_one_form() {
+    let fields = &[("cache-control", "max-age=60"), ("vary", "accept-encoding")];
+    let origin = Origin::counting(fields);
+    let cache = cached(&memory().build().unwrap(), &origin);
+    for codings in [
+        "gzip, deflate, br, zstd",
+        "deflate, gzip, br, zstd",
+        "gzip, deflate, br",
+        "br;q=1.0, gzip;q=0.8, *;q=0",
+        "gzip, deflate",
+        "gzip;q=1.0, deflate;q=0.6, identity;q=0.3",
+        "gzip",
+    ] {
+        get(&cache, &[("accept-encoding", codings)]).await;
+    }
+    assert_eq!(origin.asked(), 4);
+    assert_eq!(origin.last("accept-encoding").as_deref(), Some("gzip"));
+}
