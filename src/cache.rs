@@ -176,6 +176,11 @@ impl<K, V, C> Cache<K, V, C> {
         Key::of(&self.name).with(key)
     }
 
+    /// The kind of all its [keys](Self::key): its name, and its [version](CacheBuilder::version) if it has one.
+    pub fn kind(&self) -> &str {
+        &self.name
+    }
+
     /// A handle to the stored values, by their whole keys.
     pub fn handle(&self) -> Handle {
         self.client.handle()

@@ -78,6 +78,12 @@ impl Key {
         })
     }
 
+    /// The parts given to [`with`](Key::with), without the kind. For the crates of this project.
+    #[doc(hidden)]
+    pub fn parts(&self) -> impl Iterator<Item = KeyPart<'_>> {
+        KeyParts(&self.parts).skip(1)
+    }
+
     /// All parts as readable text, as in `price/berlin/42`. It does not tell apart what the key does,
     /// and it may be personal data.
     pub(crate) fn plain(&self) -> PlainKey<'_> {
@@ -368,6 +374,12 @@ impl CacheKey for Uuid {
     }
 }
 
+/// No part, for a key of its kind alone.
+impl CacheKey for () {
+    #[inline]
+    fn add_to(&self, _: &mut Key) {}
+}
+
 impl<T: CacheKey> CacheKey for Option<T> {
     fn add_to(&self, key: &mut Key) {
         key.parts.push(if self.is_some() { SOME } else { NONE });
@@ -389,12 +401,6 @@ macro_rules! tuples {
     };
 }
 
-/// No part, for a key of its kind alone.
-impl CacheKey for () {
-    #[inline]
-    fn add_to(&self, _: &mut Key) {}
-}
-
 tuples!(A);
 tuples!(A B);
 tuples!(A B C);
@@ -412,27 +418,92 @@ fn write_framed(parts: &mut Vec<u8>, tag: u8, length: usize, bytes: &[u8]) {
     parts.extend_from_slice(bytes);
 }
 
+/// One part of a key, as it was added. As a part of another key, it is the same part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "a program that writes keys elsewhere handles each of them"
+)]
+pub enum KeyPart<'a> {
+    /// Text.
+    Text(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A whole number of any width.
+    Number(i128),
+    /// One that is too large for that.
+    LargeNumber(u128),
+    /// A `bool`.
+    Truth(bool),
+    /// A UUID.
+    Uuid(Uuid),
+    /// A list of so many items. They follow, as parts of their own.
+    List(u32),
+    /// A `Some`. What is in it follows, as parts of their own.
+    Some,
+    /// A `None`.
+    None,
+}
+
+impl CacheKey for KeyPart<'_> {
+    fn add_to(&self, key: &mut Key) {
+        match self {
+            Self::Text(text) => text.add_to(key),
+            Self::Bytes(bytes) => bytes.add_to(key),
+            Self::Number(number) => number.add_to(key),
+            Self::LargeNumber(number) => number.add_to(key),
+            Self::Truth(truth) => truth.add_to(key),
+            Self::Uuid(uuid) => uuid.add_to(key),
+            Self::List(length) => write_framed(&mut key.parts, LIST, *length as usize, &[]),
+            Self::Some => key.parts.push(SOME),
+            Self::None => key.parts.push(NONE),
+        }
+    }
+}
+
+/// The parts of a key: see [`Key::parts`].
+struct KeyParts<'a>(&'a [u8]);
+
+impl<'a> Iterator for KeyParts<'a> {
+    type Item = KeyPart<'a>;
+
+    fn next(&mut self) -> Option<KeyPart<'a>> {
+        let (tag, rest) = self.0.split_first()?;
+        let length = match *tag {
+            TEXT | BYTES => FRAME - 1 + framed_len(rest),
+            NUMBER | LARGE_NUMBER | UUID => 16,
+            LIST => FRAME - 1,
+            TRUTH => 1,
+            _ => 0,
+        };
+        let (part, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some(match (*tag, part) {
+            (TEXT, [_, _, _, _, text @ ..]) => KeyPart::Text(std::str::from_utf8(text).ok()?),
+            (BYTES, [_, _, _, _, bytes @ ..]) => KeyPart::Bytes(bytes),
+            (NUMBER, _) => KeyPart::Number(i128::from_be_bytes(part.try_into().ok()?)),
+            (LARGE_NUMBER, _) => KeyPart::LargeNumber(u128::from_be_bytes(part.try_into().ok()?)),
+            (UUID, _) => KeyPart::Uuid(Uuid::from_bytes(part.try_into().ok()?)),
+            (LIST, _) => KeyPart::List(u32::from_be_bytes(part.try_into().ok()?)),
+            (TRUTH, [truth]) => KeyPart::Truth(*truth != 0),
+            (SOME, _) => KeyPart::Some,
+            _ => KeyPart::None,
+        })
+    }
+}
+
 /// The parts of a key as text: see [`Key::plain`].
 pub(crate) struct PlainKey<'a>(&'a [u8]);
 
 impl fmt::Display for PlainKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = self.0;
-        while let Some((tag, rest)) = parts.split_first() {
-            let length = match *tag {
-                TEXT | BYTES => FRAME - 1 + framed_len(rest),
-                NUMBER | LARGE_NUMBER | UUID => 16,
-                LIST => FRAME - 1,
-                TRUTH => 1,
-                _ => 0,
-            };
-            let Some((part, rest)) = rest.split_at_checked(length) else { return Ok(()) };
-            write_plain(f, *tag, part)?;
+        let mut parts = KeyParts(self.0).peekable();
+        while let Some(part) = parts.next() {
+            write_plain(f, part)?;
             // What is in a `Some` or a list follows it, as the same part.
-            if ![SOME, LIST].contains(tag) && !rest.is_empty() {
+            if !matches!(part, KeyPart::Some | KeyPart::List(_)) && parts.peek().is_some() {
                 f.write_str("/")?;
             }
-            parts = rest;
         }
         Ok(())
     }
@@ -444,23 +515,16 @@ fn framed_len(rest: &[u8]) -> usize {
 }
 
 /// Writes one part. Text is escaped, so that it is one line of a log.
-fn write_plain(f: &mut fmt::Formatter<'_>, tag: u8, part: &[u8]) -> fmt::Result {
-    match (tag, part) {
-        (TEXT, [_, _, _, _, text @ ..]) => {
-            write!(f, "{}", String::from_utf8_lossy(text).escape_debug())
-        }
-        (BYTES, [_, _, _, _, bytes @ ..]) => {
-            bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-        }
-        (TRUTH, [truth]) => write!(f, "{}", *truth != 0),
-        (NUMBER | LARGE_NUMBER | UUID, _) => match <[u8; 16]>::try_from(part) {
-            Ok(bytes) if tag == NUMBER => write!(f, "{}", i128::from_be_bytes(bytes)),
-            Ok(bytes) if tag == LARGE_NUMBER => write!(f, "{}", u128::from_be_bytes(bytes)),
-            Ok(bytes) => write!(f, "{}", Uuid::from_bytes(bytes)),
-            Err(_) => Ok(()),
-        },
-        (NONE, _) => f.write_str("none"),
-        _ => Ok(()),
+fn write_plain(f: &mut fmt::Formatter<'_>, part: KeyPart<'_>) -> fmt::Result {
+    match part {
+        KeyPart::Text(text) => write!(f, "{}", text.escape_debug()),
+        KeyPart::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        KeyPart::Number(number) => write!(f, "{number}"),
+        KeyPart::LargeNumber(number) => write!(f, "{number}"),
+        KeyPart::Truth(truth) => write!(f, "{truth}"),
+        KeyPart::Uuid(uuid) => write!(f, "{uuid}"),
+        KeyPart::List(_) | KeyPart::Some => Ok(()),
+        KeyPart::None => f.write_str("none"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::config_error::{ConfigError, within};
-use crate::key::{CacheKey, Digest, Key};
+use crate::key::{CacheKey, Digest, Key, KeyPart};
 
 /// A name that any number of entries share, to invalidate or expire all of them at once. It is
 /// built like a [`Key`]: a kind, such as `"shelf"`, and typed parts.
@@ -45,9 +45,16 @@ impl Tag {
         self.0.digest()
     }
 
+    /// The parts given to [`Tag::with`], without the kind. For the crates of this project.
+    #[doc(hidden)]
+    pub fn parts(&self) -> impl Iterator<Item = KeyPart<'_>> {
+        self.0.parts()
+    }
+
     /// The tag of all entries of clearable layers: see
     /// [`clearable`](crate::service::ReadThroughLayerBuilder::clearable).
-    pub(crate) fn everything() -> Self {
+    #[doc(hidden)]
+    pub fn everything() -> Self {
         Self::of("bellwether.everything")
     }
 }

@@ -75,6 +75,8 @@ pub use crate::tag::Tags;
 pub use self::clock::{Clock, Moment};
 #[doc(hidden)]
 pub use self::standing::{Spread, Standing, TagState};
+#[doc(hidden)]
+pub use crate::key::KeyPart;
 
 use crate::error::StoreError;
 use crate::key::Key;
