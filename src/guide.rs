@@ -23,7 +23,7 @@
 //! | [`alternatives`] | compare bellwether with other caches |
 //!
 //! Other crates have guides of their own: `bellwether_redis::guide`, `bellwether_http::guide`,
-//! `bellwether_grpc::guide` and `bellwether_lock::guide`.
+//! `bellwether_grpc::guide`, `bellwether_lock::guide` and `bellwether_sql::guide`.
 
 /// Documents each of these modules with its page of `guide`, below a picture if one is named. The
 /// folder is the one beside the source that calls this.

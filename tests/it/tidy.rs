@@ -107,7 +107,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 21] = [
+const ADAPTERS: [(&str, &str); 22] = [
     ("axum", "crates/http/src/router.rs"),
     ("bb8", "crates/redis-client/src/pool_manager.rs"),
     ("blake3", "src/key.rs"),
@@ -125,8 +125,12 @@ const ADAPTERS: [(&str, &str); 21] = [
         "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs crates/lock/src/postgres/tls.rs",
     ),
     ("rustls_native_certs", "crates/redis-client/src/tls.rs crates/lock/src/session/tls.rs"),
-    ("serde_json", "crates/cli/src/ src/codec/json.rs"),
+    (
+        "serde_json",
+        "crates/cli/src/ crates/sql/src/batch.rs crates/sql/src/parts.rs crates/sql/src/table.rs src/codec/json.rs",
+    ),
     ("sfv", "crates/http/src/rules/lists.rs crates/http/src/rules/invalidation.rs"),
+    ("sqlx", "crates/sql/src/"),
     ("subtle", "crates/http/src/purge.rs"),
     ("tokio_rustls", "crates/redis-client/src/tls.rs crates/lock/src/postgres/tls.rs"),
     ("tokio_postgres", "crates/lock/src/postgres/"),

@@ -148,7 +148,7 @@ pub(super) fn below_each(folders: &[&str], extension: &str) -> Vec<Source> {
     folders.iter().flat_map(below).collect()
 }
 
-const SHIPPED: [&str; 11] = [
+const SHIPPED: [&str; 12] = [
     "src",
     "crates/body/src",
     "crates/cli/src",
@@ -159,6 +159,7 @@ const SHIPPED: [&str; 11] = [
     "crates/opentelemetry/src",
     "crates/redis/src",
     "crates/redis-client/src",
+    "crates/sql/src",
     "crates/test/src",
 ];
 

@@ -1,0 +1,77 @@
+//! `ChangeBatch`: what rows ask of the stores.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bellwether::Tag;
+use bellwether::store::{Change, ChangeTarget};
+use serde_json::Value;
+
+use super::parts::{key_of, tag_of};
+use super::stores::Wanted;
+use super::table::ChangeRow;
+
+/// The kinds of keys that each name stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds(BTreeMap<String, Vec<String>>);
+
+impl Kinds {
+    pub(crate) fn new(pairs: Vec<(String, String)>) -> Self {
+        let mut kinds = Self::default();
+        for (name, kind) in pairs {
+            kinds.0.entry(name).or_default().push(kind);
+        }
+        kinds
+    }
+}
+
+/// What rows ask of the stores: each change once.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeBatch {
+    pub(crate) wanted: Wanted,
+    /// Why rows can never be applied, by their places.
+    pub(crate) dead: BTreeMap<usize, String>,
+    /// Names that no follower has.
+    pub(crate) unknown: BTreeSet<String>,
+}
+
+impl ChangeBatch {
+    pub(crate) fn new(rows: &[ChangeRow], kinds: &Kinds) -> Self {
+        let mut batch = Self::default();
+        for (at, row) in rows.iter().enumerate() {
+            match batch.targets(row, kinds) {
+                Ok(targets) => {
+                    let change = change_of(row);
+                    for target in targets {
+                        batch.wanted.entry((target, change)).or_default().push(at);
+                    }
+                }
+                Err(reason) => _ = batch.dead.insert(at, reason),
+            }
+        }
+        batch
+    }
+
+    fn targets(&mut self, row: &ChangeRow, kinds: &Kinds) -> Result<Vec<ChangeTarget>, String> {
+        let parts: Value = serde_json::from_str(&row.parts).map_err(|error| error.to_string())?;
+        match row.target.as_str() {
+            "key" => {
+                let Some(kinds) = kinds.0.get(&row.name) else {
+                    self.unknown.insert(row.name.clone());
+                    return Err(format!("no follower has a cache `{}`", row.name));
+                };
+                kinds.iter().map(|kind| key_of(kind, &parts).map(ChangeTarget::Key)).collect()
+            }
+            "tag" => Ok(vec![ChangeTarget::Tag(tag_of(&row.name, &parts)?)]),
+            "all" => Ok(vec![ChangeTarget::Tag(Tag::everything())]),
+            other => Err(format!("its target is `{other}`")),
+        }
+    }
+}
+
+fn change_of(row: &ChangeRow) -> Change {
+    match row.expire_ms {
+        None => Change::Invalidate,
+        Some(over) => Change::Expire { over: Duration::from_millis(over.unsigned_abs()) },
+    }
+}

@@ -1,0 +1,142 @@
+//! `ChangeLog`: records changes in the transaction that makes them.
+
+use std::time::Duration;
+
+use bellwether::store::Change;
+use bellwether::{Cache, KeyOf, Tag};
+use sqlx::postgres::{PgConnection, PgPool};
+
+use super::table::{ChangeTable, NewRow, RETAIN};
+use super::transaction::ChangeTransaction;
+
+/// Records changes in the transaction that makes them: a crash can part neither from the other.
+///
+/// ```no_run
+/// use bellwether::{Cache, Changed};
+/// use bellwether_sql::ChangeLog;
+///
+/// async fn reprice(changes: &ChangeLog, prices: &Cache<i64, i64>, sku: i64, price: i64) -> Result<(), sqlx::Error> {
+///     let mut transaction = changes.begin().await?;
+///     sqlx::query("UPDATE items SET price = $2 WHERE id = $1").bind(sku).bind(price).execute(&mut *transaction).await?;
+///     transaction.invalidate(prices, sku);
+///     match transaction.commit().await? {
+///         Changed::Invalidated(()) => {}  // no later caller gets the old price
+///         Changed::Pending((), error) => { // a follower will see to it
+///             eprintln!("the old price may be served for a while: {error}");
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+///
+/// [`begin`](Self::begin) also invalidates right after the commit. The other calls only write a row, in a
+/// transaction of your own, and leave the rest to a [`Follower`](crate::Follower).
+#[derive(Clone, Debug)]
+pub struct ChangeLog {
+    table: ChangeTable,
+    retain: Duration,
+}
+
+impl ChangeLog {
+    /// In the database of a pool.
+    pub fn new(pool: PgPool) -> Self {
+        Self { table: ChangeTable::new(pool), retain: RETAIN }
+    }
+
+    /// Sets the schema of the table.
+    ///
+    /// Default: `public`.
+    #[must_use]
+    pub fn schema(mut self, schema: &str) -> Self {
+        schema.clone_into(&mut self.table.schema);
+        self
+    }
+
+    /// Sets how long rows stay after they were applied, as [`Follower::retain`](crate::Follower::retain). With
+    /// zero they are deleted at once.
+    ///
+    /// Default: 60 s.
+    #[must_use]
+    pub fn retain(self, retain: Duration) -> Self {
+        Self { retain, ..self }
+    }
+
+    /// Begins a transaction that invalidates what it has changed.
+    ///
+    /// # Errors
+    /// That of the database.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, nothing has happened.
+    pub async fn begin(&self) -> Result<ChangeTransaction, sqlx::Error> {
+        ChangeTransaction::begin(self.table.clone(), self.retain).await
+    }
+
+    /// Records, in the transaction of a connection, that a value is to be [invalidated](Cache::invalidate).
+    ///
+    /// # Errors
+    /// That of the database. Then the transaction has failed.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the row may be part of the transaction or not.
+    pub async fn invalidate<K, V, C>(
+        &self,
+        connection: &mut PgConnection,
+        cache: &Cache<K, V, C>,
+        key: impl KeyOf<K>,
+    ) -> Result<(), sqlx::Error> {
+        self.write(connection, NewRow::of(cache, &cache.key(key), Change::Invalidate)).await
+    }
+
+    /// As [`invalidate`](Self::invalidate), to make a value [stale](Cache::expire).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire<K, V, C>(
+        &self,
+        connection: &mut PgConnection,
+        cache: &Cache<K, V, C>,
+        key: impl KeyOf<K>,
+    ) -> Result<(), sqlx::Error> {
+        self.write(connection, NewRow::of(cache, &cache.key(key), Change::EXPIRE)).await
+    }
+
+    /// As [`invalidate`](Self::invalidate), for all entries with a tag.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate_tag(
+        &self,
+        connection: &mut PgConnection,
+        tag: &Tag,
+    ) -> Result<(), sqlx::Error> {
+        self.write(connection, NewRow::of_tag(tag, Change::Invalidate)).await
+    }
+
+    /// As [`invalidate_tag`](Self::invalidate_tag), to make the entries stale
+    /// [over a time](bellwether::service::Handle::expire_tag).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire_tag(
+        &self,
+        connection: &mut PgConnection,
+        tag: &Tag,
+        spread: Duration,
+    ) -> Result<(), sqlx::Error> {
+        self.write(connection, NewRow::of_tag(tag, Change::Expire { over: spread })).await
+    }
+
+    async fn write(&self, connection: &mut PgConnection, row: NewRow) -> Result<(), sqlx::Error> {
+        self.table.insert(connection, &[row], false).await.map(drop)
+    }
+}

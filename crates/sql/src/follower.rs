@@ -1,0 +1,185 @@
+//! `Follower`: applies recorded changes to the stores of a cache.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::Cache;
+use bellwether::stats::StatsSource;
+use bellwether_redis::RedisStore;
+use sqlx::postgres::PgPool;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use super::follower_task::FollowerTask;
+use super::settings::FollowerSettings;
+use super::stats::{FollowerCounters, FollowerStats};
+use super::stores::FollowedStores;
+use super::table::{ChangeTable, RETAIN};
+
+/// Applies recorded changes to the store of a cache, and so ends what is older in all processes.
+///
+/// Start one in each process that has caches. Several share the work.
+///
+/// ```no_run
+/// # async fn follow(
+/// #     pool: sqlx::PgPool,
+/// #     store: bellwether_redis::RedisStore,
+/// #     items: bellwether::Cache<i64, String>,
+/// # ) -> Result<(), sqlx::Error> {
+/// use bellwether_sql::Follower;
+///
+/// let follower = Follower::new(pool, store).cache(&items).start().await?;
+/// // .. serve requests ..
+/// follower.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Each row is applied at least once, and rows in any order: to invalidate twice does no harm.
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is started"]
+pub struct Follower(FollowerSettings);
+
+impl Follower {
+    /// Reads the table of the database of a pool, and applies its rows to a store. It takes a connection of the pool
+    /// while it works, and one beside the pool to [listen](Self::listen).
+    pub fn new(pool: PgPool, store: RedisStore) -> Self {
+        Self(FollowerSettings {
+            table: ChangeTable::new(pool),
+            stores: FollowedStores(vec![store]),
+            kinds: Vec::new(),
+            poll: None,
+            listens: true,
+            retain: RETAIN,
+        })
+    }
+
+    /// Applies the rows that have the name of this cache. Rows of a name that no follower of this table has get a
+    /// `failure`.
+    pub fn cache<K, V, C>(self, cache: &Cache<K, V, C>) -> Self {
+        self.kind(cache.name(), cache.kind())
+    }
+
+    /// As [`cache`](Self::cache), by the name that rows have and the [kind](Cache::kind) of the keys.
+    /// One name may stand for several kinds.
+    pub fn kind(mut self, name: &str, kind: &str) -> Self {
+        self.0.kinds.push((name.to_owned(), kind.to_owned()));
+        self
+    }
+
+    /// Applies all rows to another store, too, such as that of another region. A row is done when all stores have it.
+    pub fn also(mut self, store: RedisStore) -> Self {
+        self.0.stores.0.push(store);
+        self
+    }
+
+    /// Sets the schema of the table.
+    ///
+    /// Default: `public`.
+    pub fn schema(mut self, schema: &str) -> Self {
+        schema.clone_into(&mut self.0.table.schema);
+        self
+    }
+
+    /// Sets how often it reads the table if no message wakes it.
+    ///
+    /// Default: 1 s while it listens, since messages wake it, and 100 ms else.
+    pub fn poll(self, every: Duration) -> Self {
+        Self(FollowerSettings { poll: Some(every), ..self.0 })
+    }
+
+    /// Sets whether messages wake it (`LISTEN`), by a connection of its own.
+    ///
+    /// Default: yes. Not for a pooler that gives each transaction another connection, such as PgBouncer.
+    pub fn listen(self, listens: bool) -> Self {
+        Self(FollowerSettings { listens, ..self.0 })
+    }
+
+    /// Sets how long rows stay after they were applied. They are applied again if a store has connected again, since
+    /// a failover may have lost them, and when a follower starts. Zero deletes them at once.
+    ///
+    /// Default: 60 s, twice as long as most failovers take.
+    pub fn retain(self, retain: Duration) -> Self {
+        Self(FollowerSettings { retain, ..self.0 })
+    }
+
+    /// Starts it, in a task. Until it returns, values may be stored whose changes are not yet applied: so start it
+    /// before the first request.
+    ///
+    /// # Errors
+    /// That of the database, as when the [migrations](crate::Migrations) have not run. Later errors are logged
+    /// and counted, and it goes on.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it has not started.
+    pub async fn start(self) -> Result<FollowerHandle, sqlx::Error> {
+        let Self(settings) = self;
+        settings.table.register(&settings.kinds).await?;
+        let counters = Arc::new(FollowerCounters::default());
+        let (stop, stopped) = watch::channel(());
+        let name = settings.table.schema.clone();
+        let task = FollowerTask::new(settings, Arc::clone(&counters)).run(stopped);
+        let task = AbortOnDrop(tokio::spawn(task.in_current_span()));
+        Ok(FollowerHandle { name, counters, stop, task })
+    }
+}
+
+/// A running [`Follower`]. Dropping it stops the follower at once.
+#[must_use = "dropping it stops the follower"]
+pub struct FollowerHandle {
+    name: String,
+    counters: Arc<FollowerCounters>,
+    /// Dropped to stop the task at its next pause.
+    stop: watch::Sender<()>,
+    task: AbortOnDrop,
+}
+
+impl FollowerHandle {
+    /// What it has done.
+    pub fn stats(&self) -> FollowerStats {
+        self.counters.read()
+    }
+
+    /// Stops it when it has applied what it has taken. Other followers go on with the rest.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the follower stops at once. What it had taken is pending again.
+    pub async fn shutdown(self) {
+        let Self { stop, mut task, .. } = self;
+        drop(stop);
+        // It ends by itself, and its panic is in the log.
+        _ = (&mut task.0).await;
+    }
+}
+
+impl StatsSource for FollowerHandle {
+    type Stats = FollowerStats;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn stats(&self) -> FollowerStats {
+        self.stats()
+    }
+}
+
+impl fmt::Debug for FollowerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FollowerHandle").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// A task that ends with its handle.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

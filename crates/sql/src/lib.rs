@@ -1,0 +1,24 @@
+//! The database says what has changed: invalidations that are recorded in the writer's transaction, or by
+//! triggers, and applied by a follower.
+//!
+//! Start with [`guide::database`].
+
+mod batch;
+mod change_log;
+mod follower;
+mod follower_task;
+pub mod guide;
+mod listener;
+mod migrations;
+mod parts;
+mod settings;
+mod stats;
+mod stores;
+mod table;
+mod transaction;
+
+pub use self::change_log::ChangeLog;
+pub use self::follower::{Follower, FollowerHandle};
+pub use self::migrations::Migrations;
+pub use self::stats::FollowerStats;
+pub use self::transaction::ChangeTransaction;

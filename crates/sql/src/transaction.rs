@@ -1,0 +1,142 @@
+//! `ChangeTransaction`: a transaction that invalidates what it has changed.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bellwether::adapter::{change, result_of_all};
+use bellwether::service::Handle;
+use bellwether::store::{Change, ChangeTarget};
+use bellwether::{Cache, CacheError, Changed, KeyOf, Tag};
+use futures_util::stream::{self, StreamExt};
+use sqlx::postgres::PgConnection;
+use sqlx::{Postgres, Transaction};
+
+use super::table::{ChangeTable, NewRow};
+
+/// A transaction that invalidates what it has changed. Made by
+/// [`ChangeLog::begin`](crate::ChangeLog::begin).
+///
+/// Statements run on `&mut *transaction`, a [`PgConnection`]. If it is dropped, it is rolled back.
+#[must_use = "it is rolled back unless it is committed"]
+pub struct ChangeTransaction {
+    table: ChangeTable,
+    retain: Duration,
+    transaction: Transaction<'static, Postgres>,
+    rows: Vec<NewRow>,
+    /// What the rows say, for the caches of this process.
+    invalidations: Vec<(Handle, ChangeTarget, Change)>,
+}
+
+impl ChangeTransaction {
+    pub(crate) async fn begin(table: ChangeTable, retain: Duration) -> Result<Self, sqlx::Error> {
+        let transaction = table.pool.begin().await?;
+        Ok(Self { table, retain, transaction, rows: Vec::new(), invalidations: Vec::new() })
+    }
+
+    /// The value of a key is to be [invalidated](Cache::invalidate) with the commit.
+    pub fn invalidate<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
+        self.of_key(cache, key, Change::Invalidate);
+    }
+
+    /// The value of a key is to become [stale](Cache::expire) with the commit.
+    pub fn expire<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>) {
+        self.of_key(cache, key, Change::EXPIRE);
+    }
+
+    /// All entries with a tag are to be [invalidated](Handle::invalidate_tag), in the store of a cache.
+    pub fn invalidate_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag) {
+        self.of_tag(cache, tag, Change::Invalidate);
+    }
+
+    /// All entries with a tag are to become stale [over a time](Handle::expire_tag), in the store of a cache.
+    pub fn expire_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, spread: Duration) {
+        self.of_tag(cache, tag, Change::Expire { over: spread });
+    }
+
+    fn of_key<K, V, C>(&mut self, cache: &Cache<K, V, C>, key: impl KeyOf<K>, change: Change) {
+        let key = cache.key(key);
+        self.rows.push(NewRow::of(cache, &key, change));
+        self.invalidations.push((cache.handle(), ChangeTarget::Key(key), change));
+    }
+
+    fn of_tag<K, V, C>(&mut self, cache: &Cache<K, V, C>, tag: &Tag, change: Change) {
+        self.rows.push(NewRow::of_tag(tag, change));
+        self.invalidations.push((cache.handle(), ChangeTarget::Tag(tag.clone()), change));
+    }
+
+    /// Writes what has changed as rows, commits, and invalidates at once: without a wait for a follower, and
+    /// without a message to one. If this process dies in between, a follower finds the rows within its
+    /// [`poll`](crate::Follower::poll) interval.
+    ///
+    /// If the commit fails, it is invalidated too, since the commit may have happened.
+    ///
+    /// # Errors
+    /// That of the database. A failed invalidation is [`Changed::Pending`]: a follower repeats it.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, or if it shuts down.
+    ///
+    /// # Cancel safety
+    /// Once it has been polled, dropping it stops neither the commit nor the invalidation.
+    pub async fn commit(self) -> Result<Changed<()>, sqlx::Error> {
+        let Self { table, retain, mut transaction, rows, invalidations } = self;
+        let ids = Arc::new(OnceLock::new());
+        let (of_rows, written) = (table.clone(), Arc::clone(&ids));
+        let write = async move {
+            if !rows.is_empty() {
+                let rows = of_rows.insert(&mut transaction, &rows, true).await?;
+                transaction.commit().await?;
+                _ = written.set(rows);
+                return Ok(());
+            }
+            transaction.commit().await
+        };
+        let invalidate = async move {
+            let each = invalidations.into_iter().map(|(handle, target, change)| async move {
+                apply(&handle, target, change).await
+            });
+            let results: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
+            result_of_all(results)?;
+            if let Some(ids) = ids.get().cloned() {
+                // The caller need not wait for it: if it does not happen, a follower does the same again.
+                tokio::spawn(async move { table.applied_by_writer(&ids, retain).await });
+            }
+            Ok(())
+        };
+        change(write, invalidate).await
+    }
+}
+
+async fn apply(handle: &Handle, target: ChangeTarget, change: Change) -> Result<(), CacheError> {
+    match (target, change) {
+        (ChangeTarget::Key(key), Change::Invalidate) => handle.invalidate(&key).await.map(drop),
+        (ChangeTarget::Key(key), Change::Expire { .. }) => handle.expire(&key).await.map(drop),
+        (ChangeTarget::Tag(tag), Change::Invalidate) => handle.invalidate_tag(&tag).await,
+        (ChangeTarget::Tag(tag), Change::Expire { over }) => handle.expire_tag(&tag, over).await,
+    }
+}
+
+impl Deref for ChangeTransaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for ChangeTransaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+}
+
+impl fmt::Debug for ChangeTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeTransaction").field("rows", &self.rows.len()).finish_non_exhaustive()
+    }
+}
+
+/// How many invalidations of one transaction are under way at once.
+const AT_ONCE: usize = 256;

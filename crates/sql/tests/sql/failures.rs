@@ -1,0 +1,77 @@
+//! Servers fail, and no change is lost.
+
+use std::time::Duration;
+
+use bellwether_redis::RedisStore;
+use bellwether_testkit::wait::until;
+use tokio::time::sleep;
+
+use crate::place::{Place, cache, fill, stored};
+
+#[tokio::test]
+async fn rows_wait_while_redis_is_down_and_nothing_is_lost() {
+    let mut place = Place::start().await;
+    let follower = place.follow().await;
+    place.redis.kill();
+    place
+        .run("SELECT bellwether_invalidate('item', key) FROM generate_series(1, 3000) AS key")
+        .await;
+    until("it has tried", || follower.stats().store_errors > 1).await;
+    assert_eq!(place.pending().await, 3_000);
+    place.redis.restart();
+    place.applied().await;
+}
+
+#[tokio::test]
+async fn what_a_failover_has_lost_is_applied_again_also_if_its_writer_has_ended() {
+    let mut place = Place::start().await;
+    let follower = place.follow().await;
+    fill(&place.items, 42, 1).await;
+    place.redis.command(&["SAVE"]);
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    place.applied().await;
+    assert_eq!(stored(&place.items, 42).await, None);
+    let before = follower.stats().reapplied;
+
+    // The promoted server has the entry, and not its invalidation.
+    place.redis.restart();
+    until("it is applied again", || follower.stats().reapplied > before).await;
+    let fresh = RedisStore::connect(&place.redis.url(), "shop").await.expect("the store");
+    assert_eq!(stored(&cache("item", &fresh), 42).await, None);
+}
+
+#[tokio::test]
+async fn a_follower_outlives_its_database() {
+    let mut place = Place::start().await;
+    let follower = place.follow().await;
+    // The server of the tests keeps only what a commit has waited for.
+    place.run("SET synchronous_commit = on; SELECT bellwether_invalidate('item', 1)").await;
+    place.postgres.kill();
+    until("it notices", || follower.stats().database_errors > 0).await;
+    place.postgres.restart();
+    fill(&place.items, 42, 1).await;
+    while sqlx::query("SELECT bellwether_invalidate('item', 42)")
+        .execute(&place.pool)
+        .await
+        .is_err()
+    {
+        sleep(Duration::from_millis(10)).await;
+    }
+    while stored(&place.items, 42).await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_follower_whose_connections_are_ended_goes_on_listening() {
+    let place = Place::start().await;
+    // It would not read without a message.
+    let follower = place.follower().cache(&place.items).poll(Duration::from_secs(3_600));
+    let _follower = follower.start().await.expect("a follower");
+    let listens = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    while place.value(listens).await == 0 {}
+    place
+        .run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        .await;
+    while place.value(listens).await == 0 {}
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    place.applied().await;
+}

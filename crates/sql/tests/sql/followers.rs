@@ -1,0 +1,143 @@
+//! What followers do with rows.
+
+use std::time::Duration;
+
+use bellwether::{Cache, Tag};
+use bellwether_redis::RedisStore;
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::until;
+
+use crate::place::{Place, cache, fill, stored};
+
+#[tokio::test]
+async fn a_row_that_is_committed_invalidates_and_one_that_is_rolled_back_does_not() {
+    let place = Place::start().await;
+    let _follower = place.follow().await;
+    fill(&place.items, 1, 1).await;
+    fill(&place.items, 2, 1).await;
+    place.run("BEGIN; SELECT bellwether_invalidate('item', 1); ROLLBACK").await;
+    place.run("SELECT bellwether_invalidate('item', 2)").await;
+    place.applied().await;
+    assert_eq!(stored(&place.items, 1).await, Some(1));
+    assert_eq!(stored(&place.items, 2).await, None);
+}
+
+#[tokio::test]
+async fn rows_of_tags_and_of_all_invalidate_and_expire() {
+    let place = Place::start().await;
+    let _follower = place.follow().await;
+    let hour = Duration::from_secs(3_600);
+    let builder = Cache::<i64, i64>::builder("clearable", place.store.clone()).ttl(hour);
+    let clearable = builder.stale_while_revalidate(hour).clearable().build().expect("options");
+    let shelf = clearable.tagged([Tag::of("shelf").with("berlin").with(7)]);
+    fill(&shelf, 1, 1).await;
+    fill(&clearable, 2, 1).await;
+    place.run("SELECT bellwether_expire_tag('shelf', jsonb_build_array('berlin', 7))").await;
+    place.applied().await;
+    assert_eq!(fill(&shelf, 1, 2).await, 1, "stale, and refreshed");
+    place.run("SELECT bellwether_invalidate_tag('shelf', jsonb_build_array('berlin', 7))").await;
+    place.applied().await;
+    assert_eq!(fill(&shelf, 1, 3).await, 3);
+    assert_eq!(stored(&clearable, 2).await, Some(1));
+    place.run("SELECT bellwether_clear()").await;
+    place.applied().await;
+    assert_eq!(stored(&clearable, 2).await, None);
+}
+
+#[tokio::test]
+async fn a_row_of_a_name_reaches_the_caches_of_all_versions_whichever_follower_takes_it() {
+    let place = Place::start().await;
+    let hour = Duration::from_secs(3_600);
+    let builder = || Cache::<i64, i64>::builder("item", place.store.clone()).ttl(hour);
+    let second = builder().version(2).build().expect("options");
+    let of_first = place.follow().await;
+    let of_second = place.follower().cache(&second).start().await.expect("a follower");
+    of_second.shutdown().await;
+    fill(&place.items, 42, 1).await;
+    fill(&second, 42, 1).await;
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    place.applied().await;
+    assert_eq!(stored(&place.items, 42).await, None);
+    assert_eq!(stored(&second, 42).await, None);
+    of_first.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_name_that_no_follower_has_and_parts_that_are_none_get_their_reason_and_block_nothing() {
+    let place = Place::start().await;
+    let follower = place.follow().await;
+    fill(&place.items, 42, 1).await;
+    place.run("SELECT bellwether_invalidate('other', 1)").await;
+    place.run("SELECT bellwether_invalidate('item', '[{\"uuid\": 1}]'::jsonb)").await;
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    place.applied().await;
+    assert_eq!(stored(&place.items, 42).await, None);
+    let failures = "SELECT count(*) FROM bellwether_changes WHERE failure IN
+        ('no follower has a cache `other`', 'part 1 is none of a key')";
+    assert_eq!(place.value(failures).await, 2);
+    until("it is counted", || follower.stats().dead == 2).await;
+
+    // A follower that has it takes it after all.
+    let other = cache("other", &place.store);
+    fill(&other, 1, 1).await;
+    let _second = place.follower().cache(&other).start().await.expect("a follower");
+    place.applied().await;
+    assert_eq!(stored(&other, 1).await, None);
+}
+
+#[tokio::test]
+async fn a_row_is_done_when_the_stores_of_all_regions_have_it() {
+    let place = Place::start().await;
+    let mut abroad = RedisServer::start();
+    let store = RedisStore::connect(&abroad.url(), "shop").await.expect("the store");
+    let items = cache("item", &store);
+    fill(&place.items, 42, 1).await;
+    let _follower =
+        place.follower().also(store.clone()).cache(&place.items).start().await.expect("a follower");
+    abroad.kill();
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    while stored(&place.items, 42).await.is_some() {}
+    assert_eq!(place.pending().await, 1);
+    abroad.restart();
+    place.applied().await;
+    assert_eq!(stored(&items, 42).await, None);
+}
+
+#[tokio::test]
+async fn several_followers_share_the_rows_and_none_is_left() {
+    let place = Place::start().await;
+    let followers = [place.follow().await, place.follow().await, place.follow().await];
+    place
+        .run("SELECT bellwether_invalidate('item', key) FROM generate_series(1, 20000) AS key")
+        .await;
+    place.applied().await;
+    let applied = || followers.iter().map(|follower| follower.stats().applied).collect::<Vec<_>>();
+    until("all is counted", || applied().iter().sum::<u64>() == 20_000).await;
+    assert!(applied().iter().all(|applied| *applied > 0), "{:?}", applied());
+}
+
+#[tokio::test]
+async fn rows_are_deleted_after_their_time_and_at_once_without_one() {
+    let place = Place::start().await;
+    let short = place.follower().cache(&place.items).retain(Duration::from_millis(1));
+    let short = short.start().await.expect("a follower");
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    while place.value("SELECT count(*) FROM bellwether_changes").await > 0 {}
+    short.shutdown().await;
+    let none = place.follower().cache(&place.items).retain(Duration::ZERO).listen(false);
+    let none = none.start().await.expect("a follower");
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    place.applied().await;
+    assert_eq!(place.value("SELECT count(*) FROM bellwether_changes").await, 0);
+    assert_eq!(none.stats().reapplied, 0);
+}
+
+#[tokio::test]
+async fn a_follower_that_is_dropped_leaves_its_rows_to_others() {
+    let place = Place::start().await;
+    drop(place.follow().await);
+    place.run("SELECT bellwether_invalidate('item', 42)").await;
+    assert_eq!(place.pending().await, 1);
+    let _other = place.follow().await;
+    place.applied().await;
+}

@@ -1,0 +1,9 @@
+//! ChangeLog that a PostgreSQL records, and what becomes of them in a Redis.
+
+mod changes;
+mod crashes;
+mod failures;
+mod followers;
+mod keys;
+mod place;
+mod triggers;
