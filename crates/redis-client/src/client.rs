@@ -267,11 +267,13 @@ impl RedisClient {
         servers.is_cluster_down() || servers.owners().iter().any(|(_, node)| node.is_down())
     }
 
-    /// How many times the timeout the server that owns a name may be silent now: one, or more while replies
-    /// take long.
+    /// How many times the timeout the server that owns a name may be silent, by its replies of late: one, or
+    /// more while they take long.
     pub fn patience(&self, name: &impl InSlot) -> f64 {
-        let bound = |node: Option<&Arc<RedisNode>>| node.map(|node| node.state.silence_bound());
         let timeout = self.options().timeout;
+        let bound = |node: Option<&Arc<RedisNode>>| {
+            node.map(|node| node.state.reply_times.bound_by_replies(timeout))
+        };
         let bound = self.0.servers.with_owner(name, bound).unwrap_or(timeout);
         bound.as_secs_f64() / timeout.as_secs_f64()
     }

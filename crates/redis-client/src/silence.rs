@@ -177,6 +177,11 @@ impl ReplyTimes {
         if micros(self.born.elapsed()) < self.burst_until.load(Ordering::Relaxed) {
             return MOST * timeout;
         }
+        self.bound_by_replies(timeout)
+    }
+
+    /// The same, but for bursts.
+    pub(super) fn bound_by_replies(&self, timeout: Duration) -> Duration {
         let expected = Duration::from_micros(PATIENCE * self.longest());
         expected.clamp(timeout, MOST * timeout)
     }
