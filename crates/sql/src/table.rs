@@ -133,10 +133,30 @@ impl ChangeTable {
         sqlx::query_as(&sql).bind(above).bind(BATCH as i64).fetch_all(connection).await
     }
 
-    /// Notes that rows were applied; without `retain`, it deletes them. Rows that a follower holds are left to it.
+    /// Notes that rows were applied; without `retain`, it deletes them.
     pub(crate) async fn applied(
         &self,
         connection: &mut PgConnection,
+        ids: &[i64],
+        retain: Duration,
+    ) -> Result<(), sqlx::Error> {
+        self.note_applied(connection, "$1", ids, retain).await
+    }
+
+    /// As [`applied`](Self::applied), by the writer of the rows. Rows that a follower holds are left to it, and it
+    /// applies all of them again if this fails.
+    pub(crate) async fn applied_by_writer(&self, ids: &[i64], retain: Duration) {
+        let free = "ARRAY(SELECT id FROM public.bellwether_changes
+            WHERE id = ANY($1) AND applied_at IS NULL FOR UPDATE SKIP LOCKED)";
+        if let Ok(mut connection) = self.pool.acquire().await {
+            _ = self.note_applied(&mut connection, free, ids, retain).await;
+        }
+    }
+
+    async fn note_applied(
+        &self,
+        connection: &mut PgConnection,
+        which: &str,
         ids: &[i64],
         retain: Duration,
     ) -> Result<(), sqlx::Error> {
@@ -144,18 +164,8 @@ impl ChangeTable {
             true => "DELETE FROM public.bellwether_changes",
             false => "UPDATE public.bellwether_changes SET applied_at = clock_timestamp()",
         };
-        let sql = self.sql(&format!(
-            "{what} WHERE id IN (SELECT id FROM public.bellwether_changes
-                 WHERE id = ANY($1) AND applied_at IS NULL FOR UPDATE SKIP LOCKED)"
-        ));
+        let sql = self.sql(&format!("{what} WHERE id = ANY({which})"));
         sqlx::query(&sql).bind(ids).execute(connection).await.map(drop)
-    }
-
-    /// As [`applied`](Self::applied), by the writer of the rows. If that fails, a follower applies them again.
-    pub(crate) async fn applied_by_writer(&self, ids: &[i64], retain: Duration) {
-        if let Ok(mut connection) = self.pool.acquire().await {
-            _ = self.applied(&mut connection, ids, retain).await;
-        }
     }
 
     /// Notes why rows can never be applied.
@@ -240,10 +250,10 @@ impl ChangeTable {
     /// Deletes rows that were applied longer ago than this, and failed ones of last week.
     pub(crate) async fn delete_old(&self, retain: Duration) -> Result<(), sqlx::Error> {
         let sql = self.sql(
-            "DELETE FROM public.bellwether_changes WHERE id IN (
+            "DELETE FROM public.bellwether_changes WHERE id = ANY(ARRAY(
                  SELECT id FROM public.bellwether_changes
                  WHERE applied_at < clock_timestamp() - make_interval(secs => $1)
-                 ORDER BY applied_at LIMIT 10000 FOR UPDATE SKIP LOCKED)",
+                 ORDER BY applied_at LIMIT 10000 FOR UPDATE SKIP LOCKED))",
         );
         loop {
             let deleted = sqlx::query(&sql).bind(retain.as_secs_f64()).execute(&self.pool).await?;
