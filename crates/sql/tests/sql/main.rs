@@ -3,6 +3,7 @@
 mod changes;
 mod crashes;
 mod failures;
+mod figures;
 mod followers;
 mod keys;
 mod place;

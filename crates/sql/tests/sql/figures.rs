@@ -1,0 +1,90 @@
+//! Figures, printed: `cargo test --release -p bellwether-sql --features servers -- --ignored --nocapture figures`.
+
+use std::time::{Duration, Instant};
+
+use bellwether::stats::HistogramStats;
+use bellwether_sql::FollowerHandle;
+use sqlx::postgres::PgPool;
+use tokio::time::sleep;
+
+use crate::place::{Place, fill};
+
+/// The value below which this part of the counted ones is, in ms.
+fn quantile(stats: &HistogramStats, part: f64) -> f64 {
+    let mut left = stats.count() as f64 * part;
+    let mut last = 0.0;
+    for (value, count) in stats.samples() {
+        last = value * 1_000.0;
+        left -= count as f64;
+        if left <= 0.0 {
+            break;
+        }
+    }
+    last
+}
+
+fn print_lags(what: &str, stats: &HistogramStats) {
+    let [half, most] = [0.5, 0.99].map(|part| quantile(stats, part));
+    println!("{what}: {} rows, lag p50 {half:.1} ms, p99 {most:.1} ms", stats.count());
+    for (value, count) in stats.samples() {
+        println!("  {:>9.2} ms {count:>7}", value * 1_000.0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "prints figures"]
+async fn figures_of_single_writers_and_of_a_bulk_update() {
+    let place = Place::start().await;
+    place.run("CREATE TABLE items (id bigint PRIMARY KEY, price bigint)").await;
+    place.run("INSERT INTO items SELECT id, 1 FROM generate_series(1, 100000) AS id").await;
+    let single = place.follow().await;
+    place.run("SELECT bellwether_watch('items', 'key', 'item', 'id')").await;
+    for id in 1..=2_000_i64 {
+        fill(&place.items, id, 1).await;
+        let update = "UPDATE items SET price = price + 1 WHERE id = $1";
+        sqlx::query(update).bind(id).execute(&place.pool).await.expect("an update");
+        sleep(Duration::from_millis(2)).await;
+    }
+    place.applied().await;
+    sleep(Duration::from_millis(100)).await;
+    print_lags("single updates, with NOTIFY", &single.stats().lags);
+    single.shutdown().await;
+
+    let began = Instant::now();
+    place.postgres.command("UPDATE items SET price = price + 1");
+    println!("the bulk update of 100000 rows took {:?}", began.elapsed());
+    for followers in [1, 2] {
+        place
+            .run("UPDATE bellwether_changes SET applied_at = NULL; ANALYZE bellwether_changes")
+            .await;
+        let (rows, began) = (place.pending().await, Instant::now());
+        let mut running = Vec::new();
+        for _ in 0..followers {
+            running.push(place.follow().await);
+        }
+        while place.pending().await > 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let rate = rows as f64 / began.elapsed().as_secs_f64();
+        println!("{followers} followers applied {rows} rows, {rate:.0} a second");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "prints figures"]
+async fn figures_of_idle_followers() {
+    let place = Place::start().await;
+    let pool: &PgPool = &place.pool;
+    let mut followers: Vec<FollowerHandle> = Vec::new();
+    for _ in 0..100 {
+        followers.push(place.follow().await);
+    }
+    let transactions =
+        "SELECT (xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = 'postgres'";
+    sleep(Duration::from_secs(3)).await;
+    let before = place.value(transactions).await;
+    sleep(Duration::from_secs(10)).await;
+    let after = place.value(transactions).await;
+    println!("100 idle followers: {} transactions a second", (after - before) / 10);
+    assert!(pool.size() > 0);
+}
