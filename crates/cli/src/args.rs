@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::follow::FollowArgs;
 use crate::server::{ServerArgs, seconds};
 use crate::target::TargetArgs;
 
@@ -46,6 +47,10 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
         over: Duration,
     },
+    /// Apply what a database has recorded: by triggers, functions, or a program. Without it, a program does so itself.
+    ///
+    /// It makes no table: a migration of the database does.
+    Follow(FollowArgs),
     /// Show what happens in a namespace, line by line
     ///
     /// The servers report each name of the namespace that changes (client tracking). By that, it counts:

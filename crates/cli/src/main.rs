@@ -3,6 +3,7 @@
 
 mod args;
 mod doctor;
+mod follow;
 mod inspect;
 mod nodes;
 mod output;
@@ -43,6 +44,7 @@ async fn run(Args { server, json, command }: Args) -> Result<ExitCode, CliError>
         Command::Expire { what, over } => {
             return change(&server, what, Change::Expire { over }, json).await;
         }
+        Command::Follow(args) => follow::run(&server, args, json).await?,
         Command::Watch { every, count } => watch::run(&server, every, count, json).await?,
         Command::Doctor => doctor::run(&server, json).await?,
     };

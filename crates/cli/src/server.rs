@@ -45,6 +45,10 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     fn client_options(&self) -> Result<RedisClientOptions, CliError> {
         let url = self.url.as_deref().ok_or("where is Redis? --url or BELLWETHER_REDIS_URL")?;
+        self.client_options_at(url)
+    }
+
+    fn client_options_at(&self, url: &str) -> Result<RedisClientOptions, CliError> {
         let namespace = self.namespace.as_deref();
         let namespace = namespace.ok_or("which namespace? --namespace or BELLWETHER_NAMESPACE")?;
         let mut options = RedisClientOptions::new(url, namespace)?.timeout(self.timeout);
@@ -74,6 +78,11 @@ impl ServerArgs {
     /// The store of the namespace.
     pub(crate) fn store(&self) -> Result<RedisStore, CliError> {
         Ok(self.options()?.connect_lazily()?)
+    }
+
+    /// As [`store`](Self::store), at another address.
+    pub(crate) fn store_at(&self, url: &str) -> Result<RedisStore, CliError> {
+        Ok(RedisOptions::from(self.client_options_at(url)?).connect_lazily()?)
     }
 
     /// A client for commands to each node, which is connected.

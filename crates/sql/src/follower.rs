@@ -20,7 +20,7 @@ use super::table::{ChangeTable, RETAIN};
 
 /// Applies recorded changes to the store of a cache, and so ends what is older in all processes.
 ///
-/// Start one in each process that has caches. Several share the work.
+/// Start one in each process that has caches, or let the program `bellwether follow` do it. Several share the work.
 ///
 /// ```no_run
 /// # async fn follow(

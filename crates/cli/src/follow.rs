@@ -1,0 +1,75 @@
+//! `follow`: applies what a database has recorded, as a `Follower` in a program does.
+
+use std::time::Duration;
+
+use bellwether_sql::{Follower, FollowerStats};
+use sqlx::postgres::PgPool;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::interval;
+
+use crate::CliError;
+use crate::output::{millis, show};
+use crate::server::{ServerArgs, seconds};
+
+/// Where the changes are, and for which caches.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FollowArgs {
+    /// The address of the database, such as postgres://user@host/shop.
+    #[arg(env = "BELLWETHER_DATABASE_URL", hide_env_values = true)]
+    database: String,
+    /// A cache by its name; one of a version as item@2.
+    #[arg(long = "cache", value_name = "NAME", required = true)]
+    caches: Vec<String>,
+    /// The Redis of another region, with the same namespace and credentials. A change is done when all have it.
+    #[arg(long, value_name = "URL")]
+    also: Vec<String>,
+    /// The schema of the table.
+    #[arg(long, default_value = "public")]
+    schema: String,
+    /// The seconds between two reports.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    every: Duration,
+}
+
+/// Follows until it is told to end, by a signal, which is well.
+pub(crate) async fn run(
+    server: &ServerArgs,
+    args: FollowArgs,
+    json: bool,
+) -> Result<bool, CliError> {
+    let pool = PgPool::connect(&args.database).await?;
+    let mut follower = Follower::new(pool, server.store()?).schema(&args.schema);
+    for url in &args.also {
+        follower = follower.also(server.store_at(url)?);
+    }
+    for kind in &args.caches {
+        let name = kind.split_once('@').map_or(kind.as_str(), |(name, _)| name);
+        follower = follower.kind(name, kind);
+    }
+    let mut ended = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let follower = follower.start().await?;
+    let mut ticks = interval(args.every.max(Duration::from_millis(100)));
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => report(&follower.stats(), json)?,
+            _ = ended.recv() => break,
+            _ = interrupted.recv() => break,
+        }
+    }
+    follower.shutdown().await;
+    Ok(true)
+}
+
+fn report(stats: &FollowerStats, json: bool) -> Result<(), CliError> {
+    let record = vec![
+        ("pending", stats.pending.into()),
+        ("oldest_ms", millis(stats.oldest)),
+        ("applied", stats.applied.into()),
+        ("reapplied", stats.reapplied.into()),
+        ("dead", stats.dead.into()),
+        ("database_errors", stats.database_errors.into()),
+        ("store_errors", stats.store_errors.into()),
+    ];
+    Ok(show(record, json)?)
+}

@@ -1,0 +1,52 @@
+//! `follow` on a real database.
+
+use std::process::Stdio;
+
+use bellwether::store::{Store, Tags};
+use bellwether_redis::RedisStore;
+use bellwether_sql::Migrations;
+use bellwether_testkit::servers::{PostgresServer, RedisServer};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::place::{Place, bellwether, fill, item, json};
+
+#[tokio::test]
+async fn follow_applies_what_a_database_has_recorded_in_all_regions_until_it_is_told_to_end() {
+    let (postgres, abroad, place) =
+        (PostgresServer::start(), RedisServer::start(), Place::single());
+    postgres.command(Migrations::SQL);
+    let (abroad_url, url) = (abroad.url(), postgres.url());
+    let args = ["follow", &url, "--cache", "item", "--also", &abroad_url, "--every", "0.1"];
+    let mut follow = place.command(&args).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    lines.next_line().await.expect("a line");
+    let stores =
+        [place.store().await, RedisStore::connect(&abroad_url, "shop").await.expect("a store")];
+    for store in &stores {
+        fill(store, item(42), &[]).await;
+    }
+    postgres.command("SELECT bellwether_invalidate('item', 42)");
+    loop {
+        let line = json(&lines.next_line().await.expect("a line").expect("it goes on"));
+        if line["applied"] == 1 {
+            break;
+        }
+    }
+    for store in &stores {
+        assert!(store.lookup(item(42), Tags::none()).await.expect("an answer").is_none());
+    }
+    let pid = follow.id().expect("it runs").to_string();
+    std::process::Command::new("kill").arg(&pid).status().expect("it is there");
+    assert!(follow.wait().await.expect("it ends").success());
+}
+
+#[tokio::test]
+async fn follow_without_the_table_says_what_is_missing() {
+    let (postgres, place) = (PostgresServer::start(), Place::single());
+    let args = ["follow", &postgres.url(), "--cache", "item"];
+    let output = place.command(&args).output().await.expect("it runs");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && message.contains("bellwether_caches"), "{message}");
+    let help = bellwether().args(["follow", "--help"]).output().await.expect("it runs");
+    assert!(String::from_utf8_lossy(&help.stdout).contains("--also"));
+}
