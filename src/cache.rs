@@ -8,9 +8,9 @@
 #[doc(hidden)]
 pub mod attribute;
 mod names;
+mod traits;
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::read_through::future::AnswerFuture;
 use crate::read_through::handle::{Changed, Handle};
 use crate::read_through::layer::{ReadThroughLayer, ReadThroughLayerBuilder};
 use crate::read_through::lookup::RequestOptions;
-use crate::read_through::many::{BatchFuture, BatchResponse, load_many};
-use crate::stats::{CacheStats, StatsSource};
+use crate::read_through::many::{BatchFuture, BatchResponseOf, load_many};
+use crate::stats::CacheStats;
 use crate::store::{InProcessStore, Store};
 use crate::tag::{Tag, Tags};
 
@@ -104,12 +104,8 @@ impl<K, V> Cache<K, V> {
     /// How long values are fresh is said first, by [`ttl`](CacheWithoutLifetime::ttl).
     pub fn builder<S: Store>(name: &str, store: S) -> CacheWithoutLifetime<K, V> {
         let layer = ReadThroughLayer::without_keys(store).name(name).map_codec(RuledCodec::new);
-        CacheWithoutLifetime(CacheBuilder {
-            name: name.into(),
-            version: None,
-            layer,
-            keys: PhantomData,
-        })
+        let name = name.into();
+        CacheWithoutLifetime(CacheBuilder { name, version: None, layer, keys: PhantomData })
     }
 }
 
@@ -157,7 +153,7 @@ impl<K, V, C> Cache<K, V, C> {
     /// let load = async || Ok::<_, Infallible>(7);
     /// assert_eq!(berlin.get_or_load(("berlin", 42), load).await?, 7);
     ///
-    /// stock.handle().invalidate_tag(&Tag::of("warehouse").with("berlin")).await?;
+    /// stock.invalidate_tag(&Tag::of("warehouse").with("berlin")).await?;
     /// assert_eq!(stock.get(("berlin", 42)).await?, None);
     /// # Ok(())
     /// # }
@@ -187,7 +183,8 @@ impl<K, V, C> Cache<K, V, C> {
     }
 
     /// Changes the source, and then invalidates the value of a key. Both run to their end in a task, also
-    /// if the caller leaves.
+    /// if the caller leaves. For a write that concerns more than one key, there is
+    /// [`Invalidation`](crate::change::Invalidation).
     ///
     /// ```
     /// use bellwether::{Cache, Changed, MemoryStore};
@@ -276,6 +273,39 @@ impl<K, V, C> Cache<K, V, C> {
         self.handle().expire_many(keys).await
     }
 
+    /// Removes all values with a tag, of all caches over this store.
+    ///
+    /// # Errors
+    /// As [`Handle::invalidate_tag`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
+        self.handle().invalidate_tag(tag).await
+    }
+
+    /// Makes all values with a tag stale, one after the other over the time `spread`.
+    ///
+    /// # Errors
+    /// As [`Handle::expire_tag`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire_tag(&self, tag: &Tag, spread: Duration) -> Result<(), CacheError> {
+        self.handle().expire_tag(tag, spread).await
+    }
+
+    /// Removes all values of [clearable](CacheBuilder::clearable) caches over this store.
+    ///
+    /// # Errors
+    /// As [`Handle::clear`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn clear(&self) -> Result<(), CacheError> {
+        self.handle().clear().await
+    }
+
     /// What this cache and its clones have done in this process.
     pub fn stats(&self) -> CacheStats {
         self.client.stats()
@@ -332,8 +362,8 @@ impl<K, V, C> Cache<K, V, C> {
     /// and fails individually. But one round trip looks up all keys, and one call loads those that
     /// miss. It starts as soon as each other key has its answer or waits for the load of another caller.
     ///
-    /// `load` gets the missing keys and returns [`BatchResponse`]: a `Vec` of results in their order, or,
-    /// for a `Cache<K, Option<T>>`, a map. It is cloned, because it may be called again: for keys that
+    /// `load` gets the missing keys and returns a [`BatchResponse`](crate::batch::BatchResponse): a `Vec` of results
+    /// in their order, or, for a `Cache<K, Option<T>>`, a map. It is cloned, because it may be called again: for keys that
     /// have to be loaded later, as when another caller's load fails, and for more than 1,000 keys.
     ///
     /// ```
@@ -375,7 +405,7 @@ impl<K, V, C> Cache<K, V, C> {
         K: CacheKey + Clone + Send + 'static,
         F: FnOnce(Vec<K>) -> L + Clone + Send + 'static,
         L: Future<Output = Result<A, E>> + Send + 'static,
-        A: BatchResponse<K, E, Answer = V>,
+        A: BatchResponseOf<K, V, E>,
         E: Into<BoxError> + Send + Sync + 'static,
         V: Send + Sync + 'static,
         C: Codec<V, Kept = V>,
@@ -428,32 +458,6 @@ impl<K, V, C> Cache<K, V, C> {
         C: Codec<V, Kept = V>,
     {
         self.client.put(self.key(key), &self.options.tags, value).await
-    }
-}
-
-impl<K, V, C> StatsSource for Cache<K, V, C> {
-    type Stats = CacheStats;
-
-    fn name(&self) -> &str {
-        self.client.0.statistics.name()
-    }
-
-    fn stats(&self) -> CacheStats {
-        self.stats()
-    }
-}
-
-impl<K, V, C> Clone for Cache<K, V, C> {
-    fn clone(&self) -> Self {
-        let Self { client, name, options, keys } = self;
-        let (client, name, options) = (client.clone(), Arc::clone(name), options.clone());
-        Self { client, name, options, keys: *keys }
-    }
-}
-
-impl<K, V, C: fmt::Debug> fmt::Debug for Cache<K, V, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("name", &self.name).field("client", &self.client).finish()
     }
 }
 

@@ -134,7 +134,8 @@ impl CacheError {
     /// tags, there is none, or the program has to be changed first.
     pub fn is_retryable(&self) -> bool {
         use CacheErrorKind::*;
-        let lasting = [KeyTooLong, NoRuntime, NotClearable, NotFound, TooManyTags, WrongCount];
+        let lasting =
+            [KeyTooLong, NoRuntime, NotClearable, NotFound, Recursive, TooManyTags, WrongCount];
         !lasting.contains(&self.kind)
     }
 
@@ -195,6 +196,12 @@ impl CacheError {
     pub(crate) fn no_runtime(key: &Key) -> Self {
         let message = format!("`{key}` cannot be loaded outside of a tokio runtime");
         Self::new(CacheErrorKind::NoRuntime, message)
+    }
+
+    pub(crate) fn recursive(key: &Key) -> Self {
+        let message =
+            format!("the loader of `{key}` asks the cache for its own key: load it otherwise");
+        Self::new(CacheErrorKind::Recursive, message)
     }
 
     pub(crate) fn store(key: &Key, error: &StoreError) -> Self {
@@ -271,6 +278,8 @@ pub enum CacheErrorKind {
     /// The loader of another process said that there is no such thing: an error of the class
     /// [`NotFound`](crate::ErrorClass::NotFound).
     NotFound,
+    /// A loader asked the cache for the key that it loads. It would wait for itself.
+    Recursive,
     /// The store failed.
     Store(StoreErrorKind),
     /// The request has more than [`Tags::MOST`](crate::store::Tags::MOST) tags.

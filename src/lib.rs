@@ -54,6 +54,7 @@ extern crate self as bellwether;
 pub mod adapter;
 mod box_future;
 mod cache;
+pub mod change;
 pub mod codec;
 mod config_error;
 mod duration;
@@ -81,7 +82,7 @@ pub mod trace;
 
 /// Loads of many keys at once: [`Cache::get_or_load_many`].
 pub mod batch {
-    pub use crate::read_through::many::{BatchFuture, BatchResponse};
+    pub use crate::read_through::many::{BatchFuture, BatchResponse, BatchResponseOf};
 }
 
 #[cfg(feature = "macros")]

@@ -271,14 +271,17 @@ impl<L> Waiter<L> {
         since.elapsed() >= patience
     }
 
+    /// Whether the caller is the load that it waits for.
+    pub(crate) fn is_own_load(&self) -> bool {
+        let state = locked(&self.flight.state);
+        state.phase == Phase::Loading && state.task.is_some() && state.task == try_id()
+    }
+
     /// What it waits for, and how long that has lasted: as text for error messages.
     pub(crate) fn awaited(&self) -> String {
         let state = locked(&self.flight.state);
         let ran_for = state.since.elapsed();
         match state.phase {
-            Phase::Loading if state.task.is_some() && state.task == try_id() => {
-                format!("the load that asks is its own: it has run for {ran_for:?}")
-            }
             Phase::Loading if self.opener => format!("its load has run for {ran_for:?}"),
             Phase::Loading => format!("a load in this process has run for {ran_for:?}"),
             Phase::Queueing => "as many loads are under way as may be".to_owned(),

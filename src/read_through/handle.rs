@@ -291,6 +291,14 @@ pub enum Changed<T> {
 }
 
 impl<T> Changed<T> {
+    /// The same of a part of what the write has returned.
+    pub(crate) fn map<U>(self, part: impl FnOnce(T) -> U) -> Changed<U> {
+        match self {
+            Self::Invalidated(written) => Changed::Invalidated(part(written)),
+            Self::Pending(written, error) => Changed::Pending(part(written), error),
+        }
+    }
+
     /// What the write has returned.
     pub fn into_inner(self) -> T {
         match self {
@@ -305,8 +313,22 @@ pub async fn change<T: Send + 'static, E: Send + 'static>(
     write: impl Future<Output = Result<T, E>> + Send + 'static,
     invalidation: impl Future<Output = Result<(), CacheError>> + Send + 'static,
 ) -> Result<Changed<T>, E> {
+    change_by(write, |_| invalidation).await
+}
+
+/// As [`change`], with an invalidation that depends on what was written.
+pub(crate) async fn change_by<T, E, F>(
+    write: impl Future<Output = Result<T, E>> + Send + 'static,
+    invalidation: impl FnOnce(Option<&T>) -> F + Send + 'static,
+) -> Result<Changed<T>, E>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: Future<Output = Result<(), CacheError>> + Send + 'static,
+{
     let both = async move {
         let written = AssertUnwindSafe(write).catch_unwind().await;
+        let invalidation = invalidation(written.as_ref().ok().and_then(|it| it.as_ref().ok()));
         (written, invalidation.await)
     };
     let (written, invalidated) = match tokio::spawn(both.in_current_span()).await {
@@ -336,7 +358,7 @@ async fn count_found<F: Future<Output = Result<bool, CacheError>>>(
 }
 
 /// How many invalidations of one call are under way at once.
-const AT_ONCE: usize = 256;
+pub(crate) const AT_ONCE: usize = 256;
 
 /// The results of two operations as one. If one of them has failed, the error is one that is not
 /// [kept](CacheError::is_kept), if there is one.

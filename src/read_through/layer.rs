@@ -385,6 +385,8 @@ impl<K, C> ReadThroughLayerBuilder<K, C> {
     /// [request](Self::tags). An answer with more than [`Tags::MOST`](crate::store::Tags::MOST) in all is
     /// shared by the waiters and not stored, which is logged.
     ///
+    /// The tags must not borrow from the answer: collect an iterator into a `Vec`.
+    ///
     /// It runs after the load, together with [`classify`](Self::classify). With `RedisStore`, a
     /// lookup learns of such tags from the entry: a process needs two round trips for its first hit.
     ///

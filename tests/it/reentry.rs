@@ -8,27 +8,31 @@ use std::time::Duration;
 
 use bellwether::codec::{Codec, EncodeBuffer};
 use bellwether::store::Watchers;
-use bellwether::{Cache, CacheStatus, MemoryStore, ReadThroughLayer, Wait};
+use bellwether::{Cache, CacheError, CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 
-/// A loader that asks for its own key waits for itself, and the error says so.
+/// It would wait for itself.
 #[tokio::test(start_paused = true)]
-async fn a_load_that_waits_for_itself_is_told_so() {
-    let wait = Wait::at_most(Duration::from_secs(1));
-    let cache = Cache::<u64, u64>::builder("item", MemoryStore::new(10))
-        .coalesce_only()
-        .wait(wait)
-        .build()
-        .expect("options");
+async fn a_load_that_asks_for_its_own_key_gets_an_error_at_once() {
+    let began = Instant::now();
+    let cache = Cache::<u64, u64>::builder("item", MemoryStore::new(10)).ttl(MINUTE).build();
+    let cache = cache.expect("options");
     let inner = cache.clone();
     let load = || async move {
-        let own = inner.get_or_load(1, || async { Ok::<_, BoxError>(2) }).await;
-        Err(BoxError::from(own.unwrap_err().to_string()))
+        let own = inner.get_or_load(1, || async { Ok::<_, BoxError>(2) }).await.unwrap_err();
+        assert_eq!(own.cache().map(CacheError::kind), Some(CacheErrorKind::Recursive));
+        let many = inner.get_or_load_many([1], async |_| Ok::<_, BoxError>(vec![Ok(2)])).await;
+        assert!(many[0].as_ref().is_err_and(|error| error.to_string().contains("its own key")));
+        let other = inner.get_or_load(2, || async { Ok::<_, BoxError>(2) }).await;
+        assert_eq!(other.unwrap(), 2);
+        Err(BoxError::from(own.to_string()))
     };
     let error = cache.get_or_load(1, load).await.unwrap_err().to_string();
-    assert!(error.contains("the load that asks is its own"), "{error}");
+    assert!(error.contains("the loader of `item#") && error.contains("its own key"), "{error}");
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 /// Runs `deed` on a thread of its own, because it may hang for ever.

@@ -285,6 +285,9 @@ impl<S: Loader<Req>, Req: Send + 'static, C: Codec<S::Response>> PendingRequest<
         let fails_fast = self.core.policy.wait.is_fail_fast() && purpose != Purpose::Uncached;
         let (id, span) = ((&self.key, self.types), &self.span.waits);
         match flights.join(id, tags, self.looked_up, fails_fast, span) {
+            Ok((waiter, _)) if waiter.is_own_load() => {
+                self.fail(CacheError::recursive(&self.key).into())
+            }
             Ok((waiter, opened)) => {
                 if self.is_nested || is_in_load() {
                     waiter.let_pass();

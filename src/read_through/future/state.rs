@@ -203,6 +203,7 @@ pub(super) fn failure<E>(error: &Error<E>) -> RequestEvent {
         CacheErrorKind::KeyTooLong
         | CacheErrorKind::NoRuntime
         | CacheErrorKind::NotClearable
+        | CacheErrorKind::Recursive
         | CacheErrorKind::TooManyTags => RequestEvent::FailedMisuse,
         CacheErrorKind::Store(_) => RequestEvent::FailedStore,
         CacheErrorKind::WaitTimedOut => RequestEvent::FailedWaitTimedOut,

@@ -29,6 +29,19 @@ pub trait BatchResponse<Req, E>: Sized {
     fn in_order(self, requests: &[Req]) -> Vec<Result<Self::Answer, E>>;
 }
 
+/// A [`BatchResponse`] with answers of type `V`: what the loader of a cache of such values responds with.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no answers of type `{V}` for keys of type `{Req}`",
+    label = "not the response of a batch loader of `{V}`",
+    note = "a map leaves keys out, so it is for a cache of `Option` values: `Cache<{Req}, Option<{V}>>`",
+    note = "a loader that answers every key responds with `Vec<Result<{V}, Error>>`, in the order of the keys"
+)]
+pub trait BatchResponseOf<Req, V, E>: BatchResponse<Req, E, Answer = V> {}
+
+// Otherwise the compiler speaks of two types that are not equal.
+#[diagnostic::do_not_recommend]
+impl<Req, V, E, A: BatchResponse<Req, E, Answer = V>> BatchResponseOf<Req, V, E> for A {}
+
 impl<Req, T, E> BatchResponse<Req, E> for Vec<Result<T, E>> {
     type Answer = T;
 

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tower::service_fn;
 use tracing::Instrument;
 
-pub use self::answers::BatchResponse;
+pub use self::answers::{BatchResponse, BatchResponseOf};
 use self::batch::{Batch, ItemSlot};
 use self::error::{ItemError, flat};
 use super::core::Core;

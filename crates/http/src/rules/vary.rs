@@ -40,7 +40,7 @@ pub(crate) fn vary(response: &HeaderMap) -> Option<Vec<HeaderName>> {
 }
 
 /// The content codings that a request accepts, in the order of their names. Without their weights: all
-/// clients like the smallest one best. Who accepts `gzip` is given no older coding.
+/// clients like the smallest one best. Clients that accept `gzip` are given no older coding.
 fn codings(request: &HeaderMap) -> Vec<u8> {
     let (mut accepted, mut refuses_identity) = (Vec::new(), false);
     for member in members(request, &ACCEPT_ENCODING) {

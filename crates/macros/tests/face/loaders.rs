@@ -30,4 +30,8 @@ fn a_batch_without_an_order(items: &Cache<u64, u64>) {
     drop(items.get_or_load_many([1, 2], async |skus: Vec<u64>| Ok::<_, Error>(skus)));
 }
 
+fn a_map_for_values_that_are_no_options(items: &Cache<u64, u64>) {
+    drop(items.get_or_load_many([1, 2], async |_| Ok::<_, Error>(std::collections::HashMap::<u64, u64>::new())));
+}
+
 fn main() {}
