@@ -15,13 +15,17 @@ CREATE TABLE IF NOT EXISTS public.bellwether_changes (
     -- NULL invalidates. Else the entries become stale over so many milliseconds.
     expire_ms bigint CHECK (expire_ms >= 0),
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The stores that have it, by their places, while others do not.
+    reached integer[] NOT NULL DEFAULT '{}',
     applied_at timestamptz,
     -- Why it can never be applied.
     failure text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 COMMENT ON TABLE public.bellwether_changes IS 'bellwether 1';
 CREATE INDEX IF NOT EXISTS bellwether_changes_pending
-    ON public.bellwether_changes (id) WHERE applied_at IS NULL AND failure IS NULL;
+    ON public.bellwether_changes (id) WHERE applied_at IS NULL AND failure IS NULL AND reached = '{}';
+CREATE INDEX IF NOT EXISTS bellwether_changes_reached
+    ON public.bellwether_changes (id) WHERE applied_at IS NULL AND failure IS NULL AND reached <> '{}';
 CREATE INDEX IF NOT EXISTS bellwether_changes_applied
     ON public.bellwether_changes (applied_at) WHERE applied_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS bellwether_changes_failed

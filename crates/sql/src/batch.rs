@@ -8,7 +8,7 @@ use bellwether::store::{Change, ChangeTarget};
 use serde_json::Value;
 
 use super::parts::{key_of, tag_of};
-use super::stores::Wanted;
+use super::stores::{FollowedStores, Wanted};
 use super::table::ChangeRow;
 
 /// The kinds of keys that each name stands for.
@@ -36,14 +36,17 @@ pub(crate) struct ChangeBatch {
 }
 
 impl ChangeBatch {
-    pub(crate) fn new(rows: &[ChangeRow], kinds: &Kinds) -> Self {
+    pub(crate) fn new(rows: &[ChangeRow], kinds: &Kinds, stores: &FollowedStores) -> Self {
         let mut batch = Self::default();
         for (at, row) in rows.iter().enumerate() {
             match batch.targets(row, kinds) {
                 Ok(targets) => {
                     let change = change_of(row);
-                    for target in targets {
-                        batch.wanted.entry((target, change)).or_default().push(at);
+                    for place in stores.places().filter(|place| !row.reached.contains(place)) {
+                        for target in &targets {
+                            let wanted = (place, target.clone(), change);
+                            batch.wanted.entry(wanted).or_default().push(at);
+                        }
                     }
                 }
                 Err(reason) => _ = batch.dead.insert(at, reason),

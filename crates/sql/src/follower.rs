@@ -70,6 +70,7 @@ impl Follower {
     }
 
     /// Applies all rows to another store, too, such as that of another region. A row is done when all stores have it.
+    /// All followers of a table need the same stores in the same order.
     pub fn also(mut self, store: RedisStore) -> Self {
         self.0.stores.0.push(store);
         self

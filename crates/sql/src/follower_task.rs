@@ -1,6 +1,6 @@
 //! `FollowerTask`: what a follower does, round by round.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,36 +14,56 @@ use super::batch::{ChangeBatch, Kinds};
 use super::listener::Listener;
 use super::settings::FollowerSettings;
 use super::stats::FollowerCounters;
-use super::table::BATCH;
+use super::stores::{FollowedStores, Reached};
+use super::table::{BATCH, ChangeRow};
 
 /// Takes rows, applies them, and notes that, until it is stopped.
 #[derive(Debug)]
 pub(crate) struct FollowerTask {
     settings: FollowerSettings,
     counters: Arc<FollowerCounters>,
-    /// How often the stores had connected before all retained rows were applied again.
-    connects: Option<u64>,
+    /// How often each store, by its place, had connected before all retained rows were applied to it again.
+    connects: BTreeMap<i32, u64>,
     /// Names that were reported as unknown.
     unknown: BTreeSet<String>,
     deletes_at: Instant,
     registers_at: Instant,
 }
 
-/// What came of one batch: how far it went, how many rows it took, and how many have to wait.
-struct Applied {
+/// What came of one batch.
+struct AppliedRows {
+    /// How far it went.
     last: i64,
     taken: usize,
-    failed: usize,
+    /// Whether a store took anything.
+    has_succeeded: bool,
+}
+
+/// The stores that now have rows that others do not have yet, and those rows.
+fn partly_applied(
+    rows: &[ChangeRow],
+    failed: &BTreeMap<usize, BTreeSet<i32>>,
+    stores: &FollowedStores,
+) -> BTreeMap<Vec<i32>, Vec<i64>> {
+    let mut partly = BTreeMap::<_, Vec<_>>::new();
+    for (at, failed) in failed {
+        let row = &rows[*at];
+        let reached: Vec<_> = stores.places().filter(|place| !failed.contains(place)).collect();
+        if reached.len() > row.reached.len() {
+            partly.entry(reached).or_default().push(row.id);
+        }
+    }
+    partly
 }
 
 /// What came of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// Rows were applied, and all that were taken.
+    /// Rows were applied, at least to some stores.
     Applied,
     /// No row was pending, or others have taken all.
     Idle,
-    /// Some rows, or all, could not be applied yet.
+    /// No store takes rows, or the database has failed.
     Failed,
 }
 
@@ -53,7 +73,7 @@ impl FollowerTask {
         Self {
             settings,
             counters,
-            connects: None,
+            connects: BTreeMap::new(),
             unknown: BTreeSet::new(),
             deletes_at: now,
             registers_at: now + REGISTERS_EVERY,
@@ -63,7 +83,7 @@ impl FollowerTask {
     /// Works until the sender of `stopped` is dropped.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<()>) {
         let listener = Listener::start(&self.settings);
-        let (mut woken, mut pause) = (true, PAUSES.0);
+        let (mut woken, mut pause) = (false, PAUSES.0);
         let mut looks = LOOKS.0;
         while stopped.has_changed().is_ok() {
             let round = self.round(woken).await.unwrap_or_else(|error| {
@@ -121,27 +141,27 @@ impl FollowerTask {
                 table.register(&self.settings.kinds).await?;
                 self.registers_at = Instant::now() + REGISTERS_EVERY;
             }
-            if !self.apply_again().await? {
-                return Ok(Round::Failed);
-            }
+            self.apply_again().await?;
             if pending == 0 {
                 return Ok(Round::Idle);
             }
+            // What one store lacks holds up no other.
+            self.apply_pending(true).await?;
         }
-        self.apply_pending().await
+        self.apply_pending(false).await
     }
 
-    /// Goes once through all that is pending, oldest first. Rows that one store cannot take do not hold up others.
-    async fn apply_pending(&mut self) -> Result<Round, sqlx::Error> {
+    /// Goes once through the pending rows that some stores have, or that none has, oldest first.
+    async fn apply_pending(&mut self, has_reached: bool) -> Result<Round, sqlx::Error> {
         let (mut above, mut round) = (0, Round::Idle);
-        while let Some(Applied { last, taken, failed }) = self.apply_batch(above).await? {
-            above = last;
-            round = match round {
-                Round::Idle | Round::Applied if failed == 0 => Round::Applied,
-                _ => Round::Failed,
-            };
+        while let Some(applied) = self.apply_batch(above, has_reached).await? {
+            above = applied.last;
             // If all have failed, so would those that follow.
-            if taken < BATCH || failed == taken {
+            if !applied.has_succeeded {
+                return Ok(Round::Failed);
+            }
+            round = Round::Applied;
+            if applied.taken < BATCH {
                 break;
             }
         }
@@ -149,19 +169,27 @@ impl FollowerTask {
     }
 
     /// Applies the oldest pending rows above an id. `None` if there are none.
-    async fn apply_batch(&mut self, above: i64) -> Result<Option<Applied>, sqlx::Error> {
+    async fn apply_batch(
+        &mut self,
+        above: i64,
+        has_reached: bool,
+    ) -> Result<Option<AppliedRows>, sqlx::Error> {
         let FollowerSettings { table, stores, retain, .. } = &self.settings;
         let mut transaction = table.pool.begin().await?;
-        let (rows, began) = (table.take(&mut transaction, above).await?, Instant::now());
+        let (rows, began) =
+            (table.take(&mut transaction, above, has_reached).await?, Instant::now());
         let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
         let kinds = Kinds::new(table.kinds(&mut transaction).await?);
-        let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, &kinds);
-        let (failed, error) = stores.apply(wanted).await;
-        let is_done = |at: &usize| !failed.contains(at) && !dead.contains_key(at);
+        let ChangeBatch { wanted, dead, unknown } = ChangeBatch::new(&rows, &kinds, stores);
+        let Reached { failed, succeeded, error } = stores.apply(wanted).await;
+        let is_done = |at: &usize| !failed.contains_key(at) && !dead.contains_key(at);
         let done: Vec<_> = (0..rows.len()).filter(is_done).map(|at| &rows[at]).collect();
         let ids: Vec<_> = done.iter().map(|row| row.id).collect();
         if !ids.is_empty() {
             table.applied(&mut transaction, &ids, *retain).await?;
+        }
+        for (reached, ids) in partly_applied(&rows, &failed, stores) {
+            table.reached(&mut transaction, &ids, &reached).await?;
         }
         if !dead.is_empty() {
             let dead: Vec<_> = dead.iter().map(|(at, why)| (rows[*at].id, why.clone())).collect();
@@ -173,7 +201,8 @@ impl FollowerTask {
             self.counters.applied(age + began.elapsed());
         }
         self.tell(dead.len(), unknown, failed.len(), error);
-        Ok(Some(Applied { last, taken: rows.len(), failed: failed.len() }))
+        let has_succeeded = succeeded > 0 || failed.is_empty();
+        Ok(Some(AppliedRows { last, taken: rows.len(), has_succeeded }))
     }
 
     /// Counts and logs what could not be applied: never, or not yet.
@@ -198,34 +227,43 @@ impl FollowerTask {
         }
     }
 
-    /// If a store has connected since, or this is the beginning, applies again what was applied lately: a failover may
-    /// have lost it. Returns whether nothing is left of that.
-    async fn apply_again(&mut self) -> Result<bool, sqlx::Error> {
-        let connects = self.settings.stores.connects().await;
-        if self.connects == Some(connects) || self.settings.retain.is_zero() {
-            return Ok(true);
+    /// If a store has connected since, or this is the beginning, applies to it again what was applied lately: a failover
+    /// may have lost it. What fails is tried again in the next round.
+    async fn apply_again(&mut self) -> Result<(), sqlx::Error> {
+        if self.settings.retain.is_zero() {
+            return Ok(());
         }
-        let table = &self.settings.table;
-        let (mut after, until) =
-            (table.time(self.settings.retain).await?, table.time(Duration::ZERO).await?);
+        for place in self.settings.stores.places() {
+            let connects = self.settings.stores.connects(place).await;
+            if self.connects.get(&place) != Some(&connects) && self.apply_again_to(place).await? {
+                self.connects.insert(place, connects);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the store has taken it.
+    async fn apply_again_to(&mut self, place: i32) -> Result<bool, sqlx::Error> {
+        let FollowerSettings { table, stores, retain, .. } = &self.settings;
+        let others: Vec<_> = stores.places().filter(|other| *other != place).collect();
+        let (mut after, until) = (table.time(*retain).await?, table.time(Duration::ZERO).await?);
         let mut id = 0;
         loop {
-            let rows = table.applied_after((&after, id), &until).await?;
-            let Some(last) = rows.last() else { break };
+            let mut rows = table.applied_after((&after, id), &until).await?;
+            let Some(last) = rows.last() else { return Ok(true) };
             (after, id) = (last.applied_at.clone().unwrap_or_default(), last.id);
+            rows.iter_mut().for_each(|row| row.reached.clone_from(&others));
             let mut connection = table.pool.acquire().await?;
             let kinds = Kinds::new(table.kinds(&mut connection).await?);
             drop(connection);
-            let (failed, error) =
-                self.settings.stores.apply(ChangeBatch::new(&rows, &kinds).wanted).await;
+            let wanted = ChangeBatch::new(&rows, &kinds, stores).wanted;
+            let Reached { failed, error, .. } = stores.apply(wanted).await;
             if error.is_some() {
                 self.tell(0, BTreeSet::new(), failed.len(), error);
                 return Ok(false);
             }
             self.counters.note(|stats| stats.reapplied += rows.len() as u64);
         }
-        self.connects = Some(connects);
-        Ok(true)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `FollowedStores`: applies changes to all stores.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bellwether::store::{Change, ChangeTarget, Store, Tags};
 use bellwether::{Key, StoreError};
@@ -11,38 +11,55 @@ use futures_util::stream::{self, StreamExt};
 #[derive(Clone, Debug)]
 pub(crate) struct FollowedStores(pub(crate) Vec<RedisStore>);
 
-/// What a store does, and the rows that ask for it, by their places.
-pub(crate) type Wanted = HashMap<(ChangeTarget, Change), Vec<usize>>;
+/// What each store does, by its place, and the rows that ask for it, by theirs.
+pub(crate) type Wanted = HashMap<(i32, ChangeTarget, Change), Vec<usize>>;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Reached {
+    /// The stores that have failed, of each row for which one has.
+    pub(crate) failed: BTreeMap<usize, BTreeSet<i32>>,
+    /// How many operations have succeeded.
+    pub(crate) succeeded: usize,
+    pub(crate) error: Option<StoreError>,
+}
 
 impl FollowedStores {
-    /// Makes changes in all stores, and gives the places of the rows for which one has failed, and an error.
-    pub(crate) async fn apply(&self, wanted: Wanted) -> (BTreeSet<usize>, Option<StoreError>) {
-        let stores = self.0.clone();
-        let each = wanted.into_iter().flat_map(move |(wanted, rows)| {
-            stores.clone().into_iter().map(move |store| (store, wanted.clone(), rows.clone()))
-        });
-        let each = each.map(|(store, (target, change), rows)| async move {
-            (store.change(target, change).await, rows)
-        });
-        let mut ended = stream::iter(each).buffer_unordered(AT_ONCE);
-        let (mut failed, mut error) = (BTreeSet::new(), None);
-        while let Some((result, rows)) = ended.next().await {
-            if let Err(it) = result {
-                failed.extend(rows);
-                error = Some(it);
-            }
-        }
-        (failed, error)
+    /// The places of all stores.
+    pub(crate) fn places(&self) -> impl Iterator<Item = i32> + use<> {
+        (0..).take(self.0.len())
     }
 
-    /// How often the stores have connected. If that grows, a server may have lost what it had acknowledged. It reads
-    /// a key, since a store notices the loss of its connection only if it is used.
-    pub(crate) async fn connects(&self) -> u64 {
-        for store in &self.0 {
-            // An error says that there is no connection, and its end counts as one.
-            _ = store.lookup(Key::of("bellwether.follower"), Tags::none()).await;
+    /// Makes changes in the stores.
+    pub(crate) async fn apply(&self, wanted: Wanted) -> Reached {
+        let stores = self.0.clone();
+        let each = wanted.into_iter().filter_map(move |((place, target, change), rows)| {
+            let store = stores.get(usize::try_from(place).ok()?)?.clone();
+            Some(async move { (store.change(target, change).await, place, rows) })
+        });
+        let mut ended = stream::iter(each).buffer_unordered(AT_ONCE);
+        let mut reached = Reached::default();
+        while let Some((result, place, rows)) = ended.next().await {
+            if let Err(error) = result {
+                for row in rows {
+                    reached.failed.entry(row).or_default().insert(place);
+                }
+                reached.error = Some(error);
+            } else {
+                reached.succeeded += 1;
+            }
         }
-        self.0.iter().map(|store| store.stats().connects).sum()
+        reached
+    }
+
+    /// How often a store has connected. If that grows, a server may have lost what it had acknowledged. It reads
+    /// a key, since a store notices the loss of its connection only if it is used.
+    pub(crate) async fn connects(&self, place: i32) -> u64 {
+        let store = usize::try_from(place).ok().and_then(|place| self.0.get(place));
+        let Some(store) = store else { return 0 };
+        // An error says that there is no connection, and its end counts as one.
+        _ = store.lookup(Key::of("bellwether.follower"), Tags::none()).await;
+        store.stats().connects
     }
 }
 

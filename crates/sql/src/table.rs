@@ -47,6 +47,8 @@ pub(crate) struct ChangeRow {
     pub(crate) name: String,
     pub(crate) parts: String,
     pub(crate) expire_ms: Option<i64>,
+    /// The stores that have it, by their places.
+    pub(crate) reached: Vec<i32>,
     /// How long ago it was committed, or else made, in seconds.
     pub(crate) age: f64,
     /// When it was applied.
@@ -61,6 +63,7 @@ impl FromRow<'_, PgRow> for ChangeRow {
             name: row.try_get("name")?,
             parts: row.try_get("parts")?,
             expire_ms: row.try_get("expire_ms")?,
+            reached: row.try_get("reached")?,
             age: row.try_get("age")?,
             applied_at: row.try_get("applied_at")?,
         })
@@ -113,23 +116,25 @@ impl ChangeTable {
             .await
     }
 
-    /// Takes pending rows above an id, oldest first, until the transaction ends. Rows that another follower
-    /// has taken are not among them.
+    /// Takes pending rows above an id, oldest first, until the transaction ends: those that some stores have, or those
+    /// that none has. Rows that another follower has taken are not among them.
     pub(crate) async fn take(
         &self,
         connection: &mut PgConnection,
         above: i64,
+        has_reached: bool,
     ) -> Result<Vec<ChangeRow>, sqlx::Error> {
+        let reached = if has_reached { "<>" } else { "=" };
         // The time of the commit is known only to a server that tracks it.
-        let sql = self.sql(
-            "SELECT id, target, name, parts::text, expire_ms, NULL::text AS applied_at,
+        let sql = self.sql(&format!(
+            "SELECT id, target, name, parts::text, expire_ms, reached, NULL::text AS applied_at,
                  extract(epoch FROM clock_timestamp() - coalesce(
                      CASE WHEN current_setting('track_commit_timestamp') = 'on'
                          THEN pg_xact_commit_timestamp(xmin) END, made_at))::float8 AS age
              FROM public.bellwether_changes
-             WHERE applied_at IS NULL AND failure IS NULL AND id > $1
-             ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED",
-        );
+             WHERE applied_at IS NULL AND failure IS NULL AND reached {reached} '{{}}' AND id > $1
+             ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED"
+        ));
         sqlx::query_as(&sql).bind(above).bind(BATCH as i64).fetch_all(connection).await
     }
 
@@ -166,6 +171,17 @@ impl ChangeTable {
         };
         let sql = self.sql(&format!("{what} WHERE id = ANY({which})"));
         sqlx::query(&sql).bind(ids).execute(connection).await.map(drop)
+    }
+
+    /// Notes which stores have rows that others do not have yet.
+    pub(crate) async fn reached(
+        &self,
+        connection: &mut PgConnection,
+        ids: &[i64],
+        stores: &[i32],
+    ) -> Result<(), sqlx::Error> {
+        let sql = self.sql("UPDATE public.bellwether_changes SET reached = $2 WHERE id = ANY($1)");
+        sqlx::query(&sql).bind(ids).bind(stores).execute(connection).await.map(drop)
     }
 
     /// Notes why rows can never be applied.
@@ -218,7 +234,7 @@ impl ChangeTable {
     pub(crate) async fn backlog(&self) -> Result<(i64, f64), sqlx::Error> {
         let sql = self.sql(
             "WITH first AS (SELECT id, made_at FROM public.bellwether_changes
-                 WHERE applied_at IS NULL AND failure IS NULL ORDER BY id LIMIT 10000)
+                 WHERE applied_at IS NULL AND failure IS NULL LIMIT 10000)
              SELECT count(*) AS pending, coalesce(extract(epoch FROM clock_timestamp() - min(made_at)), 0)::float8
                  AS oldest FROM first",
         );
@@ -238,7 +254,7 @@ impl ChangeTable {
         until: &str,
     ) -> Result<Vec<ChangeRow>, sqlx::Error> {
         let sql = self.sql(
-            "SELECT id, target, name, parts::text, expire_ms, applied_at::text, 0::float8 AS age
+            "SELECT id, target, name, parts::text, expire_ms, '{}'::integer[] AS reached, applied_at::text, 0::float8 AS age
              FROM public.bellwether_changes
              WHERE (applied_at, id) > ($1::timestamptz, $2) AND applied_at <= $3::timestamptz
              ORDER BY applied_at, id LIMIT $4",

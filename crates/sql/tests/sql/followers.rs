@@ -98,9 +98,18 @@ async fn a_row_is_done_when_the_stores_of_all_regions_have_it() {
     place.run("SELECT bellwether_invalidate('item', 42)").await;
     while stored(&place.items, 42).await.is_some() {}
     assert_eq!(place.pending().await, 1);
+    // However many rows wait for the other region, this one has the next one soon, and each once.
+    place
+        .run("SELECT bellwether_invalidate('item', key) FROM generate_series(100, 2600) AS key")
+        .await;
+    fill(&place.items, 43, 1).await;
+    place.run("SELECT bellwether_invalidate('item', 43)").await;
+    while stored(&place.items, 43).await.is_some() {}
+    fill(&place.items, 43, 2).await;
     abroad.restart();
     place.applied().await;
     assert_eq!(stored(&items, 42).await, None);
+    assert_eq!(stored(&place.items, 43).await, Some(2));
 }
 
 #[tokio::test]
