@@ -1,4 +1,4 @@
-//! Figures, printed: `cargo test --release -p bellwether-sql --features servers -- --ignored --nocapture figures`.
+//! Figures, printed: the guide has the command.
 
 use std::time::{Duration, Instant};
 
