@@ -85,7 +85,14 @@ impl Stage {
             0..60 => self.fleet.lease(rng.random_range(0..KEYS)).delete(),
             60..75 => self.proxy.delay(delay(rng), delay(rng)),
             75..92 => self.proxy.delay(Duration::ZERO, Duration::ZERO),
-            92..94 => self.proxy.cut(),
+            92..93 => self.proxy.cut(),
+            // A request that is lost twice has failed.
+            93..94 => {
+                for _ in 0..5 {
+                    self.proxy.cut();
+                    sleep(Duration::from_millis(3)).await;
+                }
+            }
             _ => {
                 let worker = &self.workers[rng.random_range(0..self.workers.len())];
                 worker.stop();
