@@ -44,86 +44,51 @@ fn value_of<'a>(part: KeyPart<'a>, rest: &mut impl Iterator<Item = KeyPart<'a>>)
 /// # Errors
 /// What is wrong with them. It tells no value.
 pub(crate) fn key_of(kind: &str, parts: &Value) -> Result<Key, String> {
-    let parts = parts_of(parts)?;
-    Ok(parts.into_iter().fold(Key::of(kind), Key::with))
+    let mut key = Key::of(kind);
+    for (at, part) in parts.as_array().ok_or("its parts are no array")?.iter().enumerate() {
+        add(part, &mut key).ok_or_else(|| format!("part {} is none of a key", at + 1))?;
+    }
+    Ok(key)
 }
 
 /// As [`key_of`], a tag.
 pub(crate) fn tag_of(kind: &str, parts: &Value) -> Result<Tag, String> {
-    let parts = parts_of(parts)?;
-    Ok(parts.into_iter().fold(Tag::of(kind), Tag::with))
+    Ok(key_of(kind, parts)?.parts().fold(Tag::of(kind), Tag::with))
 }
 
-fn parts_of(parts: &Value) -> Result<Vec<OwnedPart>, String> {
-    let parts = parts.as_array().ok_or("its parts are no array")?;
-    let each = parts
-        .iter()
-        .enumerate()
-        .map(|(at, part)| part_of(part).ok_or_else(|| format!("part {} is none of a key", at + 1)));
-    each.collect()
-}
-
-/// A part, with what is in it.
-enum OwnedPart {
-    Text(String),
-    Bytes(Vec<u8>),
-    Number(i128),
-    LargeNumber(u128),
-    List(u32),
-    Truth(bool),
-    Uuid(Uuid),
-    Some(Option<Box<Self>>),
-    None,
-}
-
-impl CacheKey for OwnedPart {
-    fn add_to(&self, key: &mut Key) {
-        match self {
-            Self::Text(text) => text.add_to(key),
-            Self::Bytes(bytes) => bytes.add_to(key),
-            Self::Number(number) => number.add_to(key),
-            Self::LargeNumber(number) => number.add_to(key),
-            Self::List(length) => KeyPart::List(*length).add_to(key),
-            Self::Truth(truth) => truth.add_to(key),
-            Self::Uuid(uuid) => uuid.add_to(key),
-            Self::Some(inner) => {
-                KeyPart::Some.add_to(key);
-                if let Some(part) = inner {
-                    part.add_to(key);
-                }
-            }
-            Self::None => KeyPart::None.add_to(key),
-        }
-    }
-}
-
-fn part_of(part: &Value) -> Option<OwnedPart> {
-    Some(match part {
-        Value::Null => OwnedPart::None,
-        Value::Bool(truth) => OwnedPart::Truth(*truth),
-        Value::String(text) => OwnedPart::Text(text.clone()),
-        Value::Number(number) => OwnedPart::Number(match (number.as_i64(), number.as_u64()) {
-            (Some(number), _) => number.into(),
-            (_, number) => number?.into(),
-        }),
+/// Adds a part to a key, with what is in it. None if it is no part.
+fn add(part: &Value, key: &mut Key) -> Option<()> {
+    match part {
+        Value::Null => KeyPart::None.add_to(key),
+        Value::Bool(truth) => truth.add_to(key),
+        Value::String(text) => text.add_to(key),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.add_to(key),
+            (_, number) => number?.add_to(key),
+        },
         Value::Object(fields) if fields.len() == 1 => {
             let (field, value) = fields.iter().next()?;
             match (field.as_str(), value.as_str()) {
-                ("some", _) if *value == json!([]) => OwnedPart::Some(None),
-                ("some", _) => OwnedPart::Some(Some(Box::new(part_of(value)?))),
-                ("number", Some(digits)) => match digits.parse() {
-                    Ok(number) => OwnedPart::Number(number),
-                    Err(_) => OwnedPart::LargeNumber(digits.parse().ok()?),
+                ("some", _) => {
+                    KeyPart::Some.add_to(key);
+                    if *value != json!([]) {
+                        add(value, key)?;
+                    }
+                }
+                ("number", Some(digits)) => match digits.parse::<i128>() {
+                    Ok(number) => number.add_to(key),
+                    Err(_) => digits.parse::<u128>().ok()?.add_to(key),
                 },
-                ("list", _) => OwnedPart::List(value.as_u64()?.try_into().ok()?),
-                ("uuid", Some(uuid)) => OwnedPart::Uuid(Uuid::try_parse(uuid).ok()?),
-                ("bytes", Some(hex)) => OwnedPart::Bytes(bytes_of(hex)?),
-                ("text", Some(hex)) => OwnedPart::Text(String::from_utf8(bytes_of(hex)?).ok()?),
+                ("list", _) => KeyPart::List(value.as_u64()?.try_into().ok()?).add_to(key),
+                ("uuid", Some(uuid)) => Uuid::try_parse(uuid).ok()?.add_to(key),
+                ("bytes", Some(hex)) => bytes_of(hex)?.add_to(key),
+                ("text", Some(hex)) => String::from_utf8(bytes_of(hex)?).ok()?.add_to(key),
                 _ => return None,
             }
         }
         _ => return None,
-    })
+    }
+    Some(())
 }
 
 fn hex(bytes: &[u8]) -> String {
